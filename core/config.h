@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options of all programs (one table, config.c) and the presets. Every number of a preset is an option; an option that was given
+ * beats the preset wherever it stands.
+ */
+#ifndef PP_CORE_CONFIG_H
+#define PP_CORE_CONFIG_H
+
+#include "core/options.h"
+#include "core/plan.h"
+#include "core/program.h"
+
+enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
+
+struct pp_config {
+    /* model */
+    const char *preset;
+    int d_model, heads, d_ff, layers, vocab, mask, style; /* style: 0 tutorial, 1 lab */
+    double dropout;
+    /* batch and optimizer */
+    int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
+    double lr, clip, lr_decay;
+    /* pipeline */
+    struct pp_texts schedule;
+    struct pp_ints stages, virtual_stages, chunks;
+    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times unlimited) */
+    const char *split;
+    /* data and files */
+    const char *data; /* NULL: generated */
+    uint64_t seed;
+    const char *init, *save, *db;
+    int generated_tokens;
+    /* running */
+    const char *device, *transport, *blas_core;
+    int threads, trace_steps, log_interval;
+    bool no_eval;
+    /* simulating */
+    const char *times, *machine, *emit;
+    bool draw;
+    int64_t memory; /* 0: not asked */
+    /* profiling */
+    double seconds; /* time spent on each shape */
+    /* reporting */
+    const char *plots;     /* folder; NULL: beside the database */
+    const char *chrome;    /* file for Chrome trace JSON */
+    bool no_plots;
+    int run;               /* 0: newest */
+    /* all */
+    int format;
+    bool list, version, help;
+    bool set[128]; /* which rows of pp_config_rows were given on the command line */
+};
+
+extern const struct pp_opt pp_config_rows[];
+extern const int pp_config_nrows;
+
+/* Parses, applies the preset, checks what can be checked without other folders (heads divide d_model, ...). With --help, --version or
+ * --list only the flag is looked at by the caller. */
+pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
+                          int max_operands, int *noperands) PP_MUST_CHECK;
+bool pp_config_given(const struct pp_config *config, const char *option);
+void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
+/* V for a schedule: what was asked, else 2 for interleaved schedules and 1 otherwise. The list's entry i; n in *n. */
+int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);
+
+/* Names of presets as "a|b|c", and a line about each for --list. */
+extern const char *const pp_preset_names;
+void pp_config_list_presets(FILE *out);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cost: what each task of a plan should take. One entry per cost class of the plan, links per channel, and the sharing domain.
+ * Times are integer nanoseconds, sizes integer bytes. Written by sim/cost_*.c from a profile, a named machine, or --times.
+ */
+#ifndef PP_CORE_COST_H
+#define PP_CORE_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/plan.h"
+
+/* Where a figure comes from; the output names it. */
+enum pp_cost_source { PP_COST_TIMES, PP_COST_PROFILE, PP_COST_INTERPOLATED, PP_COST_MACHINE, PP_COST_SOURCES };
+extern const char *const pp_cost_source_names[PP_COST_SOURCES];
+
+struct pp_class_cost {
+    int64_t ns;        /* alone in its sharing domain */
+    int64_t loaded_ns; /* with every core of the domain busy with another worker; = ns where there is no domain */
+    int64_t bytes;     /* transfers, reductions: payload */
+    int32_t source;    /* enum pp_cost_source */
+};
+
+/* LogGP of one kind of link: a message of n bytes is `latency_ns + n * ns_per_byte` under way; each end spends overhead. */
+struct pp_link_cost {
+    int64_t latency_ns;
+    int64_t send_overhead_ns, recv_overhead_ns;
+    double ns_per_byte;
+    bool receiver_copies; /* the receiver's core moves the bytes, at poll points (host memory); else a copy engine does */
+    bool posts_in_order;  /* a receive is posted at its place in the issue list (dep[2]); else as soon as its slot is free */
+};
+
+struct pp_cost {
+    int nclasses;
+    struct pp_class_cost *classes; /* parallel to plan->classes */
+    struct pp_link_cost link;      /* all channels */
+    int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
+    int64_t step_overhead_ns;      /* host time per step and worker outside tasks (batch, bookkeeping) */
+    /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own. A task
+     * progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly between, and at
+     * cores/active of that when more are active than there are cores. */
+    int cores, workers;
+    int source; /* the worst of the classes': enum pp_cost_source */
+};
+
+void pp_cost_free(struct pp_cost *cost);
+
+#endif

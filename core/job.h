@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job: one configuration made concrete: model, plans, programs and memory layout. All programs make it with the same
+ * function, so all speak of the same thing. core/ may not include schedules/ or kernels/; the program hands them in.
+ */
+#ifndef PP_CORE_JOB_H
+#define PP_CORE_JOB_H
+
+#include "core/config.h"
+#include "core/layout.h"
+#include "core/plan.h"
+#include "core/program.h"
+
+/* schedules/schedule.h */
+struct pp_schedules {
+    pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);
+    /* True and *interleaved set if the name is registered. */
+    bool (*find)(const char *name, bool *interleaved);
+    void (*list)(FILE *out);
+    const char *(*names)(void); /* "gpipe|1f1b|..." */
+};
+
+/* One configuration of a sweep. */
+struct pp_point {
+    const char *schedule;
+    int stages, virtual_stages, chunks; /* P, V, chunks as asked */
+};
+
+enum pp_phase_id { PP_TRAIN, PP_TRAIN_TAIL, PP_EVAL, PP_EVAL_TAIL, PP_PHASES };
+
+struct pp_job {
+    const struct pp_config *config;
+    const struct pp_model_ops *model_ops;
+    struct pp_point point;
+    struct pp_model *model;
+    struct pp_plan *train, *eval;          /* eval may be NULL */
+    struct pp_phase phase[PP_PHASES];      /* phase[i].plan NULL: not part of the run */
+    int phase_layout[PP_PHASES];           /* which slot_offset table of the layout the phase uses */
+    struct pp_layout *layout;
+    char accumulation_key[96]; /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
+};
+
+/* All combinations of the lists, in the order schedule, stages, virtual, chunks (the last changes fastest). *points is the caller's to free. */
+pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
+                    int *n) PP_MUST_CHECK;
+
+/* tail_seq, eval_tail_seq: tokens of a shorter last batch; 0 = none. evaluate: the run evaluates (eval plan). PP_USAGE where the
+ * configuration is impossible (P*V > layers, chunks > rows, schedule refuses). */
+pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point, const struct pp_schedules *schedules,
+                        const struct pp_model_ops *ops, bool evaluate, int tail_seq, int eval_tail_seq,
+                        struct pp_job **out) PP_MUST_CHECK;
+void pp_job_free(struct pp_job *job);
+
+#endif

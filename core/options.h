@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Command-line options from one typed table. From the rows come: parsing (long options, never abbreviated), range and unit checks,
+ * --help, man page, shell completion and the run_config rows of the database. A new option is one row and one field of struct pp_config.
+ */
+#ifndef PP_CORE_OPTIONS_H
+#define PP_CORE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/status.h"
+
+enum pp_opt_type {
+    PP_OPT_FLAG,     /* bool; no argument */
+    PP_OPT_INT,      /* int */
+    PP_OPT_SEED,     /* uint64_t */
+    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "1024" */
+    PP_OPT_REAL,     /* double */
+    PP_OPT_TEXT,     /* const char *, into argv */
+    PP_OPT_CHOICE,   /* int: position in `choices` */
+    PP_OPT_INTS,     /* struct pp_ints: "1,2,4" */
+    PP_OPT_TEXTS,    /* struct pp_texts: "gpipe,1f1b" */
+};
+
+enum { PP_LIST_MAX = 64 };
+struct pp_ints { int n; int v[PP_LIST_MAX]; };
+struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[512]; };
+
+/* Which programs take an option. */
+enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_RUNS = 7, PP_ALL_TOOLS = 15 };
+
+struct pp_opt {
+    const char *name;     /* without the dashes */
+    int type;             /* enum pp_opt_type */
+    size_t offset;        /* of the field in the options struct */
+    unsigned tools;       /* enum pp_tool */
+    const char *group;    /* heading in --help */
+    const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
+    const char *def;      /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
+    double min, max;      /* INT, INTS, BYTES, REAL; both 0 = no limit */
+    const char *choices;  /* CHOICE, TEXTS, TEXT: "never|except_last|always"; NULL = free */
+    const char *help;
+};
+
+struct pp_program_info {
+    unsigned tool;            /* one of enum pp_tool */
+    const char *name;         /* "ppsim" */
+    const char *summary;      /* one line */
+    const char *operands;     /* "[DB]" or "" */
+    const char *description;  /* paragraphs for --help and the man page */
+    const char *examples;     /* lines "command\tmeaning\n" */
+};
+
+/* Parses argv into `options` and marks what was given in set[] (parallel to rows, n of them). Operands end up in operands[] (at most
+ * max_operands; more is an error). PP_USAGE with a message that names the nearest option or choice. Defaults are applied first. */
+pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options, bool *set,
+                           const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
+/* Sets one option from text as the command line would (presets use it). */
+pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
+/* The value as text that parses back; buf at least 600 bytes. */
+const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
+/* --help, in help2man's form. */
+void pp_options_help(const struct pp_opt *rows, int n, const struct pp_program_info *program, FILE *out);
+/* Of `choices` ("a|b|c") the one nearest to `text` by edit distance, NULL if none is near. Into buf. */
+const char *pp_nearest(const char *text, const char *choices, char *buf, size_t size);
+
+#endif

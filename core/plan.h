@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan: what must run, where, in which order, needing what. One replica, one training step (or one forward pass).
+ *
+ * A plan is a DAG of tasks in flat arrays. Task ids are a topological order: every task that a task waits for has a smaller
+ * id, so a sweep over ids visits the DAG in a legal order. Simulator and executor walk the same arrays; the id is the key of a
+ * task in the database, and `hash` names the plan.
+ *
+ * Lanes. Each task runs on one lane, and a lane runs its tasks one after another in the order of their ids:
+ *   - lanes 0 .. ranks-1 are the compute lanes of the ranks;
+ *   - then one lane per directed channel (source rank, destination rank, activation or gradient) that is used;
+ *   - then, if there are replicas, one collective lane per rank (gradient reduction);
+ *   - then, if the gradient is clipped, one collective lane for the global norm.
+ * A transfer is one task, on its channel's lane. Its two ends stand in the issue lists of two ranks.
+ *
+ * Waiting. A task may start when its lane is free and all of dep[] are done:
+ *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same rank),
+ *     dep[1] = the transfer (or local reader) that must have emptied the output slot it writes;
+ *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
+ *     dep[2] = the compute task before which-it-is-not-posted: the one that precedes its RECV end in the receiver's issue list.
+ *     dep[2] holds for transports that post a receive at its place in the list (NCCL); those that post as soon as the slot is
+ *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
+ * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
+ *
+ * Proof. pp_plan_check() walks each rank's issue list as one in-order queue with unbuffered rendezvous at both ends of every
+ * transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only helps.
+ *
+ * Slots. Memory that is used again and again is numbered: `act`, `ckpt`, `in`, `out` are slot ids of the plan (see pools[]); where
+ * a slot lies and how large it is, core/layout.h says. They do not depend on time.
+ *
+ * Orders follow torch.distributed.pipelining (PyTorch 2.15); see schedules/.
+ */
+#ifndef PP_CORE_PLAN_H
+#define PP_CORE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+/* X(id, printed name, colour class, computes: runs on a rank's compute lane, what it is) */
+#define PP_KIND_LIST(X) \
+    X(F, "F", true, "forward") \
+    X(B, "B", true, "full backward (I and W together)") \
+    X(I, "I", true, "gradient of the input") \
+    X(W, "W", true, "gradient of the weights") \
+    X(R, "R", true, "recomputed forward (activation checkpointing)") \
+    X(XFER_F, "XFER_F", false, "transfer of an activation (SEND_F + RECV_F)") \
+    X(XFER_B, "XFER_B", false, "transfer of a gradient (SEND_B + RECV_B)") \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients") \
+    X(NORM, "NORM", true, "sums of squares of a stage's gradients") \
+    X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks") \
+    X(STEP, "STEP", true, "clip and optimizer step of a stage")
+
+enum pp_kind {
+#define X(id, name, computes, meaning) PP_##id,
+    PP_KIND_LIST(X)
+#undef X
+    PP_KINDS
+};
+
+struct pp_kind_info {
+    const char *name, *meaning;
+    bool computes;
+};
+extern const struct pp_kind_info pp_kinds[PP_KINDS];
+
+enum pp_task_flag {
+    PP_TASK_FIRST = 1,      /* first contribution of this step to its stage's gradients: write, do not add */
+    PP_TASK_TAKE_ACT = 2,   /* the activation slot comes into use with this task */
+    PP_TASK_FREE_ACT = 4,   /* ... is free again when it ends */
+    PP_TASK_TAKE_CKPT = 8,  /* the same for the checkpointed stage input */
+    PP_TASK_FREE_CKPT = 16,
+    PP_TASK_JOINED = 32,    /* its kernels may interleave with those of the next task of its lane (OVERLAP_F_B) */
+    PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
+};
+
+struct pp_task {
+    uint8_t kind;       /* enum pp_kind */
+    uint8_t flags;      /* enum pp_task_flag */
+    uint16_t count;     /* microbatches, from `microbatch` on; 0 where there is none */
+    int32_t stage;      /* of a transfer: the sender's stage. -1 for NORM_ALL */
+    int32_t microbatch; /* first one; -1 where there is none */
+    int32_t lane;
+    int32_t cls;        /* cost class: index into classes[] */
+    int32_t dep[3];
+    int32_t act, ckpt;  /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R reads it */
+    int32_t in, out;    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
+};
+
+/* Tasks of one class do the same work on the same shape: one duration table, one program. */
+struct pp_class {
+    int32_t kind, stage;
+    int32_t rows; /* rows of the microbatch(es); 0 where there is none */
+};
+
+enum pp_lane_kind { PP_LANE_COMPUTE, PP_LANE_CHANNEL, PP_LANE_REDUCE, PP_LANE_NORM };
+
+struct pp_lane {
+    int32_t kind;     /* enum pp_lane_kind */
+    int32_t src, dst; /* channel: ranks. compute, reduce: src = dst = the rank. norm: -1 */
+    int32_t transfer; /* channel: PP_XFER_F or PP_XFER_B; else -1 */
+};
+
+enum pp_pool_kind { PP_POOL_ACT, PP_POOL_CKPT, PP_POOL_RECV, PP_POOL_SEND, PP_POOL_LOCAL, PP_POOL_KINDS };
+extern const char *const pp_pool_names[PP_POOL_KINDS];
+
+/* Equal slots of one rank. Ids first .. first+slots-1. */
+struct pp_pool {
+    int32_t kind; /* enum pp_pool_kind */
+    int32_t rank;
+    int32_t key;  /* ACT: slot group of the stages; SEND, RECV: src*ranks*2 + dst*2 + (transfer == PP_XFER_B); else 0 */
+    int32_t first, slots;
+};
+
+struct pp_wrap {
+    int32_t from, to;
+};
+
+enum pp_checkpoint { PP_CHECKPOINT_NEVER, PP_CHECKPOINT_EXCEPT_LAST, PP_CHECKPOINT_ALWAYS };
+
+/* What a plan is made from. */
+struct pp_plan_spec {
+    const char *schedule;    /* a registered name (schedules/schedule.h) */
+    int ranks, virtual_stages, microbatches; /* P, V, M */
+    int replicas;            /* D; > 1 adds REDUCE_GRAD */
+    const int *rows;         /* [microbatches] rows of each; NULL = 1 each */
+    int checkpoint;          /* enum pp_checkpoint */
+    int recv_buffers;        /* receive slots per channel; 0 = as many as there are microbatches (nothing is limited) */
+    bool training;           /* false: forward only (evaluation) */
+    bool optimizer;          /* adds STEP */
+    bool clip;               /* adds NORM and NORM_ALL */
+    const int *act_group;    /* [stages] stages with equal numbers use slots of one size; NULL = all one group */
+};
+
+struct pp_plan {
+    char schedule[32];
+    uint64_t hash;
+    int ranks, virtual_stages, stages, microbatches, replicas;
+    int checkpoint, recv_buffers;
+    bool training, optimizer, clip;
+    int *rows;       /* [microbatches] */
+    int *first_row;  /* [microbatches] */
+    int *stage_rank; /* [stages] */
+    int *act_group;  /* [stages] */
+
+    int64_t ntasks;
+    struct pp_task *tasks;
+    int nlanes;
+    struct pp_lane *lanes;
+    int nclasses;
+    struct pp_class *classes;
+    int npools, nslots;
+    struct pp_pool *pools;
+    int nwraps;
+    struct pp_wrap *wraps;
+
+    /* Issue order of each rank: entries issue_start[r] .. issue_start[r+1]-1, each a task id and which end it is. */
+    int64_t *issue_start; /* [ranks + 1] */
+    int32_t *issue;       /* see pp_issue_task, pp_issue_is_recv. A collective stands in the list of each rank it needs */
+
+    double *peak_microbatches; /* [ranks] most microbatches live between start of F and end of B or I, in whole-rank units */
+};
+
+static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
+static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
+
+/* The rank whose arena a compute task uses (its lane). */
+static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
+
+/* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and W),
+ * both ends of each transfer, send order = receive order per channel, slot users separated by a path, and the proof above.
+ * The message names rank and task. Linear in the number of tasks. */
+pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
+/* "F s3 m2" and the like into buf; returns buf. */
+const char *pp_task_name(const struct pp_plan *plan, int32_t task, char *buf, size_t size);
+/* The same for any fields. */
+const char *pp_task_text(const struct pp_task *task, char *buf, size_t size);
+
+/* Names the plan: equal for equal tasks, edges, slots, rows, lanes and issue orders. Set by the builder. */
+uint64_t pp_plan_hash(const struct pp_plan *plan);
+
+/* NULL is fine. */
+void pp_plan_free(struct pp_plan *plan);
+
+/* Rows of each microbatch as torch.chunk cuts them: pieces of ceil(rows/chunks). rows_out has room for `chunks`.
+ * Returns the number of microbatches (20 rows in 8 chunks: 3,3,3,3,3,3,2 = 7). */
+int pp_chunk_rows(int rows, int chunks, int *rows_out);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model as data: tensors, stages, and for each cost class of a plan a program, that is a list of kernel calls.
+ *
+ * One description, three uses: the executor runs a program, ppprof times it, the simulator adds up what was timed; memory is
+ * computed from the same offsets. kernels/model.c writes programs, kernels/backend.h runs them; exec/ and sim/ see only this file.
+ *
+ * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one program serves
+ * every microbatch; struct pp_frame says where the regions of one task lie. All data is float32 unless stated, row-major.
+ */
+#ifndef PP_CORE_PROGRAM_H
+#define PP_CORE_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/plan.h"
+#include "core/status.h"
+
+/* Where an operand lies. */
+enum pp_region {
+    PP_MEM_NONE,
+    PP_MEM_PARAM,   /* the stage's parameters */
+    PP_MEM_GRAD,    /* the stage's gradients, same offsets as the parameters */
+    PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
+    PP_MEM_CKPT,    /* checkpointed stage input */
+    PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d] */
+    PP_MEM_OUT,     /* output slot of the task: [rows*seq, d] */
+    PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks */
+    PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
+    PP_MEM_TARGETS, /* int32 [rows, seq] */
+    PP_MEM_SCALARS, /* double: see pp_frame.scalars */
+    PP_MEM_REGIONS
+};
+
+struct pp_ref {
+    int32_t region; /* enum pp_region */
+    int64_t offset; /* bytes */
+};
+
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8 };
+
+/* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
+struct pp_call {
+    int32_t kernel;               /* index into the kernel table */
+    int32_t n[PP_CALL_DIMS];      /* dimensions */
+    int32_t site;                 /* dropout site, see pp_frame; 0 = none */
+    float f[2];                   /* scalars: scale, probability, ... */
+    struct pp_ref ref[PP_CALL_REFS];
+};
+
+struct pp_program {
+    struct pp_call *calls;
+    int ncalls;
+    int64_t work_bytes;  /* scratch it needs */
+    double flops, bytes; /* arithmetic, and bytes of operands read and written, summed over its calls */
+    /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal p0.2"). The key
+     * of measured task times. */
+    char signature[96];
+};
+
+/* What changes from task to task while the program stays. */
+struct pp_frame {
+    void *base[PP_MEM_REGIONS];
+    uint64_t seed;
+    uint32_t step;      /* training step, counted over the whole run: part of the dropout key */
+    int64_t first_row;  /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
+    bool training;      /* dropout on */
+    bool accumulate;    /* add to the gradients instead of writing them */
+    float loss_scale;   /* 1 / tokens of the whole batch over all replicas */
+    float learning_rate;
+    float clip_factor;  /* 1 where nothing is clipped */
+    double *loss;       /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
+    double *sums;       /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
+};
+
+/* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
+enum pp_init { PP_INIT_ZERO, PP_INIT_ONE, PP_INIT_UNIFORM, PP_INIT_NORMAL };
+
+/* A parameter tensor; names and shapes are those of a plain torch.nn module, see docs/FORMATS.md. */
+struct pp_tensor {
+    char name[64];
+    int ndim;
+    int64_t shape[2];
+    int64_t elements;
+    int64_t offset; /* bytes, within its stage's parameter (and gradient) region */
+    int stage;
+    int init;       /* enum pp_init */
+    double bound;
+};
+
+enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
+
+/* The Transformer language model: embedding, positions, post-LN encoder layers, decoder (torch.nn.TransformerEncoderLayer). */
+struct pp_shape {
+    int d_model, heads, d_ff, layers, vocab;
+    int mask;             /* enum pp_mask */
+    double dropout;
+    bool scale_embedding; /* multiply by sqrt(d_model) */
+    bool residual_only;   /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
+    bool lab_init;        /* the lab's initialisation, see kernels/model.h */
+};
+
+struct pp_stage {
+    int first_layer, layers;
+    bool embed, decode;        /* holds the embedding; holds decoder and loss */
+    int first_tensor, tensors; /* range in pp_model.tensors */
+    int64_t param_bytes;
+    int group;                 /* stages with equal activation sizes have equal numbers */
+};
+
+struct pp_model {
+    struct pp_shape shape;
+    int nstages;
+    struct pp_stage *stages;
+    int ntensors;
+    struct pp_tensor *tensors; /* in model order: the order in which norms are added */
+    int64_t parameters;        /* elements, whole model */
+};
+
+/* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */
+struct pp_model_ops {
+    /* Cuts `layers` into `stages`. split: "uniform", "parameters", "time" (needs layer_ns: [layers + 2], embedding, layers, decoder;
+     * else NULL) or a list of layers per stage "3,5". PP_USAGE with a message if impossible. */
+    pp_status (*create)(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
+                        struct pp_model **out);
+    void (*destroy)(struct pp_model *model);
+    /* The program of one class. seq: tokens per row. split_backward: the plan has I and W tasks. PP_NORM, PP_STEP: rows and seq
+     * do not matter. Transfers and reductions have no program. Free with program_free. */
+    pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
+                         bool split_backward, struct pp_program *out);
+    /* Bytes of one activation slot for `rows` rows of `seq` tokens. */
+    int64_t (*act_bytes)(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward);
+};
+
+void pp_program_free(struct pp_program *program);
+
+/* A device that runs programs: `cpu` always, `cuda` where it was built. One context per worker, used by one thread. */
+struct pp_device; /* of the backend */
+
+/* Called by run() between kernels, so that transfers progress while a program runs. */
+struct pp_progress {
+    void (*poll)(void *arg);
+    void *arg;
+};
+
+struct pp_backend {
+    const char *name, *summary;
+    /* worker: its index in the process; threads: BLAS threads. */
+    pp_status (*open)(int worker, int threads, struct pp_device **out);
+    void (*close)(struct pp_device *device);
+    /* Memory of the device; zeroed. Page-faulted in by this call, so that no step pays for it. */
+    pp_status (*alloc)(struct pp_device *device, int64_t bytes, void **out);
+    void (*release)(struct pp_device *device, void *memory, int64_t bytes);
+    pp_status (*upload)(struct pp_device *device, void *to, const void *from, int64_t bytes);
+    pp_status (*download)(struct pp_device *device, void *to, const void *from, int64_t bytes);
+    /* Runs all calls. kernel_ns: NULL, or [ncalls] durations to fill in. progress: NULL, or polled after each call. */
+    pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                     const struct pp_progress *progress, int64_t *kernel_ns);
+    /* to[i] = a[i] + b[i]: gradient reduction. */
+    void (*add)(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
+    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. */
+    const char *(*describe)(struct pp_device *device);
+    /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and runs. */
+    int64_t (*reference_ns)(struct pp_device *device);
+    /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
+    const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
+};
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+static const int exit_codes[] = {
+#define X(name, exit_code, meaning) [PP_##name] = (exit_code),
+    PP_STATUS_LIST(X)
+#undef X
+};
+
+pp_status pp_fail(pp_status status, const char *fmt, ...)
+{
+    char text[MESSAGE_BYTES]; /* an argument may be pp_message() itself */
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    memcpy(message, text, sizeof message);
+    return status;
+}
+
+pp_status pp_context(pp_status status, const char *fmt, ...)
+{
+    if (status == PP_OK) return status;
+    char text[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ": %s", message);
+    memcpy(message, text, sizeof message);
+    return status;
+}
+
+const char *pp_message(void) { return message; }
+
+int pp_exit_code(pp_status status) { return exit_codes[status]; }
+
+pp_status pp_alloc_bytes(void *out, size_t n, size_t size)
+{
+    void *memory = calloc(n ? n : 1, size);
+    memcpy(out, &memory, sizeof memory);
+    if (!memory) return pp_fail(PP_NOMEM, "cannot allocate %zu x %zu bytes", n, size);
+    return PP_OK;
+}
