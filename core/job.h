@@ -6,6 +6,8 @@
 #ifndef PP_CORE_JOB_H
 #define PP_CORE_JOB_H
 
+#include <stdio.h>
+
 #include "core/config.h"
 #include "core/layout.h"
 #include "core/plan.h"
@@ -14,8 +16,10 @@
 /* schedules/schedule.h */
 struct pp_schedules {
     pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);
-    /* True and *interleaved set if the name is registered. */
-    bool (*find)(const char *name, bool *interleaved);
+    /* Is the shape possible? PP_USAGE with a message that names what works. */
+    pp_status (*check)(const char *schedule, int ranks, int virtual_stages, int microbatches);
+    /* True if the name is registered; *virtual_stages: it runs several stages per rank. */
+    bool (*find)(const char *name, bool *virtual_stages);
     void (*list)(FILE *out);
     const char *(*names)(void); /* "gpipe|1f1b|..." */
 };

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPipe (Huang et al., 2019; torch.distributed.pipelining ScheduleGPipe): all forwards, then all backwards, both in microbatch
+ * order. The backward starts with microbatch 0, as in torch.distributed.pipelining; the older torch Pipe went backwards from the last.
+ *
+ *   rank 0  F0 F1 F2 F3          B0 B1 B2 B3
+ *   rank 1     F0 F1 F2 F3 B0 B1 B2 B3
+ */
+#include "schedules/schedule.h"
+
+static pp_status order(const struct pp_schedule_shape *shape, int rank, struct pp_order *out)
+{
+    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_F, rank, m));
+    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_B, rank, m));
+    return PP_OK;
+}
+
+const struct pp_schedule pp_schedule_gpipe = {
+    .name = "gpipe", .summary = "all forwards, then all backwards; simple, holds all microbatches", .order = order};

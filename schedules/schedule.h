@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a schedule is, and the registry. A schedule says only where each stage lives and in which order each rank computes;
+ * the builder (builder.h) adds data edges, transfers, recomputation, gradient reduction, norm, step and slots.
+ *
+ * To add one: copy gpipe.c, change it, add its name to schedules.def. Every test that loops over the registry then covers it.
+ */
+#ifndef PP_SCHEDULES_SCHEDULE_H
+#define PP_SCHEDULES_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/job.h"
+#include "core/plan.h"
+
+/* One computation of one rank: PP_F, PP_B, PP_I or PP_W. */
+struct pp_op {
+    int32_t stage, microbatch;
+    uint8_t kind;
+};
+
+/* The order of one rank, growing. */
+struct pp_order {
+    int64_t n, capacity;
+    struct pp_op *ops;
+};
+
+struct pp_schedule_shape {
+    int ranks, virtual_stages, stages, microbatches; /* P, V, S = P*V, M */
+};
+
+struct pp_schedule {
+    const char *name, *summary;
+    bool virtual_stages; /* several stages per rank (V defaults to 2); else V must be 1 */
+    /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are fine. */
+    pp_status (*check)(const struct pp_schedule_shape *shape);
+    /* Appends the computations of `rank` in order. Called once per rank. */
+    pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
+    /* The rank of a stage. NULL = loop: stage mod P. */
+    int (*stage_rank)(const struct pp_schedule_shape *shape, int stage);
+};
+
+/* Appends `kind` of (stage, microbatch). */
+pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
+
+/* NULL if there is no schedule of that name (case does not matter). */
+const struct pp_schedule *pp_schedule_find(const char *name);
+/* The i-th registered schedule; NULL past the end. */
+const struct pp_schedule *pp_schedule_at(int i);
+
+/* For core/job.h. */
+extern const struct pp_schedules pp_schedules;
+
+#endif
