@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sets the builder up from a specification and its orders, and takes it down again; finish.c turns its state into the plan.
+ */
+#include "schedules/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedules/building.h"
+#include "schedules/orders.h"
+
+static int loop_rank(const struct pp_schedule_shape *shape, int stage) { return stage % shape->ranks; }
+
+pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int microbatches)
+{
+    const struct pp_schedule *schedule = pp_schedule_find(name);
+    if (!schedule)
+        return pp_fail(PP_USAGE, "there is no schedule \"%s\"; the schedules are %s", name, pp_schedules.names());
+    if (ranks < 1 || virtual_stages < 1 || microbatches < 1)
+        return pp_fail(PP_USAGE, "stages, virtual stages and chunks must be at least 1");
+    if (ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
+        return pp_fail(PP_USAGE, "%d ranks x %d virtual stages x %d microbatches is more than a plan can hold", ranks,
+                       virtual_stages, microbatches);
+    if (virtual_stages > 1 && !schedule->virtual_stages)
+        return pp_fail(PP_USAGE, "schedule %s runs one stage per rank: --virtual must be 1, not %d", schedule->name,
+                       virtual_stages);
+    struct pp_schedule_shape shape = {ranks, virtual_stages, ranks * virtual_stages, microbatches};
+    return schedule->check ? schedule->check(&shape) : PP_OK;
+}
+
+static void free_orders(struct pp_order *orders, int n)
+{
+    for (int r = 0; orders && r < n; r++) free(orders[r].ops);
+    free(orders);
+}
+
+pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
+{
+    *out = NULL;
+    PP_TRY(pp_schedule_check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches));
+    const struct pp_schedule *schedule = pp_schedule_find(spec->schedule);
+    int stages = spec->ranks * spec->virtual_stages;
+    struct pp_schedule_shape shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches};
+    struct pp_plan_spec named = *spec;
+    named.schedule = schedule->name;
+    struct pp_order *orders = NULL;
+    int *stage_rank = NULL;
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&orders, spec->ranks));
+    PP_TRY_DONE(PP_NEW(&stage_rank, stages));
+    for (int s = 0; s < stages; s++)
+        stage_rank[s] = schedule->stage_rank ? schedule->stage_rank(&shape, s) : loop_rank(&shape, s);
+    for (int r = 0; r < spec->ranks; r++) PP_TRY_DONE(schedule->order(&shape, r, &orders[r]));
+    status = pp_plan_build_orders(&named, orders, stage_rank, out);
+done:
+    free_orders(orders, spec->ranks);
+    free(stage_rank);
+    return status;
+}
+
+/* Copies what the specification says into the plan. */
+static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
+{
+    int stages = spec->ranks * spec->virtual_stages;
+    strncpy(plan->schedule, spec->schedule, sizeof plan->schedule - 1);
+    plan->ranks = spec->ranks;
+    plan->virtual_stages = spec->virtual_stages;
+    plan->stages = stages;
+    plan->microbatches = spec->microbatches;
+    plan->replicas = spec->replicas;
+    plan->checkpoint = spec->checkpoint;
+    plan->recv_buffers = spec->recv_buffers;
+    plan->training = spec->training;
+    plan->optimizer = spec->optimizer && spec->training;
+    plan->clip = spec->clip && plan->optimizer;
+    PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
+    PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
+    PP_TRY(PP_NEW(&plan->stage_rank, stages));
+    PP_TRY(PP_NEW(&plan->act_group, stages));
+    for (int m = 0, row = 0; m < spec->microbatches; m++) {
+        plan->rows[m] = spec->rows ? spec->rows[m] : 1;
+        plan->first_row[m] = row;
+        row += plan->rows[m];
+    }
+    memcpy(plan->stage_rank, stage_rank, (size_t)stages * sizeof *stage_rank);
+    if (spec->act_group) memcpy(plan->act_group, spec->act_group, (size_t)stages * sizeof *stage_rank);
+    return PP_OK;
+}
+
+static int32_t channel_key(const struct pp_plan *plan, const struct channel *c)
+{
+    return (c->src * plan->ranks + c->dst) * 2 + (c->transfer == PP_XFER_B);
+}
+
+/* The channel from src to dst, made if it is new. */
+static int32_t channel_between(struct builder *b, int src, int dst, int transfer)
+{
+    for (int c = 0; c < b->nchannels; c++) {
+        const struct channel *known = &b->channels[c];
+        if (known->src == src && known->dst == dst && known->transfer == transfer) return c;
+    }
+    struct channel *c = &b->channels[b->nchannels];
+    int buffers = b->plan->recv_buffers;
+    *c = (struct channel){.lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer};
+    c->recv = (struct slots){.kind = PP_POOL_RECV, .rank = dst, .eager = buffers, .limit = buffers, .oldest_first = true};
+    c->send = (struct slots){.kind = PP_POOL_SEND, .rank = src, .eager = buffers, .oldest_first = true};
+    c->recv.key = c->send.key = channel_key(b->plan, c);
+    return b->nchannels++;
+}
+
+/* One channel per directed pair of ranks and transfer kind that some stage boundary uses; counts the transfers. */
+static pp_status make_channels(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    PP_TRY(PP_NEW(&b->channels, 2 * plan->stages));
+    PP_TRY(PP_NEW(&b->channel_of, 2 * plan->stages));
+    for (int s = 0; s < 2 * plan->stages; s++) b->channel_of[s] = -1;
+    for (int s = 0; s + 1 < plan->stages; s++) {
+        int here = plan->stage_rank[s], next = plan->stage_rank[s + 1];
+        if (here == next) continue;
+        b->channel_of[2 * s] = channel_between(b, here, next, PP_XFER_F);
+        if (plan->training) b->channel_of[2 * (s + 1) + 1] = channel_between(b, next, here, PP_XFER_B);
+        b->task_capacity += (int64_t)plan->microbatches * (plan->training ? 2 : 1);
+    }
+    int outstanding = plan->virtual_stages * plan->microbatches; /* of one channel, at most; stages of one pair of ranks */
+    for (int c = 0; c < b->nchannels; c++) {
+        b->channels[c].capacity = outstanding + 1;
+        PP_TRY(PP_NEW(&b->channels[c].pending, outstanding + 1));
+    }
+    return PP_OK;
+}
+
+static pp_status make_lanes(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    int reduce = plan->training && plan->replicas > 1 ? plan->ranks : 0;
+    PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->clip));
+    struct pp_lane *lane = plan->lanes;
+    for (int r = 0; r < plan->ranks; r++) *lane++ = (struct pp_lane){PP_LANE_COMPUTE, r, r, -1};
+    for (int c = 0; c < b->nchannels; c++)
+        *lane++ = (struct pp_lane){PP_LANE_CHANNEL, b->channels[c].src, b->channels[c].dst, b->channels[c].transfer};
+    for (int r = 0; r < reduce; r++) *lane++ = (struct pp_lane){PP_LANE_REDUCE, r, r, -1};
+    if (plan->clip) *lane++ = (struct pp_lane){PP_LANE_NORM, -1, -1, -1};
+    plan->nlanes = (int)(lane - plan->lanes);
+    return PP_OK;
+}
+
+static pp_status make_ranks(struct builder *b, const struct pp_order *orders)
+{
+    struct pp_plan *plan = b->plan;
+    PP_TRY(PP_NEW(&b->ranks, plan->ranks));
+    for (int r = 0; r < plan->ranks; r++) {
+        struct rank_state *rank = &b->ranks[r];
+        rank->last_compute = -1;
+        rank->ckpt = (struct slots){.kind = PP_POOL_CKPT, .rank = r};
+        rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
+        PP_TRY(PP_NEW(&rank->act, b->groups));
+        for (int g = 0; g < b->groups; g++) rank->act[g] = (struct slots){.kind = PP_POOL_ACT, .rank = r, .key = g};
+        PP_TRY(PP_NEW(&rank->done_stages, plan->stages));
+        PP_TRY(pp_orders_expand(plan, &orders[r], &rank->ops, &rank->nops));
+        b->task_capacity += rank->nops;
+    }
+    return PP_OK;
+}
+
+/* Numbers the distinct row counts. */
+static pp_status number_rows(struct builder *b)
+{
+    const struct pp_plan *plan = b->plan;
+    int *distinct;
+    PP_TRY(PP_NEW(&b->row_index, plan->microbatches));
+    PP_TRY(PP_NEW(&distinct, plan->microbatches));
+    for (int m = 0; m < plan->microbatches; m++) {
+        int i = b->nrows;
+        while (i > 0 && distinct[i - 1] != plan->rows[m]) i--;
+        if (i == 0) distinct[b->nrows++] = plan->rows[m], i = b->nrows;
+        b->row_index[m] = i - 1;
+    }
+    free(distinct);
+    return PP_OK;
+}
+
+static pp_status make_tables(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    PP_TRY(PP_NEW(&b->delivered, 2 * cells));
+    PP_TRY(PP_NEW(&b->act_slot, cells));
+    PP_TRY(PP_NEW(&b->ckpt_slot, cells));
+    PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
+    PP_TRY(PP_NEW(&b->started, plan->stages));
+    PP_TRY(PP_NEW(&b->reduce_task, plan->stages));
+    memset(b->delivered, 0xff, (size_t)(2 * cells) * sizeof *b->delivered);
+    for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches, b->reduce_task[s] = -1;
+    PP_TRY(number_rows(b));
+    int64_t classes = (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows;
+    PP_TRY(PP_NEW(&b->class_id, classes));
+    memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
+    b->task_capacity += 3 * (int64_t)plan->stages + 1;
+    if (b->task_capacity >= INT32_MAX / 2)
+        return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number", (long long)b->task_capacity);
+    return PP_NEW(&plan->tasks, b->task_capacity);
+}
+
+static void free_builder(struct builder *b)
+{
+    for (int c = 0; c < b->nchannels; c++) {
+        pp_slots_release(&b->channels[c].recv);
+        pp_slots_release(&b->channels[c].send);
+        free(b->channels[c].pending);
+    }
+    for (int r = 0; b->ranks && r < b->plan->ranks; r++) {
+        struct rank_state *rank = &b->ranks[r];
+        for (int g = 0; rank->act && g < b->groups; g++) pp_slots_release(&rank->act[g]);
+        pp_slots_release(&rank->ckpt);
+        pp_slots_release(&rank->local);
+        free(rank->act);
+        free(rank->done_stages);
+        free(rank->ops);
+        free(rank->issue);
+    }
+    void *const rest[] = {b->ranks,     b->channels,       b->channel_of, b->delivered,   b->act_slot,  b->ckpt_slot,
+                          b->gradients_left, b->started, b->reduce_task, b->row_index, b->class_id};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
+}
+
+pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_order *orders, const int *stage_rank,
+                               struct pp_plan **out)
+{
+    struct builder b = {0};
+    pp_status status;
+    *out = NULL;
+    PP_TRY(PP_NEW(&b.plan, 1));
+    PP_TRY_DONE(start_plan(spec, stage_rank, b.plan));
+    for (int s = 0; s < b.plan->stages; s++)
+        if (b.plan->act_group[s] >= b.groups) b.groups = b.plan->act_group[s] + 1;
+    PP_TRY_DONE(pp_orders_check(b.plan, orders));
+    PP_TRY_DONE(make_ranks(&b, orders));
+    PP_TRY_DONE(make_channels(&b));
+    PP_TRY_DONE(make_lanes(&b));
+    PP_TRY_DONE(make_tables(&b));
+    PP_TRY_DONE(pp_builder_emit(&b));
+    PP_TRY_DONE(pp_builder_epilogue(&b));
+    PP_TRY_DONE(pp_builder_finish(&b));
+    *out = b.plan;
+done:
+    free_builder(&b);
+    if (status != PP_OK) pp_plan_free(b.plan);
+    return status;
+}

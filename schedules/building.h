@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of the builder between its files. Nothing outside schedules/ includes this.
+ */
+#ifndef PP_SCHEDULES_BUILDING_H
+#define PP_SCHEDULES_BUILDING_H
+
+#include "core/plan.h"
+#include "schedules/schedule.h"
+
+/* Slot numbers waiting to be used again, oldest first. */
+struct slot_queue {
+    int32_t *slots;
+    int32_t head, n, capacity;
+};
+
+/* A growing set of equal slots. Numbers are local to the pool until the builder lays pools end to end. */
+struct slots {
+    int kind, rank, key;  /* as in struct pp_pool */
+    int32_t made;
+    int32_t first;        /* id of slot 0 in the plan, set when all are known */
+    int32_t eager;        /* make this many before one is used again */
+    int32_t limit;        /* most slots ever; 0 = no limit */
+    bool oldest_first;    /* transfers: the slot that was freed longest ago; activations: the one freed last (warm caches) */
+    struct slot_queue free;
+    int32_t *last_user;   /* [made] task that last read the slot's content; -1 = none in this step */
+    int32_t *first_user;  /* [made] */
+    int32_t capacity;
+};
+
+/* A directed channel while it is built. Transfers whose receiver has no free slot wait in `pending` (FIFO). */
+struct channel {
+    int32_t lane, src, dst, transfer;
+    struct slots recv, send;
+    int32_t *pending; /* producer task ids, ring of `capacity` */
+    int32_t head, n, capacity;
+};
+
+/* A rank while it is built. */
+struct rank_state {
+    struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
+    int64_t nops, next;
+    int32_t last_compute; /* task; -1 = none yet */
+    int live, peak;       /* stage-microbatches between F and B/I */
+    int32_t *issue;
+    int64_t nissue, issue_capacity;
+    struct slots ckpt, local;
+    struct slots *act;    /* [groups] */
+    int32_t *done_stages; /* its stages in the order in which their gradients became final */
+    int ndone;
+};
+
+struct builder {
+    struct pp_plan *plan;
+    int groups;
+    int64_t task_capacity; /* exact */
+    struct rank_state *ranks;
+    struct channel *channels;
+    int nchannels;
+    int32_t *channel_of;      /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
+    int32_t *delivered;       /* [2][stages * microbatches] task that delivers the input of F, of B/I; -1 = not yet */
+    int32_t *act_slot;        /* [stages * microbatches] */
+    int32_t *ckpt_slot;       /* [stages * microbatches] */
+    int32_t *gradients_left;  /* [stages] B or W still to come */
+    uint8_t *started;         /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
+    int32_t *reduce_task;     /* [stages] */
+    int32_t *row_index;       /* [microbatches] index of its row count among the distinct ones */
+    int nrows;
+    int32_t *class_id;        /* [PP_KINDS][stages][nrows] */
+    int class_capacity;
+};
+
+static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microbatch)
+{
+    return (int64_t)stage * plan->microbatches + microbatch;
+}
+
+static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_I; }
+
+/* Does microbatch m of this plan keep only its input, to be recomputed? */
+static inline bool pp_recomputed(const struct pp_plan *plan, int m)
+{
+    if (!plan->training || plan->checkpoint == PP_CHECKPOINT_NEVER) return false;
+    return plan->checkpoint == PP_CHECKPOINT_ALWAYS || m < plan->microbatches - 1;
+}
+
+/* slots.c */
+pp_status pp_slots_take(struct slots *slots, int32_t *out) PP_MUST_CHECK; /* only if one is available */
+bool pp_slots_available(const struct slots *slots);
+void pp_slots_free(struct slots *slots, int32_t slot);
+void pp_slots_release(struct slots *slots);
+
+/* emit.c: all computations and transfers. */
+pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
+pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
+pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_end) PP_MUST_CHECK;
+pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int32_t *out) PP_MUST_CHECK;
+
+/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients are final), then NORM, NORM_ALL, STEP. */
+pp_status pp_builder_reduce(struct builder *b, int stage) PP_MUST_CHECK;
+pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
+
+/* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */
+pp_status pp_builder_finish(struct builder *b) PP_MUST_CHECK;
+
+#endif

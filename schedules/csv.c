@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedules/csv.h"
+
+#include <errno.h>
+#include <string.h>
+
+pp_status pp_plan_csv(const struct pp_plan *plan, FILE *out)
+{
+    for (int r = 0; r < plan->ranks; r++) {
+        const char *separator = "";
+        for (int64_t i = plan->issue_start[r]; i < plan->issue_start[r + 1]; i++) {
+            const struct pp_task *task = &plan->tasks[pp_issue_task(plan->issue[i])];
+            bool listed = task->kind == PP_F || task->kind == PP_B || task->kind == PP_I || task->kind == PP_W;
+            if (!listed) continue;
+            fprintf(out, "%s%d%s%d", separator, task->stage, pp_kinds[task->kind].name, task->microbatch);
+            separator = ",";
+        }
+        fputc('\n', out);
+    }
+    if (fflush(out) != 0 || ferror(out)) return pp_fail(PP_IO, "cannot write the CSV: %s", strerror(errno));
+    return PP_OK;
+}

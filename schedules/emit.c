@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The turns: appends every computation when its input is there, and every transfer when its receiver has a free slot.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "schedules/building.h"
+
+pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id)
+{
+    struct pp_plan *plan = b->plan;
+    if (plan->ntasks == b->task_capacity) return pp_fail(PP_INTERNAL, "the plan has more tasks than were counted");
+    *id = (int32_t)plan->ntasks;
+    plan->tasks[plan->ntasks++] = *task;
+    return PP_OK;
+}
+
+pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_end)
+{
+    struct rank_state *r = &b->ranks[rank];
+    if (r->nissue == r->issue_capacity) {
+        int64_t capacity = r->issue_capacity ? 2 * r->issue_capacity : 256;
+        int32_t *larger = realloc(r->issue, (size_t)capacity * sizeof *larger);
+        if (!larger) return pp_fail(PP_NOMEM, "cannot allocate an issue list of %lld entries", (long long)capacity);
+        r->issue = larger;
+        r->issue_capacity = capacity;
+    }
+    r->issue[r->nissue++] = task << 1 | recv_end;
+    return PP_OK;
+}
+
+pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int32_t *out)
+{
+    struct pp_plan *plan = b->plan;
+    int row = microbatch < 0 ? 0 : b->row_index[microbatch];
+    int32_t *id = &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
+    if (*id < 0) {
+        if (plan->nclasses == b->class_capacity) {
+            int capacity = b->class_capacity ? 2 * b->class_capacity : 32;
+            struct pp_class *larger = realloc(plan->classes, (size_t)capacity * sizeof *larger);
+            if (!larger) return pp_fail(PP_NOMEM, "cannot allocate %d cost classes", capacity);
+            plan->classes = larger;
+            b->class_capacity = capacity;
+        }
+        int rows = microbatch < 0 ? 0 : plan->rows[microbatch];
+        plan->classes[plan->nclasses] = (struct pp_class){.kind = kind, .stage = stage, .rows = rows};
+        *id = plan->nclasses++;
+    }
+    *out = *id;
+    return PP_OK;
+}
+
+/* Creates the oldest pending transfer of the channel: both ends at one moment. */
+static pp_status transfer(struct builder *b, struct channel *c)
+{
+    struct pp_plan *plan = b->plan;
+    int32_t producer = c->pending[c->head], id;
+    c->head = (c->head + 1) % c->capacity;
+    c->n--;
+    const struct pp_task *from = &plan->tasks[producer];
+    struct pp_task task = {.kind = (uint8_t)c->transfer, .count = 1, .stage = from->stage, .microbatch = from->microbatch,
+                           .lane = c->lane, .dep = {producer, -1, b->ranks[c->dst].last_compute},
+                           .act = -1, .ckpt = -1, .in = from->out, .out = -1};
+    PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, &task.cls));
+    if (plan->recv_buffers > 0) {
+        PP_TRY(pp_slots_take(&c->recv, &task.out));
+        task.dep[1] = c->recv.last_user[task.out];
+    }
+    PP_TRY(pp_builder_task(b, &task, &id));
+    if (plan->recv_buffers > 0) {
+        if (c->recv.first_user[task.out] < 0) c->recv.first_user[task.out] = id;
+        c->send.last_user[task.in] = id;
+        pp_slots_free(&c->send, task.in);
+    }
+    int next = task.stage + (c->transfer == PP_XFER_F ? 1 : -1);
+    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    b->delivered[(c->transfer == PP_XFER_B) * cells + pp_cell(plan, next, task.microbatch)] = id;
+    PP_TRY(pp_builder_issue(b, c->src, id, false));
+    return pp_builder_issue(b, c->dst, id, true);
+}
+
+static pp_status transfers(struct builder *b, struct channel *c)
+{
+    while (c->n > 0 && (b->plan->recv_buffers == 0 || pp_slots_available(&c->recv))) PP_TRY(transfer(b, c));
+    return PP_OK;
+}
+
+/* The channel (or NULL: same rank) and pool that take the output of an operation; false if it has none. */
+static bool output_of(struct builder *b, const struct pp_op *op, int rank, struct channel **channel, struct slots **pool)
+{
+    bool backward = pp_is_backward(op->kind);
+    bool last = backward ? op->stage == 0 : op->stage == b->plan->stages - 1;
+    if (last || (op->kind != PP_F && !backward)) return false;
+    int32_t c = b->channel_of[2 * op->stage + backward];
+    *channel = c < 0 ? NULL : &b->channels[c];
+    *pool = c < 0 ? &b->ranks[rank].local : &b->channels[c].send;
+    return true;
+}
+
+/* The task that delivers the input: -1 not yet; -2 none is needed. */
+static int32_t input_of(const struct builder *b, const struct pp_op *op)
+{
+    const struct pp_plan *plan = b->plan;
+    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    if (op->kind == PP_F && op->stage > 0) return b->delivered[pp_cell(plan, op->stage, op->microbatch)];
+    if (pp_is_backward(op->kind) && op->stage < plan->stages - 1)
+        return b->delivered[cells + pp_cell(plan, op->stage, op->microbatch)];
+    return -2;
+}
+
+/* Activation and checkpoint slots of a computation. */
+static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+{
+    struct pp_plan *plan = b->plan;
+    struct slots *act = &b->ranks[rank].act[plan->act_group[op->stage]], *ckpt = &b->ranks[rank].ckpt;
+    int64_t cell = pp_cell(plan, op->stage, op->microbatch);
+    bool recomputed = pp_recomputed(plan, op->microbatch);
+    if (op->kind == PP_F || op->kind == PP_R) {
+        PP_TRY(pp_slots_take(act, &b->act_slot[cell]));
+        task->flags |= PP_TASK_TAKE_ACT;
+    }
+    task->act = b->act_slot[cell];
+    if ((op->kind == PP_F && (recomputed || !plan->training)) || op->kind == PP_B || op->kind == PP_W) {
+        pp_slots_free(act, task->act);
+        task->flags |= PP_TASK_FREE_ACT;
+    }
+    if (!recomputed || op->stage == 0) return PP_OK; /* the first stage recomputes from its tokens */
+    if (op->kind == PP_F) {
+        PP_TRY(pp_slots_take(ckpt, &b->ckpt_slot[cell]));
+        task->ckpt = b->ckpt_slot[cell];
+        task->flags |= PP_TASK_TAKE_CKPT;
+    } else if (op->kind == PP_R) {
+        task->ckpt = b->ckpt_slot[cell];
+        pp_slots_free(ckpt, task->ckpt);
+        task->flags |= PP_TASK_FREE_CKPT;
+    }
+    return PP_OK;
+}
+
+/* Counts live microbatches and marks first contributions to the gradients. */
+static void account(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+{
+    struct rank_state *r = &b->ranks[rank];
+    if (op->kind == PP_F && ++r->live > r->peak) r->peak = r->live;
+    if (pp_is_backward(op->kind) || (op->kind == PP_F && !b->plan->training)) r->live--;
+    uint8_t bit = op->kind == PP_W ? 2 : pp_is_backward(op->kind) ? 1 : 0;
+    if (bit && !(b->started[op->stage] & bit)) {
+        b->started[op->stage] |= bit;
+        task->flags |= PP_TASK_FIRST;
+    }
+}
+
+/* The input slot is free again: its reader is this task. */
+static pp_status consumed(struct builder *b, int rank, int32_t id)
+{
+    const struct pp_plan *plan = b->plan;
+    const struct pp_task *task = &plan->tasks[id];
+    if (task->dep[0] < 0 || task->in < 0) return PP_OK;
+    const struct pp_task *source = &plan->tasks[task->dep[0]];
+    if (plan->lanes[source->lane].kind != PP_LANE_CHANNEL) {
+        pp_slots_free(&b->ranks[rank].local, task->in);
+        return PP_OK;
+    }
+    struct channel *c = &b->channels[source->lane - plan->ranks];
+    c->recv.last_user[task->in] = id;
+    pp_slots_free(&c->recv, task->in);
+    return transfers(b, c);
+}
+
+/* Hands the output on: to the channel, or to the next stage on this rank. */
+static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id, struct channel *c)
+{
+    struct pp_plan *plan = b->plan;
+    if (c) {
+        c->pending[(c->head + c->n++) % c->capacity] = id;
+        return transfers(b, c);
+    }
+    bool backward = pp_is_backward(op->kind);
+    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    b->delivered[backward * cells + pp_cell(plan, op->stage + (backward ? -1 : 1), op->microbatch)] = id;
+    return PP_OK;
+}
+
+static pp_status compute(struct builder *b, int rank, const struct pp_op *op, int32_t input)
+{
+    struct pp_plan *plan = b->plan;
+    struct pp_task task = {.kind = op->kind, .count = 1, .stage = op->stage, .microbatch = op->microbatch, .lane = rank,
+                           .dep = {input < 0 ? -1 : input, -1, -1}, .act = -1, .ckpt = -1, .in = -1, .out = -1};
+    struct channel *channel = NULL;
+    struct slots *pool = NULL;
+    bool output = output_of(b, op, rank, &channel, &pool);
+    if (input >= 0) task.in = plan->tasks[input].out;
+    if (output && (plan->recv_buffers > 0 || !channel)) {
+        PP_TRY(pp_slots_take(pool, &task.out));
+        if (channel) task.dep[1] = pool->last_user[task.out];
+    }
+    PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, &task.cls));
+    PP_TRY(hold(b, rank, op, &task));
+    account(b, rank, op, &task);
+    int32_t id;
+    PP_TRY(pp_builder_task(b, &task, &id));
+    PP_TRY(pp_builder_issue(b, rank, id, false));
+    b->ranks[rank].last_compute = id;
+    if (task.out >= 0 && channel && pool->first_user[task.out] < 0) pool->first_user[task.out] = id;
+    PP_TRY(consumed(b, rank, id));
+    if (output) PP_TRY(produced(b, op, id, channel));
+    if ((op->kind == PP_B || op->kind == PP_W) && --b->gradients_left[op->stage] == 0)
+        PP_TRY(pp_builder_reduce(b, op->stage));
+    return PP_OK;
+}
+
+/* Names what every unfinished rank waits for (the first few). */
+static pp_status stuck(const struct builder *b)
+{
+    char text[512];
+    int used = 0;
+    for (int r = 0; r < b->plan->ranks && used < (int)sizeof text - 64; r++) {
+        const struct rank_state *rank = &b->ranks[r];
+        if (rank->next == rank->nops) continue;
+        const struct pp_op *op = &rank->ops[rank->next];
+        used += snprintf(text + used, sizeof text - (size_t)used, "%srank %d waits for the input of %s of stage %d, microbatch %d",
+                         used ? "; " : "", r, pp_kinds[op->kind].name, op->stage, op->microbatch);
+    }
+    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffers per channel: %s", b->plan->schedule,
+                   b->plan->recv_buffers, text);
+}
+
+pp_status pp_builder_emit(struct builder *b)
+{
+    int ranks = b->plan->ranks, finished = 0;
+    for (int r = 0; r < ranks; r++) finished += b->ranks[r].nops == 0;
+    while (finished < ranks) {
+        bool progress = false;
+        for (int r = 0; r < ranks; r++) {
+            struct rank_state *rank = &b->ranks[r];
+            if (rank->next == rank->nops) continue;
+            const struct pp_op *op = &rank->ops[rank->next];
+            int32_t input = input_of(b, op);
+            if (input == -1) continue;
+            PP_TRY(compute(b, r, op, input));
+            progress = true;
+            if (++rank->next == rank->nops) finished++;
+        }
+        if (!progress) return stuck(b);
+    }
+    return PP_OK;
+}

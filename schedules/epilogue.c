@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What follows the last backward: gradient reduction over replicas, global norm, optimizer step.
+ */
+#include "schedules/building.h"
+
+static struct pp_task plain(int kind, int stage, int lane, int32_t after)
+{
+    return (struct pp_task){.kind = (uint8_t)kind, .stage = stage, .microbatch = -1, .lane = lane, .dep = {after, -1, -1},
+                            .act = -1, .ckpt = -1, .in = -1, .out = -1};
+}
+
+static pp_status append(struct builder *b, struct pp_task *task, int rank, int32_t *id)
+{
+    PP_TRY(pp_builder_class(b, task->kind, task->stage, -1, &task->cls));
+    PP_TRY(pp_builder_task(b, task, id));
+    return pp_builder_issue(b, rank, *id, false);
+}
+
+pp_status pp_builder_reduce(struct builder *b, int stage)
+{
+    struct pp_plan *plan = b->plan;
+    int rank = plan->stage_rank[stage];
+    struct rank_state *r = &b->ranks[rank];
+    r->done_stages[r->ndone++] = stage;
+    if (plan->replicas == 1) return PP_OK;
+    struct pp_task task = plain(PP_REDUCE_GRAD, stage, plan->ranks + b->nchannels + rank, r->last_compute);
+    return append(b, &task, rank, &b->reduce_task[stage]);
+}
+
+/* One task per stage on its rank: rank by rank, each in the order in which its stages finished. */
+static pp_status per_stage(struct builder *b, int kind, int32_t after)
+{
+    for (int rank = 0; rank < b->plan->ranks; rank++) {
+        struct rank_state *r = &b->ranks[rank];
+        for (int i = 0; i < r->ndone; i++) {
+            int stage = r->done_stages[i];
+            struct pp_task task = plain(kind, stage, rank, after >= 0 ? after : b->reduce_task[stage]);
+            PP_TRY(append(b, &task, rank, &r->last_compute));
+        }
+    }
+    return PP_OK;
+}
+
+static pp_status norm(struct builder *b, int32_t *all)
+{
+    struct pp_plan *plan = b->plan;
+    int32_t first = (int32_t)plan->ntasks;
+    PP_TRY(per_stage(b, PP_NORM, -1));
+    struct pp_task task = plain(PP_NORM_ALL, -1, plan->nlanes - 1, first);
+    task.dep[1] = (int32_t)plan->ntasks - 1;
+    task.flags = PP_TASK_DEP_RANGE;
+    PP_TRY(append(b, &task, 0, all));
+    for (int rank = 1; rank < plan->ranks; rank++) PP_TRY(pp_builder_issue(b, rank, *all, false));
+    return PP_OK;
+}
+
+pp_status pp_builder_epilogue(struct builder *b)
+{
+    int32_t all = -1;
+    if (!b->plan->training || !b->plan->optimizer) return PP_OK;
+    if (b->plan->clip) PP_TRY(norm(b, &all));
+    return per_stage(b, PP_STEP, all);
+}

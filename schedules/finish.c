@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The last pass of the builder: lays the pools end to end, renumbers slots, and writes wrap edges, issue lists and peaks.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedules/building.h"
+
+/* Makes `slots` a pool of the plan. Empty ones are left out. */
+static void add_pool(struct pp_plan *plan, struct slots *slots)
+{
+    slots->first = plan->nslots;
+    if (slots->made == 0) return;
+    plan->pools[plan->npools++] = (struct pp_pool){slots->kind, slots->rank, slots->key, plan->nslots, slots->made};
+    plan->nslots += slots->made;
+}
+
+static pp_status make_pools(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    PP_TRY(PP_NEW(&plan->pools, plan->ranks * (b->groups + 2) + 2 * b->nchannels));
+    for (int r = 0; r < plan->ranks; r++) {
+        for (int g = 0; g < b->groups; g++) add_pool(plan, &b->ranks[r].act[g]);
+        add_pool(plan, &b->ranks[r].ckpt);
+        add_pool(plan, &b->ranks[r].local);
+    }
+    for (int c = 0; c < b->nchannels; c++) {
+        add_pool(plan, &b->channels[c].recv);
+        add_pool(plan, &b->channels[c].send);
+    }
+    return PP_OK;
+}
+
+/* The pools that a compute task's in and out come from. */
+static void renumber_compute(struct builder *b, struct pp_task *task)
+{
+    struct pp_plan *plan = b->plan;
+    struct rank_state *rank = &b->ranks[task->lane];
+    if (task->act >= 0) task->act += rank->act[plan->act_group[task->stage]].first;
+    if (task->ckpt >= 0) task->ckpt += rank->ckpt.first;
+    if (task->in >= 0) {
+        int lane = plan->tasks[task->dep[0]].lane;
+        bool channel = plan->lanes[lane].kind == PP_LANE_CHANNEL;
+        task->in += channel ? b->channels[lane - plan->ranks].recv.first : rank->local.first;
+    }
+    if (task->out >= 0) {
+        int32_t c = b->channel_of[2 * task->stage + pp_is_backward(task->kind)];
+        task->out += c >= 0 ? b->channels[c].send.first : rank->local.first;
+    }
+}
+
+static void renumber(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    for (int64_t i = 0; i < plan->ntasks; i++) {
+        struct pp_task *task = &plan->tasks[i];
+        if (task->lane < plan->ranks) {
+            renumber_compute(b, task);
+        } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
+            struct channel *c = &b->channels[task->lane - plan->ranks];
+            task->in += c->send.first;
+            task->out += c->recv.first;
+        }
+    }
+}
+
+static void add_wraps(struct pp_plan *plan, const struct slots *slots)
+{
+    for (int32_t i = 0; i < slots->made; i++)
+        plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->last_user[i], slots->first_user[i]};
+}
+
+/* The first writer of a slot waits for the last reader of the step before. Slots used on one rank only need no edge. */
+static pp_status make_wraps(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    int n = 0;
+    for (int c = 0; c < b->nchannels; c++) n += b->channels[c].recv.made + b->channels[c].send.made;
+    PP_TRY(PP_NEW(&plan->wraps, n));
+    for (int c = 0; c < b->nchannels; c++) {
+        add_wraps(plan, &b->channels[c].recv);
+        add_wraps(plan, &b->channels[c].send);
+    }
+    return PP_OK;
+}
+
+static pp_status make_issue_lists(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    PP_TRY(PP_NEW(&plan->issue_start, plan->ranks + 1));
+    for (int r = 0; r < plan->ranks; r++) plan->issue_start[r + 1] = plan->issue_start[r] + b->ranks[r].nissue;
+    PP_TRY(PP_NEW(&plan->issue, plan->issue_start[plan->ranks]));
+    for (int r = 0; r < plan->ranks; r++)
+        if (b->ranks[r].nissue)
+            memcpy(plan->issue + plan->issue_start[r], b->ranks[r].issue, (size_t)b->ranks[r].nissue * sizeof *plan->issue);
+    return PP_OK;
+}
+
+pp_status pp_builder_finish(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    PP_TRY(make_pools(b));
+    renumber(b);
+    PP_TRY(make_wraps(b));
+    PP_TRY(make_issue_lists(b));
+    PP_TRY(PP_NEW(&plan->peak_microbatches, plan->ranks));
+    for (int r = 0; r < plan->ranks; r++) plan->peak_microbatches[r] = (double)b->ranks[r].peak / plan->virtual_stages;
+    plan->hash = pp_plan_hash(plan);
+    return PP_OK;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedules/orders.h"
+
+#include <stdlib.h>
+
+#include "schedules/building.h"
+
+enum { SEEN_F = 1, SEEN_B = 2, SEEN_I = 4, SEEN_W = 8 };
+
+/* What each kind adds, what must and must not have been seen before it. */
+static const struct rule {
+    uint8_t adds, needs, excludes;
+    const char *needs_text;
+} rules[PP_KINDS] = {
+    [PP_F] = {SEEN_F, 0, SEEN_F | SEEN_B | SEEN_I | SEEN_W, ""},
+    [PP_B] = {SEEN_B, SEEN_F, SEEN_B | SEEN_I | SEEN_W, "its F"},
+    [PP_I] = {SEEN_I, SEEN_F, SEEN_B | SEEN_I | SEEN_W, "its F"},
+    [PP_W] = {SEEN_W, SEEN_F | SEEN_I, SEEN_B | SEEN_W, "its I"},
+};
+
+static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_op *op, uint8_t *seen)
+{
+    if (op->kind >= PP_KINDS || !rules[op->kind].adds)
+        return pp_fail(PP_INPUT, "rank %d: only F, B, I and W stand in an order", rank);
+    const char *kind = pp_kinds[op->kind].name;
+    if (op->stage < 0 || op->stage >= plan->stages || op->microbatch < 0 || op->microbatch >= plan->microbatches)
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is outside %d stages x %d microbatches", rank, kind,
+                       op->stage, op->microbatch, plan->stages, plan->microbatches);
+    if (plan->stage_rank[op->stage] != rank)
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d, but that stage lives on rank %d", rank, kind, op->stage,
+                       op->microbatch, plan->stage_rank[op->stage]);
+    const struct rule *rule = &rules[op->kind];
+    uint8_t *cell = &seen[pp_cell(plan, op->stage, op->microbatch)];
+    if (*cell & rule->excludes)
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is done twice or together with another backward", rank,
+                       kind, op->stage, op->microbatch);
+    if ((*cell & rule->needs) != rule->needs)
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d stands before %s", rank, kind, op->stage, op->microbatch,
+                       rule->needs_text);
+    *cell |= rule->adds;
+    return PP_OK;
+}
+
+static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
+{
+    for (int s = 0; s < plan->stages; s++)
+        for (int m = 0; m < plan->microbatches; m++) {
+            uint8_t have = seen[pp_cell(plan, s, m)];
+            bool all = have == (SEEN_F | SEEN_B) || have == (SEEN_F | SEEN_I | SEEN_W) || (!plan->training && have == SEEN_F);
+            if (!all)
+                return pp_fail(PP_INPUT, "rank %d: stage %d, microbatch %d has no %s", plan->stage_rank[s], s, m,
+                               !(have & SEEN_F) ? "F" : have & SEEN_I ? "W" : "backward");
+        }
+    return PP_OK;
+}
+
+pp_status pp_orders_check(const struct pp_plan *plan, const struct pp_order *orders)
+{
+    uint8_t *seen;
+    pp_status status = PP_OK;
+    PP_TRY(PP_NEW(&seen, (int64_t)plan->stages * plan->microbatches));
+    for (int r = 0; r < plan->ranks; r++)
+        for (int64_t i = 0; i < orders[r].n; i++) PP_TRY_DONE(check_op(plan, r, &orders[r].ops[i], seen));
+    status = check_complete(plan, seen);
+done:
+    free(seen);
+    return status;
+}
+
+pp_status pp_orders_expand(const struct pp_plan *plan, const struct pp_order *order, struct pp_op **ops, int64_t *n)
+{
+    PP_TRY(PP_NEW(ops, 2 * order->n));
+    *n = 0;
+    for (int64_t i = 0; i < order->n; i++) {
+        struct pp_op op = order->ops[i];
+        if (op.kind != PP_F && !plan->training) continue;
+        if (pp_is_backward(op.kind) && pp_recomputed(plan, op.microbatch)) {
+            struct pp_op again = op;
+            again.kind = PP_R;
+            (*ops)[(*n)++] = again;
+        }
+        (*ops)[(*n)++] = op;
+    }
+    return PP_OK;
+}

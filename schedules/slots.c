@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "schedules/building.h"
+
+static pp_status grow(int32_t **array, int32_t old, int32_t capacity)
+{
+    int32_t *larger = realloc(*array, (size_t)capacity * sizeof *larger);
+    if (!larger) return pp_fail(PP_NOMEM, "cannot allocate %d slots", capacity);
+    for (int32_t i = old; i < capacity; i++) larger[i] = -1;
+    *array = larger;
+    return PP_OK;
+}
+
+/* The queue holds at most all slots, so it is as large as the slot arrays; growing it straightens the ring. */
+static pp_status grow_queue(struct slot_queue *queue, int32_t capacity)
+{
+    int32_t *straight;
+    PP_TRY(PP_NEW(&straight, capacity));
+    for (int32_t i = 0; i < queue->n; i++) straight[i] = queue->slots[(queue->head + i) % queue->capacity];
+    free(queue->slots);
+    *queue = (struct slot_queue){.slots = straight, .n = queue->n, .capacity = capacity};
+    return PP_OK;
+}
+
+static pp_status make(struct slots *slots)
+{
+    if (slots->made == slots->capacity) {
+        int32_t capacity = slots->capacity ? 2 * slots->capacity : 4;
+        PP_TRY(grow(&slots->last_user, slots->capacity, capacity));
+        PP_TRY(grow(&slots->first_user, slots->capacity, capacity));
+        PP_TRY(grow_queue(&slots->free, capacity));
+        slots->capacity = capacity;
+    }
+    slots->made++;
+    return PP_OK;
+}
+
+bool pp_slots_available(const struct slots *slots)
+{
+    return slots->free.n > 0 || slots->limit == 0 || slots->made < slots->limit;
+}
+
+static int32_t reuse(struct slots *slots)
+{
+    struct slot_queue *queue = &slots->free;
+    int32_t at = slots->oldest_first ? queue->head : (queue->head + queue->n - 1) % queue->capacity;
+    if (slots->oldest_first) queue->head = (queue->head + 1) % queue->capacity;
+    queue->n--;
+    return queue->slots[at];
+}
+
+pp_status pp_slots_take(struct slots *slots, int32_t *out)
+{
+    if (slots->made >= slots->eager && slots->free.n > 0) {
+        *out = reuse(slots);
+        return PP_OK;
+    }
+    if (slots->limit > 0 && slots->made == slots->limit) return pp_fail(PP_INTERNAL, "no slot is free");
+    PP_TRY(make(slots));
+    *out = slots->made - 1;
+    return PP_OK;
+}
+
+void pp_slots_free(struct slots *slots, int32_t slot)
+{
+    struct slot_queue *queue = &slots->free;
+    queue->slots[(queue->head + queue->n) % queue->capacity] = slot;
+    queue->n++;
+}
+
+void pp_slots_release(struct slots *slots)
+{
+    free(slots->free.slots);
+    free(slots->last_user);
+    free(slots->first_user);
+}
