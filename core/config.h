@@ -11,11 +11,12 @@
 #include "core/program.h"
 
 enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
+enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
 
 struct pp_config {
     /* model */
     const char *preset;
-    int d_model, heads, d_ff, layers, vocab, mask, style; /* style: 0 tutorial, 1 lab */
+    int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
     double dropout;
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
@@ -23,7 +24,7 @@ struct pp_config {
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
-    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times unlimited) */
+    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times 0 = unlimited) */
     const char *split;
     /* data and files */
     const char *data; /* NULL: generated */
@@ -58,13 +59,18 @@ extern const int pp_config_nrows;
  * --list only the flag is looked at by the caller. */
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands) PP_MUST_CHECK;
+/* --help and --version: prints the answer and returns true if either was asked. */
+bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
+/* Sets what the preset sets and the command line did not give (presets.c; pp_config_parse calls it). */
+pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
+/* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* V for a schedule: what was asked, else 2 for interleaved schedules and 1 otherwise. The list's entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);
 
-/* Names of presets as "a|b|c", and a line about each for --list. */
-extern const char *const pp_preset_names;
+/* The presets (presets.c describes each), and a line about each for --list. */
+#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab"
 void pp_config_list_presets(FILE *out);
 
 #endif

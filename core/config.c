@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it names it in presets.c.
+ */
+#include "core/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct pp_config, field)
+#define COUNT 1, 1 << 24 /* range of a number of things */
+
+#define MODEL "Model (defaults come from the preset)"
+#define BATCH "Batch and optimizer (defaults come from the preset)"
+#define PIPELINE "Pipeline"
+#define TRAINING "Training"
+#define RUNNING "Where it runs"
+#define PREDICTING "Predicting"
+#define MEASURING "Measuring"
+#define REPORTING "Reporting"
+#define GENERAL "General"
+
+const struct pp_opt pp_config_rows[] = {
+    {"preset", PP_OPT_TEXT, AT(preset), PP_RUNS, MODEL, "NAME", "small", 0, 0, PP_PRESET_NAMES,
+     "numbers to begin with; --list describes them. Any other option beats the preset, wherever it stands"},
+    {"d-model", PP_OPT_INT, AT(d_model), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "width of the model"},
+    {"heads", PP_OPT_INT, AT(heads), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "attention heads; divides --d-model"},
+    {"d-ff", PP_OPT_INT, AT(d_ff), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "width of the feed-forward part"},
+    {"layers", PP_OPT_INT, AT(layers), PP_RUNS, MODEL, NULL, NULL, 1, 65536, NULL, "encoder layers"},
+    {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
+     "words in the vocabulary; a text folder sets it"},
+    {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask"},
+    {"dropout", PP_OPT_REAL, AT(dropout), PP_RUNS, MODEL, "P", NULL, 0, 1, NULL,
+     "probability that an element is dropped; below 1"},
+    {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
+     "details of model and initial weights: as the PyTorch tutorials, or as the lab (no sqrt(d), less dropout)"},
+
+    {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica"},
+    {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row"},
+    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL, "learning rate of SGD"},
+    {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
+     "largest norm of all gradients together; 0 = do not clip"},
+    {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
+     "factor on the learning rate after each epoch"},
+    {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch"},
+
+    {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
+     "order of forwards and backwards; --list names them. A list is a sweep, here and in the next three"},
+    {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "ranks of the pipeline, P (default from the preset)"},
+    {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "stages on each rank, V (default 2 for interleaved schedules, 1 for others)"},
+    {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
+     "microbatches to cut the rows of a batch into (default from the preset)"},
+    {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "data-parallel copies of the pipeline, D (default from the preset)"},
+    {"checkpoint", PP_OPT_CHOICE, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
+     "which microbatches are computed again for the backward instead of kept (default from the preset)"},
+    {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
+     "how layers are cut into stages: uniform, parameters, time, or layers of each stage such as 3,5"},
+    {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
+     "receive buffers of each channel; 0 = one for each microbatch (default 2; with --times 0)"},
+
+    {"epochs", PP_OPT_INT, AT(epochs), PP_PPEXEC, TRAINING, NULL, NULL, COUNT, NULL,
+     "times through the data (default from the preset)"},
+    {"max-batches", PP_OPT_INT, AT(max_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "batches of an epoch; 0 = all (default from the preset)"},
+    {"eval-batches", PP_OPT_INT, AT(eval_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "batches of an evaluation; 0 = all (default from the preset)"},
+    {"no-eval", PP_OPT_FLAG, AT(no_eval), PP_RUNS, TRAINING, NULL, NULL, 0, 0, NULL,
+     "never evaluate (an evaluation needs memory too)"},
+    {"warmup", PP_OPT_INT, AT(warmup), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "first steps that do not count as measured (default the smaller of 3 and a quarter of the steps)"},
+    {"data", PP_OPT_TEXT, AT(data), PP_RUNS, TRAINING, "WHAT", NULL, 0, 0, NULL,
+     "a folder with train.txt, valid.txt and test.txt, or constant, or generated (default generated; lab: constant)"},
+    {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
+     "length of the generated training text"},
+    {"seed", PP_OPT_SEED, AT(seed), PP_PPEXEC, TRAINING, NULL, "1", 0, 0, NULL,
+     "of initial weights, dropout and generated text"},
+    {"init", PP_OPT_TEXT, AT(init), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
+     "begin with these weights (safetensors, PyTorch's names)"},
+    {"save", PP_OPT_TEXT, AT(save), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
+     "write the best weights here at the end (safetensors)"},
+    {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
+     "batches between two log lines"},
+
+    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "cpu", "what computes"},
+    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi",
+     "what moves data between ranks: threads of one process, or MPI; auto takes what the start allows"},
+    {"threads", PP_OPT_INT, AT(threads), PP_RUNS, RUNNING, NULL, "1", 1, 4096, NULL, "threads of each worker's BLAS"},
+    {"blas-core", PP_OPT_TEXT, AT(blas_core), PP_PPEXEC | PP_PPPROF, RUNNING, "NAME", NULL, 0, 0, NULL,
+     "processor that OpenBLAS takes this machine for, such as Haswell (default the best that it can run)"},
+
+    {"times", PP_OPT_TEXT, AT(times), PP_PPSIM, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
+     "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
+     "ranks; nothing else limits the pipeline"},
+    {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
+     "machine to predict for where nothing was measured; a name from --list or a JSON file"},
+    {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
+     "memory of a device, such as 80G: say which configurations fit"},
+    {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text"},
+    {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
+     "print only the schedule, as PyTorch's compute-only CSV"},
+
+    {"trace-steps", PP_OPT_INT, AT(trace_steps), PP_PPEXEC, MEASURING, NULL, "3", 0, 100000, NULL,
+     "last steps of the run whose every task is recorded"},
+    {"seconds", PP_OPT_REAL, AT(seconds), PP_PPPROF, MEASURING, NULL, "0.2", 0.001, 3600, NULL,
+     "time to spend on each shape"},
+
+    {"plots", PP_OPT_TEXT, AT(plots), PP_PPREPORT, REPORTING, "FOLDER", NULL, 0, 0, NULL,
+     "where pictures go (default beside the database)"},
+    {"no-plots", PP_OPT_FLAG, AT(no_plots), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL, "draw no pictures"},
+    {"chrome", PP_OPT_TEXT, AT(chrome), PP_PPREPORT, REPORTING, "FILE", NULL, 0, 0, NULL,
+     "write the timeline as Chrome trace JSON, which Perfetto opens"},
+    {"run", PP_OPT_INT, AT(run), PP_PPREPORT, REPORTING, NULL, NULL, 1, INT32_MAX, NULL,
+     "number of the run to show (default the newest)"},
+
+    {"db", PP_OPT_TEXT, AT(db), PP_RUNS, GENERAL, "FILE", NULL, 0, 0, NULL,
+     "database to write to (ppsim: to read too; it reads pp.db of this folder where none is named)"},
+    {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
+     "form of the results on standard output"},
+    {"list", PP_OPT_FLAG, AT(list), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL,
+     "list schedules, presets, devices and machines, and exit"},
+    {"version", PP_OPT_FLAG, AT(version), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print the version and exit"},
+    {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit"},
+};
+
+const int pp_config_nrows = sizeof pp_config_rows / sizeof *pp_config_rows;
+
+_Static_assert(sizeof pp_config_rows / sizeof *pp_config_rows <= sizeof((struct pp_config *)0)->set,
+               "struct pp_config.set needs room for every option");
+
+/* What no range of one option can say. */
+static pp_status check(const struct pp_config *config)
+{
+    if (config->d_model % config->heads != 0)
+        return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
+                       config->d_model);
+    if (config->dropout >= 1) return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    return PP_OK;
+}
+
+pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
+                          int max_operands, int *noperands)
+{
+    *out = (struct pp_config){.warmup = -1, .recv_buffers = -1};
+    PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
+                            noperands));
+    PP_TRY(pp_config_apply_preset(out));
+    if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
+    if (out->help || out->version || out->list) return PP_OK;
+    return check(out);
+}
+
+bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
+{
+    if (config->help)
+        pp_options_help(pp_config_rows, pp_config_nrows, program, out);
+    else if (config->version)
+        fprintf(out, "%s (ppkit) %s\n", program->name, PP_VERSION);
+    return config->help || config->version;
+}
+
+void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
+{
+    bool lab = config->style == PP_STYLE_LAB;
+    *out = (struct pp_shape){
+        .d_model = config->d_model,
+        .heads = config->heads,
+        .d_ff = config->d_ff,
+        .layers = config->layers,
+        .vocab = config->vocab,
+        .mask = config->mask,
+        .dropout = config->dropout,
+        .scale_embedding = !lab,
+        .residual_only = lab,
+        .lab_init = lab,
+    };
+}
+
+int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n)
+{
+    const struct pp_ints *asked = &config->virtual_stages;
+    *n = asked->n ? asked->n : 1;
+    if (asked->n) return asked->v[i];
+    return interleaved ? 2 : 1;
+}

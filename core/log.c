@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+
+enum { LINE_BYTES = 2048 };
+
+static const int64_t progress_interval_ns = 100 * 1000 * 1000;
+
+/* One line at a time, whichever thread writes it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *program_name = "ppkit";
+static bool only_errors, progress_shown;
+static int64_t progress_ns;
+
+void pp_log_init(const char *program, bool quiet)
+{
+    program_name = program;
+    only_errors = quiet;
+}
+
+static void clear_progress(void)
+{
+    if (progress_shown) fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+/* Written with one call, so that lines of several processes on one terminal do not mix. */
+static void write_line(const char *prefix, const char *kind, const char *fmt, va_list args)
+{
+    char line[LINE_BYTES];
+    size_t used = (size_t)snprintf(line, sizeof line, "%s%s%s", prefix, *prefix ? ": " : "", kind);
+    vsnprintf(line + used, sizeof line - used, fmt, args);
+    pthread_mutex_lock(&lock);
+    clear_progress();
+    fprintf(stderr, "%s\n", line);
+    fflush(stderr);
+    pthread_mutex_unlock(&lock);
+}
+
+void pp_error(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    write_line(program_name, "", fmt, args);
+    va_end(args);
+}
+
+void pp_warn(const char *fmt, ...)
+{
+    if (only_errors) return;
+    va_list args;
+    va_start(args, fmt);
+    write_line(program_name, "warning: ", fmt, args);
+    va_end(args);
+}
+
+void pp_info(const char *fmt, ...)
+{
+    if (only_errors) return;
+    va_list args;
+    va_start(args, fmt);
+    write_line("", "", fmt, args);
+    va_end(args);
+}
+
+void pp_progress(const char *fmt, ...)
+{
+    if (only_errors || !isatty(STDERR_FILENO)) return;
+    pthread_mutex_lock(&lock);
+    int64_t now = pp_now_ns();
+    if (!fmt) {
+        clear_progress();
+    } else if (now - progress_ns >= progress_interval_ns) {
+        va_list args;
+        va_start(args, fmt);
+        fputs("\r\033[K", stderr);
+        vfprintf(stderr, fmt, args);
+        va_end(args);
+        progress_shown = true;
+        progress_ns = now;
+    }
+    fflush(stderr);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Option values from text and back: one pair of functions per type, in a table.
+ */
+#include "core/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *suffix;
+    int64_t factor;
+} byte_units[] = {
+    {"", 1},           {"B", 1},
+    {"K", 1LL << 10},  {"KiB", 1LL << 10}, {"KB", 1000LL},
+    {"M", 1LL << 20},  {"MiB", 1LL << 20}, {"MB", 1000000LL},
+    {"G", 1LL << 30},  {"GiB", 1LL << 30}, {"GB", 1000000000LL},
+    {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
+};
+
+static bool has_limits(const struct pp_opt *row) { return row->min != 0 || row->max != 0; }
+
+static pp_status check_range(const struct pp_opt *row, double value, const char *text)
+{
+    if (!has_limits(row) || (value >= row->min && value <= row->max)) return PP_OK;
+    if (isinf(row->max)) return pp_fail(PP_USAGE, "--%s: %s is below %.10g", row->name, text, row->min);
+    return pp_fail(PP_USAGE, "--%s: %s is outside %.10g..%.10g", row->name, text, row->min, row->max);
+}
+
+static pp_status set_flag(const struct pp_opt *row, const char *text, void *field)
+{
+    (void)row;
+    *(bool *)field = strcmp(text, "true") == 0;
+    return PP_OK;
+}
+
+static pp_status read_int(const struct pp_opt *row, const char *text, int *out)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end) return pp_fail(PP_USAGE, "--%s: '%s' is not a whole number", row->name, text);
+    if (errno || value < INT_MIN || value > INT_MAX)
+        return pp_fail(PP_USAGE, "--%s: %s is too large a number", row->name, text);
+    PP_TRY(check_range(row, (double)value, text));
+    *out = (int)value;
+    return PP_OK;
+}
+
+static pp_status set_int(const struct pp_opt *row, const char *text, void *field)
+{
+    return read_int(row, text, field);
+}
+
+static pp_status set_seed(const struct pp_opt *row, const char *text, void *field)
+{
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 0);
+    if (end == text || *end || errno || strchr(text, '-'))
+        return pp_fail(PP_USAGE, "--%s: '%s' is not a number from 0 to 2^64 - 1", row->name, text);
+    *(uint64_t *)field = value;
+    return PP_OK;
+}
+
+static pp_status read_real(const struct pp_opt *row, const char *text, char **end, double *out)
+{
+    *out = strtod(text, end);
+    if (*end == text || !isfinite(*out)) return pp_fail(PP_USAGE, "--%s: '%s' is not a number", row->name, text);
+    return PP_OK;
+}
+
+static pp_status set_bytes(const struct pp_opt *row, const char *text, void *field)
+{
+    char *suffix;
+    double value;
+    PP_TRY(read_real(row, text, &suffix, &value));
+    for (size_t i = 0; i < sizeof byte_units / sizeof *byte_units; i++) {
+        if (strcmp(suffix, byte_units[i].suffix) != 0) continue;
+        double bytes = value * (double)byte_units[i].factor;
+        if (bytes < 0 || bytes > 0x1p62) return pp_fail(PP_USAGE, "--%s: %s is no size", row->name, text);
+        PP_TRY(check_range(row, bytes, text));
+        *(int64_t *)field = llround(bytes);
+        return PP_OK;
+    }
+    return pp_fail(PP_USAGE, "--%s: '%s' is not a size such as 1024, 512M or 80G", row->name, text);
+}
+
+static pp_status set_real(const struct pp_opt *row, const char *text, void *field)
+{
+    char *end;
+    double value;
+    PP_TRY(read_real(row, text, &end, &value));
+    if (*end) return pp_fail(PP_USAGE, "--%s: '%s' is not a number", row->name, text);
+    PP_TRY(check_range(row, value, text));
+    *(double *)field = value;
+    return PP_OK;
+}
+
+/* Position of text among "a|b|c"; PP_USAGE with the nearest one if it is not there. */
+static pp_status find_choice(const struct pp_opt *row, const char *text, int *position)
+{
+    size_t length = strlen(text);
+    *position = 0;
+    for (const char *at = row->choices; *at; (*position)++) {
+        size_t n = strcspn(at, "|");
+        if (n == length && strncmp(at, text, n) == 0) return PP_OK;
+        at += n + (at[n] == '|');
+    }
+    char nearest[64];
+    if (pp_nearest(text, row->choices, nearest, sizeof nearest))
+        return pp_fail(PP_USAGE, "--%s: there is no '%s'; did you mean %s?", row->name, text, nearest);
+    return pp_fail(PP_USAGE, "--%s: there is no '%s', only %s", row->name, text, row->choices);
+}
+
+static pp_status set_text(const struct pp_opt *row, const char *text, void *field)
+{
+    int ignored;
+    if (!*text) return pp_fail(PP_USAGE, "--%s: the value is empty", row->name);
+    if (row->choices) PP_TRY(find_choice(row, text, &ignored));
+    *(const char **)field = text;
+    return PP_OK;
+}
+
+static pp_status set_choice(const struct pp_opt *row, const char *text, void *field)
+{
+    return find_choice(row, text, field);
+}
+
+/* Copies the next entry of a comma-separated list and moves *at behind it. */
+static pp_status next_entry(const struct pp_opt *row, const char **at, int n, char *entry, size_t size)
+{
+    size_t length = strcspn(*at, ",");
+    if (length == 0) return pp_fail(PP_USAGE, "--%s: the list has an empty entry", row->name);
+    if (n == PP_LIST_MAX) return pp_fail(PP_USAGE, "--%s: the list has more than %d entries", row->name, PP_LIST_MAX);
+    if (length >= size) return pp_fail(PP_USAGE, "--%s: '%.*s' is too long", row->name, (int)length, *at);
+    memcpy(entry, *at, length);
+    entry[length] = '\0';
+    *at += length;
+    return PP_OK;
+}
+
+static pp_status set_ints(const struct pp_opt *row, const char *text, void *field)
+{
+    struct pp_ints list = {0};
+    for (const char *at = text;; at++) {
+        char entry[32];
+        PP_TRY(next_entry(row, &at, list.n, entry, sizeof entry));
+        PP_TRY(read_int(row, entry, &list.v[list.n++]));
+        if (!*at) break;
+    }
+    memcpy(field, &list, sizeof list);
+    return PP_OK;
+}
+
+static pp_status set_texts(const struct pp_opt *row, const char *text, void *field)
+{
+    struct pp_texts *list = field;
+    size_t used = 0;
+    list->n = 0;
+    for (const char *at = text;; at++) {
+        char *entry = list->store + used;
+        int ignored;
+        PP_TRY(next_entry(row, &at, list->n, entry, sizeof list->store - used));
+        if (row->choices) PP_TRY(find_choice(row, entry, &ignored));
+        list->v[list->n++] = entry;
+        used += strlen(entry) + 1;
+        if (!*at) break;
+    }
+    return PP_OK;
+}
+
+static void text_flag(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    snprintf(buf, size, "%s", *(const bool *)field ? "true" : "false");
+}
+
+static void text_int(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    snprintf(buf, size, "%d", *(const int *)field);
+}
+
+static void text_seed(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    snprintf(buf, size, "%llu", (unsigned long long)*(const uint64_t *)field);
+}
+
+static void text_bytes(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    snprintf(buf, size, "%lld", (long long)*(const int64_t *)field);
+}
+
+/* The shortest text that reads back as the same number. */
+static void text_real(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    double value = *(const double *)field;
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(buf, size, "%.*g", digits, value);
+        if (strtod(buf, NULL) == value) return;
+    }
+}
+
+static void text_text(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    const char *text = *(const char *const *)field;
+    snprintf(buf, size, "%s", text ? text : "");
+}
+
+static void text_choice(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    const char *at = row->choices;
+    for (int i = *(const int *)field; i > 0; i--) at = strchr(at, '|') + 1;
+    snprintf(buf, size, "%.*s", (int)strcspn(at, "|"), at);
+}
+
+static void text_ints(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    const struct pp_ints *list = field;
+    size_t used = 0;
+    *buf = '\0';
+    for (int i = 0; i < list->n && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%d", i ? "," : "", list->v[i]);
+}
+
+static void text_texts(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    const struct pp_texts *list = field;
+    size_t used = 0;
+    *buf = '\0';
+    for (int i = 0; i < list->n && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "," : "", list->v[i]);
+}
+
+static const struct {
+    pp_status (*set)(const struct pp_opt *row, const char *text, void *field);
+    void (*text)(const struct pp_opt *row, const void *field, char *buf, size_t size);
+} types[] = {
+    [PP_OPT_FLAG] = {set_flag, text_flag},       [PP_OPT_INT] = {set_int, text_int},
+    [PP_OPT_SEED] = {set_seed, text_seed},       [PP_OPT_BYTES] = {set_bytes, text_bytes},
+    [PP_OPT_REAL] = {set_real, text_real},       [PP_OPT_TEXT] = {set_text, text_text},
+    [PP_OPT_CHOICE] = {set_choice, text_choice}, [PP_OPT_INTS] = {set_ints, text_ints},
+    [PP_OPT_TEXTS] = {set_texts, text_texts},
+};
+
+pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options)
+{
+    return types[row->type].set(row, text, (char *)options + row->offset);
+}
+
+const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size)
+{
+    types[row->type].text(row, (const char *)options + row->offset, buf, size);
+    return buf;
+}
