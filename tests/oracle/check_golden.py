@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs ppexec over many configurations and compares it with PyTorch's golden files and with itself. Standard library only.
+
+golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr 1: --init minus
+--save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4 relative.
+bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation key (equal chunks
+and replicas), whatever schedule, stages, virtual stages, checkpoint mode, processes.
+
+Exit status 0: all agree; 1: not; 77: cannot be run here.
+"""
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import safetensors_file
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+CHECKPOINTS = ("never", "except_last", "always")
+TOLERANCE = 1e-4
+SKIP = 77
+SECONDS = 120  # no run takes more than a few; a hang must not stop the tests
+
+
+class Failure(Exception):
+    """A comparison that does not hold; the text says which."""
+
+
+def arguments(options):
+    """Command line of a dict of options."""
+    made = []
+    for name, value in options.items():
+        made += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
+    return made
+
+
+class Runner:
+    """Runs ppexec and counts; keep = how to start it over processes."""
+
+    def __init__(self, args):
+        self.ppexec, self.mpirun, self.runs = args.ppexec, args.mpirun, 0
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ppkit-golden-"))
+        self.environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def launcher(self, processes):
+        if processes == 0:
+            return []
+        return [self.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
+
+    def run(self, options, processes=0, save=False):
+        """(result object, weights or None). processes 0: threads of one process, without mpirun."""
+        weights = self.folder / "weights.safetensors"
+        extra = ["--save", str(weights)] if save else []
+        command = self.launcher(processes) + [self.ppexec] + arguments(options) + ["--format", "json"] + extra
+        self.runs += 1
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
+                                  env=self.environment, check=False)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"no end within {SECONDS} s: {' '.join(command)}") from None
+        if done.returncode != 0:
+            raise Failure(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr.strip()[-1500:]}")
+        result = json.loads(done.stdout)
+        if len(result) != 1:
+            raise Failure(f"{len(result)} objects instead of one: {' '.join(command)}")
+        return result[0], safetensors_file.read(weights) if save else None
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def largest(values):
+    return max(map(abs, values), default=0.0)
+
+
+def compare_numbers(what, ours, theirs):
+    if len(ours) != len(theirs):
+        raise Failure(f"{what}: {len(ours)} values, PyTorch has {len(theirs)}")
+    for i, (a, b) in enumerate(zip(ours, theirs)):
+        if not abs(a - b) <= TOLERANCE * abs(b):
+            raise Failure(f"{what}[{i}]: {a!r}, PyTorch has {b!r}")
+
+
+def compare_tensors(what, ours, theirs, floor=None):
+    """floor: {name: absolute error that storing in float32 explains}."""
+    if set(ours) != set(theirs):
+        raise Failure(f"{what}: other tensors than PyTorch: {sorted(set(ours) ^ set(theirs))}")
+    for name, expected in theirs.items():
+        limit = TOLERANCE * largest(expected) + (floor[name] if floor else 0)
+        worst = max((abs(a - b) for a, b in zip(ours[name], expected)), default=0.0)
+        if len(ours[name]) != len(expected) or not worst <= limit:
+            raise Failure(f"{what} of {name}: differs by {worst:.3g}, largest value {largest(expected):.3g}")
+
+
+def layouts(options, everything):
+    """(schedule, P, V, checkpoint) that the case can have. Not everything: a few that touch each value."""
+    layers = options.get("layers", 2)
+    made = []
+    for schedule, ranks, checkpoint in itertools.product(("gpipe", "1f1b", "interleaved"), (1, 2, 4), CHECKPOINTS):
+        for virtual in (1, 2) if schedule == "interleaved" else (1,):
+            if ranks * virtual <= layers:
+                made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
+    if everything:
+        return made
+    picked = random.Random(str(sorted(options.items()))).sample(made, min(4, len(made)))
+    return made[:1] + [m for m in picked if m != made[0]]
+
+
+def process_counts(options, layout, mpi):
+    """How many processes to spread the workers over; 0 = threads without mpirun."""
+    world = layout["stages"] * options.get("replicas", 1)
+    if not mpi:
+        return [0]
+    return sorted({n for n in (world, max(1, world // 2)) if n > 1})
+
+
+def load_cases(only):
+    cases = {}
+    for path in sorted((GOLDEN / "train").glob("*/case.json")):
+        case = json.loads(path.read_text())
+        if case["options"].get("data") == "text":
+            case["options"]["data"] = str(GOLDEN / "text")
+        if only in (None, path.parent.name):
+            cases[path.parent.name] = case
+    return cases
+
+
+def case_weights(case, name):
+    folder = GOLDEN / "train"
+    return {"init": folder / case["init"] / "init.safetensors", "grad": folder / name / "grad.safetensors",
+            "final": folder / name / "final.safetensors"}
+
+
+def check_first_step(runner, name, case, options, processes):
+    files = case_weights(case, name)
+    one = {**options, "epochs": 1, "max_batches": 1, "clip": 0, "lr": 1, "init": files["init"], "no_eval": True}
+    result, after = runner.run(one, processes, save=True)
+    before = safetensors_file.read(files["init"])
+    compare_numbers("loss", result["loss"], [case["first_loss"]])
+    ours = {key: [a - b for a, b in zip(before[key], after[key])] for key in before}
+    floor = {key: 1.2e-7 * largest(before[key]) for key in before}
+    compare_tensors("gradient", ours, safetensors_file.read(files["grad"]), floor)
+    for key in ("parameters", "vocabulary"):
+        if result[key] != case[key]:
+            raise Failure(f"{key}: {result[key]}, PyTorch has {case[key]}")
+
+
+def check_training(runner, name, case, options, processes):
+    files = case_weights(case, name)
+    whole = {**options, "init": files["init"]}
+    result, weights = runner.run({**whole, "no_eval": True}, processes, save=True)
+    compare_numbers("loss", result["loss"], case["loss"])
+    compare_tensors("trained weights", weights, safetensors_file.read(files["final"]))
+    if case["valid_loss"]:
+        result, _ = runner.run(whole, processes)
+        compare_numbers("loss with evaluation", result["loss"], case["loss"])
+        compare_numbers("valid_loss", result["valid_loss"], case["valid_loss"])
+        compare_numbers("test_loss", [result["test_loss"]], [case["test_loss"]])
+
+
+def check_golden(runner, args):
+    for name, case in load_cases(args.case).items():
+        for layout in layouts(case["options"], args.all):
+            for processes in process_counts(case["options"], layout, args.mpirun):
+                yield f"golden {name} {describe(layout, processes)}", lambda n=name, c=case, y=layout, p=processes: (
+                    check_first_step(runner, n, c, {**c["options"], **y}, p),
+                    check_training(runner, n, c, {**c["options"], **y}, p))
+
+
+def check_bits(runner, args):
+    """Everything against P = 1, gpipe, nothing recomputed, of the same chunks and replicas."""
+    steps = {"epochs": 1, "max_batches": 4, "dropout": 0.2, "eval_batches": 2}
+    for name, case in load_cases(args.case).items():
+        options = {**case["options"], **steps, "seed": 7}
+        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never")
+        reference = []
+
+        def compare(options=options, base=base, reference=reference, layout=None, processes=0):
+            if not reference:
+                reference.extend(runner.run({**options, **base}, save=True))
+            result, weights = runner.run({**options, **layout}, processes, save=True)
+            for key in ("loss", "valid_loss", "test_loss"):
+                if result[key] != reference[0][key]:
+                    raise Failure(f"{key} has other bits: {result[key]} instead of {reference[0][key]}")
+            if weights != reference[1]:
+                changed = [key for key in weights if weights[key] != reference[1].get(key)]
+                raise Failure(f"saved weights have other bits: {changed[:4]}")
+
+        for layout in layouts(options, args.all)[1:]:
+            for processes in process_counts(options, layout, args.mpirun):
+                yield f"bits {name} {describe(layout, processes)}", lambda c=compare, y=layout, p=processes: c(layout=y, processes=p)
+
+
+def describe(layout, processes):
+    text = "{schedule} P={stages} V={virtual} {checkpoint}".format(**layout)
+    return text + (f" processes={processes}" if processes else " threads")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ppexec", required=True)
+    parser.add_argument("--mpirun", help="start over processes with this program")
+    parser.add_argument("--all", action="store_true", help="every configuration, not a selection")
+    parser.add_argument("--part", choices=("golden", "bits"), help="only one of the two")
+    parser.add_argument("--case", help="only one case")
+    args = parser.parse_args()
+    if args.mpirun and not shutil.which(args.mpirun):
+        print(f"{args.mpirun} is not there: skipped")
+        return SKIP
+    runner = Runner(args)
+    failures, checks = 0, 0
+    for part, checker in (("golden", check_golden), ("bits", check_bits)):
+        for title, check in checker(runner, args) if args.part in (None, part) else ():
+            checks += 1
+            try:
+                check()
+            except Failure as failure:
+                failures += 1
+                print(f"FAILED {title}: {failure}", flush=True)
+    runner.close()
+    print(f"{checks} configurations, {runner.runs} runs, {failures} failed")
+    return 1 if failures or not checks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

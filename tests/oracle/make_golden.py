@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/golden/train/ and tests/golden/text/tokens.json with PyTorch; the default tests only read them.
+
+Each case is a folder: case.json (ppkit options, losses, validation losses, test loss), init.safetensors (initial weights),
+grad.safetensors (gradients of the first batch), final.safetensors (weights after all steps). Dropout is 0 everywhere. Learning
+rates are such that float32 and float64 agree to 1e-6 after all steps: with the tutorials' lr of 5 on models this small they part
+by 1e-4, and a comparison would test chance.
+"""
+import argparse
+import copy
+import json
+import pathlib
+
+import safetensors.torch
+import torch
+
+import reference_model as reference
+import text
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "golden"
+SMALL = dict(preset="small", d_model=36, heads=3, d_ff=20, layers=8, dropout=0.0, data="text", tokens=6, epochs=2, lr=0.25,
+             lr_decay=0.8, eval_batches=0)
+
+# Chunks that do not divide the rows (10 in 4: 3,3,3,1), a last batch that is shorter (d60), replicas (d36-d2: 2 x 5 rows).
+CASES = {
+    "lab": dict(preset="lab", dropout=0.0, epochs=7, chunks=2),
+    "lab8": dict(preset="lab", layers=8, dropout=0.0, data="text", rows=7, epochs=2, max_batches=10, eval_batches=0, lr=0.1,
+                 chunks=3),
+    "d36": dict(SMALL, rows=10, max_batches=0, chunks=4),
+    "d36-d2": dict(SMALL, rows=5, replicas=2, max_batches=0, chunks=2),
+    "d60": dict(preset="small", d_model=60, heads=4, d_ff=28, layers=2, dropout=0.0, mask="none", data="text", rows=6, tokens=11,
+                epochs=2, max_batches=0, eval_batches=0, lr=1.0, chunks=4),
+}
+SAME_INIT = {"d36-d2": "d36"}
+
+
+def save(path, tensors):
+    safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, path)
+    path.chmod(0o644)
+
+
+def make(name, given, out):
+    o = reference.options(given)
+    if o["data"] == "text":
+        o["data"] = GOLDEN / "text"
+    parts = reference.data(o)
+    model = reference.build(o)
+    out.mkdir(parents=True, exist_ok=True)
+    if name not in SAME_INIT:
+        save(out / "init.safetensors", dict(model.named_parameters()))
+    doubled = copy.deepcopy(model).double()
+    loss, grads = reference.gradients(model, parts["train"][0])
+    save(out / "grad.safetensors", grads)
+    result = reference.train(model, o, parts)
+    save(out / "final.safetensors", dict(model.named_parameters()))
+    exact = reference.train(doubled, o, parts)
+    noise = max(abs(a - b) / b for a, b in zip(result["loss"], exact["loss"]))
+    if noise > 2e-6:
+        raise SystemExit(f"{name}: float32 and float64 losses part by {noise:.1e}: choose a smaller lr")
+    case = {"options": given, "init": SAME_INIT.get(name, name), "vocabulary": o["vocab"],
+            "parameters": sum(p.numel() for p in model.parameters()), "first_loss": loss, **result}
+    (out / "case.json").write_text(json.dumps(case, indent=1) + "\n")
+    print(f"{name}: {len(result['loss'])} steps, {case['parameters']} parameters, float32 noise of the losses {noise:.1e}")
+
+
+def make_tokens(path):
+    table, ids = text.load(GOLDEN / "text")
+    path.write_text(json.dumps({"vocabulary": list(table), **ids}, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"tokens.json: vocabulary {len(table)}, {len(ids['train'])} training tokens")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", choices=CASES, help="only this one")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    make_tokens(GOLDEN / "text" / "tokens.json")
+    for name, given in CASES.items():
+        if args.case in (None, name):
+            make(name, given, GOLDEN / "train" / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and trained weights.
+
+The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear); options have the names of ppkit's, as a dict:
+options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits), the loss is the mean over all
+tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
+"""
+import copy
+import math
+
+import torch
+from torch import nn
+
+import text
+
+PRESETS = {
+    "tutorial": dict(d_model=4096, heads=16, d_ff=4096, layers=8, vocab=28782, rows=20, tokens=35, mask="none", dropout=0.2,
+                     lr=5.0, clip=0.5, lr_decay=0.95, epochs=3, max_batches=50, eval_batches=50, style="tutorial"),
+    "tutorial-12": dict(d_model=4096, heads=16, d_ff=4096, layers=12, vocab=28782, rows=20, tokens=25, mask="none",
+                        dropout=0.2, lr=5.0, clip=0.5, lr_decay=0.95, epochs=3, max_batches=50, eval_batches=50,
+                        style="tutorial"),
+    "small": dict(d_model=200, heads=2, d_ff=200, layers=2, vocab=28782, rows=20, tokens=35, mask="causal", dropout=0.2,
+                  lr=5.0, clip=0.5, lr_decay=0.95, epochs=1, max_batches=0, eval_batches=0, style="tutorial"),
+    "lab": dict(d_model=12, heads=4, d_ff=24, layers=2, vocab=100, rows=4, tokens=9, mask="none", dropout=0.1, lr=0.01,
+                clip=0.0, lr_decay=1.0, epochs=200, max_batches=0, eval_batches=0, style="lab", data="constant"),
+}
+COMMON = dict(preset="small", replicas=1, seed=1, eval_rows=10, data=None)
+
+
+def options(given):
+    """All options: common defaults, then the preset, then what was given."""
+    preset = PRESETS[given.get("preset", COMMON["preset"])]
+    return {**COMMON, **preset, **given}
+
+
+class LabLayer(nn.TransformerEncoderLayer):
+    """The lab's layer: dropout on the two residual branches only."""
+
+    def __init__(self, d, heads, ff, dropout):
+        super().__init__(d, heads, ff, dropout, batch_first=True)
+        self.self_attn.dropout = 0.0
+        self.dropout = nn.Identity()
+
+
+class Model(nn.Module):
+    """Embedding, sinusoidal positions, post-LN encoder layers, decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
+
+    def __init__(self, o):
+        super().__init__()
+        d = o["d_model"]
+        self.tutorial = o["style"] == "tutorial"
+        layer = nn.TransformerEncoderLayer if self.tutorial else LabLayer
+        extra = {"batch_first": True} if self.tutorial else {}
+        self.embedding = nn.Embedding(o["vocab"], d)
+        self.layers = nn.ModuleList(layer(d, o["heads"], o["d_ff"], o["dropout"], **extra) for _ in range(o["layers"]))
+        self.decoder = nn.Linear(d, o["vocab"])
+        self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
+        self.scale = math.sqrt(d) if self.tutorial else 1.0
+        self.causal = o["mask"] == "causal"
+        self.initialise()
+
+    def initialise(self):
+        if self.tutorial:
+            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+            nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
+            nn.init.zeros_(self.decoder.bias)
+            for layer in self.layers:
+                bound = 1 / math.sqrt(layer.self_attn.embed_dim)
+                nn.init.uniform_(layer.self_attn.out_proj.weight, -bound, bound)
+            return
+        for layer in self.layers:  # the lab has separate nn.Linear for q, k, v and the output
+            bound = 1 / math.sqrt(layer.self_attn.embed_dim)
+            for p in layer.self_attn.parameters():
+                nn.init.uniform_(p, -bound, bound)
+
+    def positions(self, tokens, d, like):
+        index = torch.arange(tokens, dtype=torch.float64).unsqueeze(1)
+        frequency = torch.exp(torch.arange(0, d, 2, dtype=torch.float64) * (-math.log(10000.0) / d))
+        table = torch.zeros(tokens, d, dtype=torch.float64)
+        table[:, 0::2] = torch.sin(index * frequency)
+        table[:, 1::2] = torch.cos(index * frequency[:d // 2])
+        return table.to(like)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens) * self.scale
+        x = self.after_positions(x + self.positions(tokens.shape[1], x.shape[2], x))
+        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=x.dtype) if self.causal else None
+        for layer in self.layers:
+            x = layer(x, src_mask=mask)
+        return self.decoder(x)
+
+
+def data(o):
+    """{"train": batches of all replicas, "valid": ..., "test": ...}; a text folder sets o["vocab"]."""
+    if o["data"] == "constant":
+        return {"train": text.constant_batches(o["rows"] * o["replicas"], o["tokens"], o["vocab"], o["max_batches"])}
+    table, ids = text.load(o["data"])
+    o["vocab"] = len(table)
+    made = {"train": text.batches(text.replica_columns(ids["train"], o["rows"], o["replicas"]), o["tokens"], o["max_batches"])}
+    for name in ("valid", "test"):
+        made[name] = text.batches(text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"])
+    return made
+
+
+def loss_sum(model, batch):
+    inputs, targets = (torch.tensor(part) for part in batch)
+    logits = model(inputs)
+    return nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="sum"), targets.numel()
+
+
+def evaluate(model, batches):
+    """Mean loss over tokens."""
+    model.eval()
+    with torch.no_grad():
+        sums = [loss_sum(model, batch) for batch in batches]
+    model.train()
+    return float(sum(s for s, _ in sums)) / sum(n for _, n in sums)
+
+
+def gradients(model, batch):
+    """(mean loss, {name: gradient}) of one batch; the gradients stay in the parameters."""
+    model.zero_grad(set_to_none=True)
+    total, count = loss_sum(model, batch)
+    (total / count).backward()
+    return float(total.detach()) / count, {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def train(model, o, parts, after_step=None):
+    """Epochs of SGD with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves the last
+    weights in the model. after_step(step, loss) may look on."""
+    result = {"loss": [], "valid_loss": [], "test_loss": None}
+    lr, best = o["lr"], None
+    model.train()
+    for _ in range(o["epochs"]):
+        for batch in parts["train"]:
+            loss, _ = gradients(model, batch)
+            if o["clip"] > 0:
+                nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= lr * p.grad
+            result["loss"].append(loss)
+            if after_step:
+                after_step(len(result["loss"]), loss)
+        lr *= o["lr_decay"]
+        if parts.get("valid"):
+            result["valid_loss"].append(evaluate(model, parts["valid"]))
+            if best is None or result["valid_loss"][-1] < best[0]:
+                best = result["valid_loss"][-1], copy.deepcopy(model.state_dict())
+    if best:
+        last = copy.deepcopy(model.state_dict())
+        model.load_state_dict(best[1])
+        result["test_loss"] = evaluate(model, parts["test"])
+        model.load_state_dict(last)
+    return result
+
+
+def build(o, dtype=torch.float32):
+    """The initialised model; never PyTorch's fused inference path, which computes something slightly different."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.manual_seed(o["seed"])
+    return Model(o).to(dtype)
