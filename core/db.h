@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The database: one SQLite file that all programs share (schema: core/schema.sql, views: core/views.sql, both embedded at build time;
- * documented in docs/FORMATS.md). Several processes may write one file (WAL, busy timeout); a killed run leaves what was committed.
- * Rows are buffered by SQLite in one open transaction per writer; pp_db_flush() commits it, and so do begin, end and close.
- * Every failure becomes PP_IO or PP_INPUT with a message that names the file.
+ * documented in docs/DATABASE.md). Several processes may write one file (WAL, busy timeout); a killed run leaves what was committed.
+ *
+ * Rows that are added in quick succession share a transaction, which is committed once it is 0.1 s old; a row that comes alone is
+ * committed at once. pp_db_flush() commits what is open, and so do run_begin, run_end, add_tasks, add_events, add_epoch and close: flush after
+ * a burst of rows that is followed by long work, for other writers wait meanwhile.
+ * Every failure becomes PP_IO or PP_INPUT with a message that names the file. A connection is used by one thread at a time.
  */
 #ifndef PP_CORE_DB_H
 #define PP_CORE_DB_H
@@ -49,7 +52,7 @@ pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_re
 /* The tasks of a plan, once per plan hash (does nothing if they are there). */
 pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const struct pp_plan *plan) PP_MUST_CHECK;
 pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan, const struct pp_trace *trace) PP_MUST_CHECK;
-/* loss, valid: NAN if unknown. kind: "train" or "eval". */
+/* One training step. loss, valid_loss: NAN if unknown. */
 pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, int step, int epoch, int64_t ns, double loss, int64_t tokens,
                          bool traced) PP_MUST_CHECK;
 pp_status pp_db_add_epoch(struct pp_db *db, int64_t run_id, int epoch, double valid_loss, int64_t ns) PP_MUST_CHECK;

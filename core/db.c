@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The database file: opening, creating, transactions, and the way from SQLite's errors to ours.
+ */
+#include "core/db.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/db_private.h"
+
+enum {
+    APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */
+    BUSY_MS = 30000,
+    /* Rows that come quickly one after another share a transaction of at most this age; a row that comes alone is committed at once,
+     * so that no other process waits for a writer that is computing. */
+    BATCH_NS = 100000000,
+};
+
+extern const char pp_schema_sql[], pp_views_sql[];
+
+static const char *const statements[PP_SQL_COUNT] = {
+#define X(id, text) text,
+    PP_DB_STATEMENTS(X)
+#undef X
+};
+
+/* What each primary result code means for the user. */
+static const struct {
+    int rc;
+    pp_status status;
+    const char *advice;
+} advices[] = {
+    {SQLITE_NOTADB, PP_INPUT, "it is not an SQLite file; name another file with --db"},
+    {SQLITE_CORRUPT, PP_INPUT, "it is damaged; save what can be read with `sqlite3 FILE .recover`, then write to a new file"},
+    {SQLITE_ERROR, PP_INPUT, "its tables are not those of ppkit; name another file with --db"},
+    {SQLITE_READONLY, PP_IO, "it or its folder may not be written; change the permissions or name another file with --db"},
+    {SQLITE_CANTOPEN, PP_IO, "it cannot be opened; check the path and the permissions of the file and its folder"},
+    {SQLITE_PERM, PP_IO, "it cannot be opened; check the permissions of the file and its folder"},
+    {SQLITE_FULL, PP_IO, "the disk is full; free space and run again (what was committed before is kept)"},
+    {SQLITE_IOERR, PP_IO, "the system could not read or write it; check the disk and the limits on file size (what was committed before is kept)"},
+    {SQLITE_BUSY, PP_IO, "another process has been writing to it for half a minute; wait for that process or name another file"},
+    {SQLITE_LOCKED, PP_IO, "it is locked by another user of this process"},
+    {SQLITE_PROTOCOL, PP_IO, "its lock could not be had; try again, or use a file on a local disk"},
+    {SQLITE_NOMEM, PP_NOMEM, "there is not enough memory"},
+    {SQLITE_INTERRUPT, PP_INTERRUPTED, "it was interrupted"},
+};
+
+static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *doing)
+{
+    pp_status status = PP_INTERNAL;
+    const char *advice = "this is a defect in ppkit, please report it";
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++) {
+        if (advices[i].rc != (rc & 0xff)) continue;
+        status = advices[i].status;
+        advice = advices[i].advice;
+    }
+    int system_error = sql ? sqlite3_system_errno(sql) : 0;
+    bool by_system = (status == PP_IO && system_error != 0);
+    return pp_fail(status, "database %s: %s failed: %s%s%s: %s", path, doing, sql ? sqlite3_errmsg(sql) : sqlite3_errstr(rc),
+                   by_system ? ": " : "", by_system ? strerror(system_error) : "", advice);
+}
+
+pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing) { return error_text(db->path, db->sql, rc, doing); }
+
+static pp_status run_script(struct pp_db *db, const char *text, const char *doing)
+{
+    int rc = sqlite3_exec(db->sql, text, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, doing);
+}
+
+static pp_status read_pragma(struct pp_db *db, const char *text, int64_t *out)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db->sql, text, -1, &statement, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW) *out = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return rc == SQLITE_ROW ? PP_OK : pp_db_error(db, rc, "reading");
+}
+
+/* Steps from version i to i + 1. */
+static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql};
+
+/* *version: 0 for a new file. Refuses files that are not ours and files of a later ppkit. */
+static pp_status read_version(struct pp_db *db, int64_t *version)
+{
+    int64_t tables, application;
+    PP_TRY(read_pragma(db, "PRAGMA user_version", version));
+    PP_TRY(read_pragma(db, "PRAGMA application_id", &application));
+    PP_TRY(read_pragma(db, "SELECT count(*) FROM sqlite_master", &tables));
+    if (application != APPLICATION_ID && (tables > 0 || *version != 0))
+        return pp_fail(PP_INPUT, "database %s: it was not made by ppkit: name another file", db->path);
+    if (*version > PP_DB_VERSION)
+        return pp_fail(PP_INPUT, "database %s: it has schema version %lld and this ppkit knows versions up to %d: use a newer ppkit",
+                       db->path, (long long)*version, PP_DB_VERSION);
+    return PP_OK;
+}
+
+/* In one transaction, so that of several processes that find a new file one makes the tables and the others see them. */
+static pp_status bring_up_to_date(struct pp_db *db)
+{
+    int64_t version;
+    PP_TRY(pp_db_begin(db));
+    PP_TRY(read_version(db, &version));
+    if (version == PP_DB_VERSION) return pp_db_flush(db);
+    for (; version < PP_DB_VERSION; version++) PP_TRY(run_script(db, upgrades[version], "creating the tables"));
+    PP_TRY(run_script(db, pp_views_sql, "creating the views"));
+    char text[96];
+    snprintf(text, sizeof text, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, PP_DB_VERSION);
+    PP_TRY(run_script(db, text, "creating the tables"));
+    return pp_db_flush(db);
+}
+
+static pp_status prepare_writing(struct pp_db *db)
+{
+    int64_t version;
+    PP_TRY(read_version(db, &version)); /* before the journal mode is touched: it may be someone else's file */
+    int rc = sqlite3_exec(db->sql, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && rc != SQLITE_BUSY) return pp_db_error(db, rc, "opening"); /* busy: another process is setting it */
+    PP_TRY(run_script(db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384", "opening"));
+    return bring_up_to_date(db);
+}
+
+static pp_status check_reading(struct pp_db *db)
+{
+    int64_t version;
+    PP_TRY(read_version(db, &version));
+    if (version == PP_DB_VERSION) return PP_OK;
+    if (version == 0)
+        return pp_fail(PP_INPUT, "database %s: it is empty: write to it first with ppprof --db, ppsim --db or ppexec --db", db->path);
+    return pp_fail(PP_INPUT, "database %s: it has schema version %lld: open it once with --db of any program to bring it up to date",
+                   db->path, (long long)version);
+}
+
+static pp_status connect(struct pp_db *db, const char *name, int flags)
+{
+    int rc = sqlite3_open_v2(name, &db->sql, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc != SQLITE_OK) return pp_db_error(db, rc, "opening");
+    sqlite3_extended_result_codes(db->sql, 1);
+    sqlite3_busy_timeout(db->sql, BUSY_MS);
+    return PP_OK;
+}
+
+/* A file in a folder that may not be written can only be read as one that nobody writes: SQLite could not make its lock file. */
+static pp_status connect_immutable(struct pp_db *db)
+{
+    char *wal = sqlite3_mprintf("%s-wal", db->path);
+    char *name = sqlite3_mprintf("file:");
+    for (const char *c = db->path; name && *c; c++) {
+        char *longer = sqlite3_mprintf(strchr("%?#", *c) ? "%s%%%02x" : "%s%c", name, *c);
+        sqlite3_free(name);
+        name = longer;
+    }
+    char *uri = name ? sqlite3_mprintf("%s?immutable=1", name) : NULL;
+    pp_status status = PP_OK;
+    if (uri && wal && access(wal, F_OK) != 0) {
+        sqlite3_close(db->sql);
+        db->sql = NULL;
+        status = connect(db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+    }
+    sqlite3_free(uri);
+    sqlite3_free(name);
+    sqlite3_free(wal);
+    return status;
+}
+
+static pp_status open_reading(struct pp_db *db)
+{
+    if (access(db->path, F_OK) != 0)
+        return pp_fail(PP_IO, "database %s: %s: name a file that ppprof, ppsim or ppexec wrote with --db", db->path, strerror(errno));
+    PP_TRY(connect(db, db->path, SQLITE_OPEN_READONLY));
+    int rc = sqlite3_exec(db->sql, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL) & 0xff;
+    if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY) PP_TRY(connect_immutable(db));
+    return check_reading(db);
+}
+
+pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out)
+{
+    struct pp_db *db;
+    *out = NULL;
+    PP_TRY(PP_NEW(&db, 1));
+    db->path = strdup(path);
+    pp_status status = PP_OK;
+    if (!db->path) {
+        status = pp_fail(PP_NOMEM, "cannot allocate %zu bytes", strlen(path) + 1);
+    } else if (mode == PP_DB_READ) {
+        status = open_reading(db);
+    } else {
+        status = connect(db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+        if (status == PP_OK) status = prepare_writing(db);
+    }
+    if (status == PP_OK) {
+        *out = db;
+        return PP_OK;
+    }
+    char message[512]; /* closing rolls back and may fail in turn: the first message is the one that helps */
+    snprintf(message, sizeof message, "%s", pp_message());
+    if (db->sql) sqlite3_exec(db->sql, "ROLLBACK", NULL, NULL, NULL);
+    (void)pp_db_close(db);
+    return pp_fail(status, "%s", message);
+}
+
+pp_status pp_db_flush(struct pp_db *db)
+{
+    if (sqlite3_get_autocommit(db->sql)) return PP_OK;
+    return pp_db_execute(db, PP_SQL_COMMIT, NULL, 0);
+}
+
+pp_status pp_db_close(struct pp_db *db)
+{
+    if (!db) return PP_OK;
+    pp_status status = db->sql ? pp_db_flush(db) : PP_OK;
+    for (int i = 0; i < PP_SQL_COUNT; i++) sqlite3_finalize(db->statement[i]);
+    sqlite3_close(db->sql);
+    free(db->path);
+    free(db);
+    return status;
+}
+
+struct sqlite3 *pp_db_handle(struct pp_db *db) { return db->sql; }
+
+static int bind(sqlite3_stmt *statement, int index, const struct pp_value *value)
+{
+    switch (value->type) {
+    case SQLITE_INTEGER: return sqlite3_bind_int64(statement, index, value->integer);
+    case SQLITE_FLOAT: return sqlite3_bind_double(statement, index, value->real);
+    default: return sqlite3_bind_text(statement, index, value->text, -1, SQLITE_STATIC);
+    }
+}
+
+pp_status pp_db_query(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n, sqlite3_stmt **out)
+{
+    sqlite3_stmt **statement = &db->statement[which];
+    int rc = SQLITE_OK;
+    if (!*statement) rc = sqlite3_prepare_v3(db->sql, statements[which], -1, SQLITE_PREPARE_PERSISTENT, statement, NULL);
+    for (int i = 0; i < n && rc == SQLITE_OK; i++) rc = bind(*statement, i + 1, &values[i]);
+    *out = *statement;
+    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, "preparing a statement");
+}
+
+pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
+{
+    int rc = sqlite3_step(statement);
+    *found = rc == SQLITE_ROW;
+    if (rc == SQLITE_ROW) return PP_OK;
+    pp_status status = rc == SQLITE_DONE ? PP_OK : pp_db_error(db, rc, sqlite3_column_count(statement) ? "reading" : "writing");
+    sqlite3_reset(statement);
+    return status;
+}
+
+pp_status pp_db_execute(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n)
+{
+    sqlite3_stmt *statement;
+    bool found;
+    PP_TRY(pp_db_query(db, which, values, n, &statement));
+    return pp_db_row(db, statement, &found);
+}
+
+pp_status pp_db_integer(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n, int64_t *out, bool *found)
+{
+    sqlite3_stmt *statement;
+    PP_TRY(pp_db_query(db, which, values, n, &statement));
+    PP_TRY(pp_db_row(db, statement, found));
+    if (*found) *out = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
+    return PP_OK;
+}
+
+pp_status pp_db_begin(struct pp_db *db)
+{
+    if (!sqlite3_get_autocommit(db->sql)) return PP_OK;
+    PP_TRY(pp_db_execute(db, PP_SQL_BEGIN, NULL, 0));
+    db->transaction_ns = pp_now_ns();
+    return PP_OK;
+}
+
+pp_status pp_db_add(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n)
+{
+    int64_t now = pp_now_ns();
+    bool alone = now - db->last_add_ns > BATCH_NS;
+    PP_TRY(pp_db_begin(db));
+    PP_TRY(pp_db_execute(db, which, values, n));
+    db->last_add_ns = now;
+    return alone || now - db->transaction_ns > BATCH_NS ? pp_db_flush(db) : PP_OK;
+}
