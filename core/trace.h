@@ -44,8 +44,19 @@ struct pp_metrics {
     double useful_bubble; /* as bubble, R not counted as busy */
 };
 
-/* events of worker replica*ranks .. +ranks-1 and of `step` only are looked at. rank_bubble: NULL or [ranks]. */
-void pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
-                      struct pp_metrics *out, double *rank_bubble);
+/* Adds up compute tasks of one step, in any order, until pp_metrics_finish() makes figures of them and releases the sums. */
+struct pp_metrics_sums {
+    int ranks;
+    int64_t *first_ns, *last_ns, *busy_ns; /* [ranks] first start, last end, total length; last < first: nothing yet */
+    int64_t recompute_ns;
+};
+pp_status pp_metrics_begin(struct pp_metrics_sums *sums, int ranks) PP_MUST_CHECK;
+void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int kind, int64_t start_ns, int64_t end_ns);
+/* rank_bubble: NULL or [ranks], 1 - busy of the rank / makespan. */
+void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble);
+
+/* The same from a trace: events of worker replica*ranks .. +ranks-1 and of `step` only are looked at. */
+pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
+                           struct pp_metrics *out, double *rank_bubble) PP_MUST_CHECK;
 
 #endif
