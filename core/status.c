@@ -30,15 +30,12 @@ pp_status pp_fail(pp_status status, const char *fmt, ...)
 pp_status pp_context(pp_status status, const char *fmt, ...)
 {
     if (status == PP_OK) return status;
-    char text[MESSAGE_BYTES];
+    char before[MESSAGE_BYTES / 2];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(before, sizeof before, fmt, args);
     va_end(args);
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", message);
-    memcpy(message, text, sizeof message);
-    return status;
+    return pp_fail(status, "%s: %s", before, message);
 }
 
 const char *pp_message(void) { return message; }

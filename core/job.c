@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+static pp_status known(const struct pp_schedules *schedules, const char *name, bool *virtual_stages)
+{
+    char near[64];
+    if (schedules->find(name, virtual_stages)) return PP_OK;
+    const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
+    if (nearest)
+        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)", name, nearest);
+    return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
+}
+
+pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points, int *n)
+{
+    bool virtual_stages;
+    int total = 0, nv;
+    *n = 0;
+    for (int s = 0; s < config->schedule.n; s++) {
+        PP_TRY(known(schedules, config->schedule.v[s], &virtual_stages));
+        pp_config_virtual(config, virtual_stages, 0, &nv);
+        total += config->stages.n * nv * config->chunks.n;
+    }
+    PP_TRY(PP_NEW(points, total));
+    for (int s = 0; s < config->schedule.n; s++) {
+        if (!schedules->find(config->schedule.v[s], &virtual_stages)) continue;
+        pp_config_virtual(config, virtual_stages, 0, &nv);
+        for (int p = 0; p < config->stages.n; p++)
+            for (int v = 0; v < nv; v++)
+                for (int c = 0; c < config->chunks.n; c++)
+                    (*points)[(*n)++] = (struct pp_point){.schedule = config->schedule.v[s],
+                                                          .stages = config->stages.v[p],
+                                                          .virtual_stages = pp_config_virtual(config, virtual_stages, v, &nv),
+                                                          .chunks = config->chunks.v[c]};
+    }
+    return PP_OK;
+}
+
+/* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen. */
+static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text, size_t size)
+{
+    int *cut = malloc((size_t)rows * sizeof *cut), listed = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int chunks = 1; cut && chunks <= rows && used + 16 < size && listed < 12; chunks++) {
+        int m = pp_chunk_rows(rows, chunks, cut);
+        if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", chunks);
+    }
+    free(cut);
+}
+
+static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)
+{
+    const struct pp_point *point = &job->point;
+    pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
+    if (status != PP_USAGE) return status;
+    /* One microbatch suits every schedule: if it is refused too, the number of chunks is not the reason. */
+    char message[512], chunks[128];
+    snprintf(message, sizeof message, "%s", pp_message());
+    if (schedules->check(point->schedule, point->stages, point->virtual_stages, 1) != PP_OK) return pp_fail(PP_USAGE, "%s", message);
+    working_chunks(schedules, point, rows, chunks, sizeof chunks);
+    return pp_fail(PP_USAGE, "%s; with %d rows, --chunks %s work", message, rows, chunks);
+}
+
+static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, int microbatches, const int *groups)
+{
+    const struct pp_config *config = job->config;
+    return (struct pp_plan_spec){.schedule = job->point.schedule,
+                                 .ranks = job->point.stages,
+                                 .virtual_stages = job->point.virtual_stages,
+                                 .microbatches = microbatches,
+                                 .replicas = config->replicas,
+                                 .rows = rows,
+                                 .checkpoint = config->checkpoint,
+                                 .recv_buffers = config->recv_buffers > 0 ? config->recv_buffers : 2,
+                                 .training = true,
+                                 .optimizer = true,
+                                 .clip = config->clip > 0,
+                                 .act_group = groups};
+}
+
+/* Evaluation: forward only, one replica; the most microbatches, up to `chunks`, that the schedule can order. */
+static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows, const int *groups)
+{
+    int chunks = job->point.chunks < job->config->eval_rows ? job->point.chunks : job->config->eval_rows, m;
+    do {
+        m = pp_chunk_rows(job->config->eval_rows, chunks, rows);
+    } while (schedules->check(job->point.schedule, job->point.stages, job->point.virtual_stages, m) != PP_OK && --chunks > 0);
+    struct pp_plan_spec spec = spec_of(job, rows, m, groups);
+    spec.training = false;
+    spec.replicas = 1;
+    PP_TRY(schedules->build(&spec, &job->eval));
+    return pp_plan_check(job->eval);
+}
+
+static pp_status build_plans(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate)
+{
+    const struct pp_config *config = job->config;
+    int most = config->rows > config->eval_rows ? config->rows : config->eval_rows;
+    int *rows = NULL, *groups = NULL;
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&rows, most));
+    PP_TRY_DONE(PP_NEW(&groups, job->model->nstages));
+    for (int s = 0; s < job->model->nstages; s++) groups[s] = job->model->stages[s].group;
+    int m = pp_chunk_rows(config->rows, job->point.chunks, rows);
+    PP_TRY_DONE(check_point(job, schedules, config->rows, m));
+    struct pp_plan_spec spec = spec_of(job, rows, m, groups);
+    PP_TRY_DONE(schedules->build(&spec, &job->train));
+    PP_TRY_DONE(pp_plan_check(job->train));
+    if (evaluate) status = build_eval(job, schedules, rows, groups);
+done:
+    free(rows);
+    free(groups);
+    return status;
+}
+
+static bool has_kind(const struct pp_plan *plan, int kind)
+{
+    for (int c = 0; c < plan->nclasses; c++)
+        if (plan->classes[c].kind == kind) return true;
+    return false;
+}
+
+static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
+{
+    struct pp_phase *phase = &job->phase[id];
+    if (!plan || seq <= 0) return PP_OK;
+    *phase = (struct pp_phase){.plan = plan, .seq = seq};
+    PP_TRY(PP_NEW(&phase->programs, plan->nclasses));
+    for (int c = 0; c < plan->nclasses; c++) {
+        if (!pp_kinds[plan->classes[c].kind].computes) continue;
+        PP_TRY(job->model_ops->program(job->model, &plan->classes[c], seq, plan->training, has_kind(plan, PP_W),
+                                       &phase->programs[c]));
+    }
+    return PP_OK;
+}
+
+static pp_status make_layout(struct pp_job *job)
+{
+    struct pp_phase used[PP_PHASES];
+    int n = 0;
+    for (int i = 0; i < PP_PHASES; i++)
+        if (job->phase[i].plan) used[n++] = job->phase[i];
+    for (int i = 0; i < PP_PHASES; i++) job->phase_layout[i] = job->phase[i].plan == job->train ? 0 : 1;
+    return pp_layout_create(job->model, job->model_ops, used, n, &job->layout);
+}
+
+static pp_status check_shape(const struct pp_config *config, const struct pp_point *point)
+{
+    int stages = point->stages * point->virtual_stages;
+    if (stages > config->layers)
+        return pp_fail(PP_USAGE,
+                       "%d stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer stages or more --layers",
+                       stages, point->stages, point->virtual_stages, config->layers);
+    if (point->chunks > config->rows)
+        return pp_fail(PP_USAGE, "--chunks %d is more than the %d rows of a batch; use at most %d chunks, or more --rows",
+                       point->chunks, config->rows, config->rows);
+    return PP_OK;
+}
+
+static void name_key(struct pp_job *job)
+{
+    const struct pp_plan *plan = job->train;
+    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d rows", job->config->replicas,
+                                   plan->microbatches);
+    for (int m = 0; m < plan->microbatches && used + 16 < sizeof job->accumulation_key; m++) {
+        int same = 1;
+        while (m + 1 < plan->microbatches && plan->rows[m + 1] == plan->rows[m]) m++, same++;
+        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " %dx%d", same, plan->rows[m]);
+    }
+}
+
+pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point, const struct pp_schedules *schedules,
+                        const struct pp_model_ops *ops, bool evaluate, int tail_seq, int eval_tail_seq, struct pp_job **out)
+{
+    struct pp_shape shape;
+    struct pp_job *job;
+    pp_status status;
+    *out = NULL;
+    PP_TRY(check_shape(config, point));
+    PP_TRY(PP_NEW(&job, 1));
+    job->config = config;
+    job->model_ops = ops;
+    job->point = *point;
+    pp_config_shape(config, &shape);
+    PP_TRY_DONE(ops->create(&shape, point->stages * point->virtual_stages, config->split, NULL, &job->model));
+    PP_TRY_DONE(build_plans(job, schedules, evaluate));
+    PP_TRY_DONE(make_phase(job, PP_TRAIN, job->train, config->tokens));
+    PP_TRY_DONE(make_phase(job, PP_TRAIN_TAIL, job->train, tail_seq));
+    PP_TRY_DONE(make_phase(job, PP_EVAL, job->eval, config->tokens));
+    PP_TRY_DONE(make_phase(job, PP_EVAL_TAIL, job->eval, eval_tail_seq));
+    PP_TRY_DONE(make_layout(job));
+    name_key(job);
+    *out = job;
+done:
+    if (status != PP_OK) pp_job_free(job);
+    return status;
+}
+
+void pp_job_free(struct pp_job *job)
+{
+    if (!job) return;
+    for (int i = 0; i < PP_PHASES; i++) {
+        struct pp_phase *phase = &job->phase[i];
+        for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) pp_program_free(&phase->programs[c]);
+        free(phase->programs);
+    }
+    pp_layout_free(job->layout);
+    pp_plan_free(job->train);
+    pp_plan_free(job->eval);
+    if (job->model) job->model_ops->destroy(job->model);
+    free(job);
+}
