@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan builder and pp_plan_check: every registered schedule over many shapes, known peaks and counts, and plans broken on purpose.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/plan.h"
+#include "schedules/builder.h"
+#include "schedules/schedule.h"
+
+static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
+{
+    return (struct pp_plan_spec){.schedule = schedule, .ranks = p, .virtual_stages = v, .microbatches = m, .replicas = 1,
+                                 .recv_buffers = 2, .training = true, .optimizer = true, .clip = true};
+}
+
+static struct pp_plan *build(const struct pp_plan_spec *spec)
+{
+    struct pp_plan *plan = NULL;
+    pp_status status = pp_plan_build(spec, &plan);
+    if (status != PP_OK) fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, pp_message());
+    return plan;
+}
+
+/* Calls fn for every legal (schedule, P, V, M) of a grid. */
+typedef void (*shape_fn)(struct pp_plan_spec *spec);
+
+static int each_shape(shape_fn fn)
+{
+    static const int ms[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 16};
+    int n = 0;
+    for (int i = 0; pp_schedule_at(i); i++)
+        for (int p = 1; p <= 6; p++)
+            for (int v = 1; v <= 3; v++)
+                for (size_t m = 0; m < sizeof ms / sizeof *ms; m++) {
+                    struct pp_plan_spec spec = spec_of(pp_schedule_at(i)->name, p, v, ms[m]);
+                    if (pp_schedule_check(spec.schedule, p, v, ms[m]) != PP_OK) continue;
+                    fn(&spec);
+                    n++;
+                }
+    return n;
+}
+
+static void check_variants(struct pp_plan_spec *spec)
+{
+    for (int variant = 0; variant < 12; variant++) {
+        spec->checkpoint = variant % 3;
+        spec->replicas = 1 + variant / 3 % 2;
+        spec->clip = variant / 6;
+        spec->recv_buffers = variant % 4;
+        struct pp_plan *plan = build(spec);
+        if (pp_plan_check(plan) != PP_OK) fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, pp_message());
+        pp_plan_free(plan);
+    }
+    spec->training = false;
+    spec->recv_buffers = 1;
+    struct pp_plan *plan = build(spec);
+    if (pp_plan_check(plan) != PP_OK) fail_msg("forward only: %s", pp_message());
+    for (int64_t i = 0; i < plan->ntasks; i++) assert_true(plan->tasks[i].kind == PP_F || plan->tasks[i].kind == PP_XFER_F);
+    pp_plan_free(plan);
+}
+
+static void test_all_shapes(void **state)
+{
+    (void)state;
+    assert_true(each_shape(check_variants) > 200);
+}
+
+static void expect_peak(const char *schedule, int p, int v, int m, int rank, double peak)
+{
+    struct pp_plan_spec spec = spec_of(schedule, p, v, m);
+    struct pp_plan *plan = build(&spec);
+    if (plan->peak_microbatches[rank] != peak)
+        fail_msg("%s P%d V%d M%d rank %d: peak %g, expected %g", schedule, p, v, m, rank, plan->peak_microbatches[rank], peak);
+    pp_plan_free(plan);
+}
+
+/* Formulas of the literature: GPipe M; 1F1B min(M, P-r); interleaved ((V-1)P + 2(P-1-r) + 1)/V, at most M. */
+static void test_peaks(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++)
+        for (int r = 0; r < p; r++) {
+            expect_peak("gpipe", p, 1, 8, r, 8);
+            expect_peak("1f1b", p, 1, 8, r, p - r < 8 ? p - r : 8);
+            for (int v = 1; v <= 3; v++) {
+                double peak = (v - 1) * p + 2 * (p - 1 - r) + 1, most = 3 * p * v;
+                expect_peak("interleaved", p, v, 3 * p, r, (peak < most ? peak : most) / v);
+            }
+        }
+}
+
+static int count(const struct pp_plan *plan, int kind)
+{
+    int n = 0;
+    for (int64_t i = 0; i < plan->ntasks; i++) n += plan->tasks[i].kind == kind;
+    return n;
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("interleaved", 4, 2, 8);
+    spec.replicas = 2;
+    spec.checkpoint = PP_CHECKPOINT_EXCEPT_LAST;
+    struct pp_plan *plan = build(&spec);
+    static const int expected[PP_KINDS] = {[PP_F] = 64, [PP_B] = 64, [PP_R] = 56, [PP_XFER_F] = 56, [PP_XFER_B] = 56,
+                                           [PP_REDUCE_GRAD] = 8, [PP_NORM] = 8, [PP_NORM_ALL] = 1, [PP_STEP] = 8};
+    for (int k = 0; k < PP_KINDS; k++) assert_int_equal(count(plan, k), expected[k]);
+    pp_plan_free(plan);
+
+    /* 1F1B, P=256, M=2048: the graph of published simulator comparisons has 2,093,056 tasks. */
+    spec = spec_of("1f1b", 256, 1, 2048);
+    spec.optimizer = false;
+    plan = build(&spec);
+    assert_int_equal(plan->ntasks, 2093056);
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+    assert_true(sizeof(struct pp_task) + 6 <= 64);
+    pp_plan_free(plan);
+}
+
+static void test_hash(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
+    struct pp_plan *a = build(&spec), *b = build(&spec);
+    assert_true(a->hash == b->hash && a->hash == pp_plan_hash(a));
+    pp_plan_free(b);
+    spec.checkpoint = PP_CHECKPOINT_ALWAYS;
+    b = build(&spec);
+    assert_true(a->hash != b->hash);
+    pp_plan_free(b);
+    static const int rows[] = {3, 3, 3, 2};
+    spec = spec_of("1f1b", 2, 1, 4);
+    spec.rows = rows;
+    b = build(&spec);
+    assert_true(a->hash != b->hash);
+    assert_int_equal(b->first_row[3], 9);
+    pp_plan_free(a);
+    pp_plan_free(b);
+}
+
+/* A forward of rank 0 writes a send slot only after an earlier transfer emptied it; a fast sender is held by the receiver. */
+static void test_slots(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("gpipe", 2, 1, 8);
+    struct pp_plan *plan = build(&spec);
+    int waits = 0, slots = 0;
+    for (int64_t i = 0; i < plan->ntasks; i++) {
+        const struct pp_task *t = &plan->tasks[i];
+        if (t->kind == PP_F && t->stage == 0 && t->dep[1] >= 0) {
+            waits++;
+            assert_int_equal(plan->tasks[t->dep[1]].kind, PP_XFER_F);
+            assert_int_equal(plan->tasks[t->dep[1]].in, t->out);
+        }
+    }
+    for (int i = 0; i < plan->npools; i++)
+        if (plan->pools[i].kind == PP_POOL_RECV) slots += plan->pools[i].slots;
+    assert_int_equal(waits, 6);
+    assert_int_equal(slots, 4);
+    pp_plan_free(plan);
+}
+
+static void refuse(const char *schedule, int p, int v, int m, const char *text)
+{
+    struct pp_plan *plan = NULL;
+    struct pp_plan_spec spec = spec_of(schedule, p, v, m);
+    assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
+    assert_null(plan);
+    if (!strstr(pp_message(), text)) fail_msg("\"%s\" does not contain \"%s\"", pp_message(), text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refuse("gpipe", 2, 2, 4, "--virtual must be 1");
+    refuse("interleaved", 4, 2, 9, "8 and 10 microbatches work");
+    refuse("zero", 4, 2, 9, "gpipe|1f1b|interleaved");
+    refuse("1f1b", 0, 1, 1, "at least 1");
+}
+
+/* Breaks a copy of a good plan in one place; the check must name it. */
+static void expect_bad(struct pp_plan *plan, int32_t *field, int32_t value, const char *text)
+{
+    int32_t good = *field;
+    *field = value;
+    pp_status status = pp_plan_check(plan);
+    *field = good;
+    assert_int_equal(status, PP_INPUT);
+    if (!strstr(pp_message(), text)) fail_msg("\"%s\" does not contain \"%s\"", pp_message(), text);
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+}
+
+static int32_t find(const struct pp_plan *plan, int kind, int stage, int microbatch)
+{
+    for (int64_t i = 0; i < plan->ntasks; i++) {
+        const struct pp_task *t = &plan->tasks[i];
+        if (t->kind == kind && t->stage == stage && t->microbatch == microbatch) return (int32_t)i;
+    }
+    fail();
+    return -1;
+}
+
+static void test_broken(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
+    struct pp_plan *plan = build(&spec);
+    struct pp_task *f = &plan->tasks[find(plan, PP_F, 1, 2)], *b = &plan->tasks[find(plan, PP_B, 0, 1)];
+    struct pp_task *x = &plan->tasks[find(plan, PP_XFER_F, 0, 3)];
+    expect_bad(plan, &f->microbatch, 1, "rank 1");
+    expect_bad(plan, &f->dep[0], -1, "nothing delivers");
+    expect_bad(plan, &f->dep[0], find(plan, PP_XFER_F, 0, 1), "another stage or microbatch");
+    expect_bad(plan, &b->dep[0], (int32_t)plan->ntasks - 1, "cycle");
+    expect_bad(plan, &b->stage, 1, "another rank");
+    expect_bad(plan, &x->lane, 0, "another kind");
+    expect_bad(plan, &x->dep[1], -1, "may still be in use");
+    expect_bad(plan, &f->cls, 1000, "cost class");
+    /* Swap two transfers in the receiver's list only. */
+    int32_t *issue = NULL, *second = NULL;
+    for (int64_t i = plan->issue_start[1]; i < plan->issue_start[2]; i++) {
+        if (!pp_issue_is_recv(plan->issue[i])) continue;
+        if (!issue) issue = &plan->issue[i];
+        else if (!second) second = &plan->issue[i];
+    }
+    int32_t first = *issue;
+    *issue = *second;
+    *second = first;
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "deadlock"));
+    pp_plan_free(plan);
+}
+
+/* Orders that no builder can serve: rank 1 wants microbatch 1 first, rank 0 needs its gradient before it goes on. */
+static void test_deadlock(void **state)
+{
+    (void)state;
+    struct pp_order orders[2] = {0};
+    static const int stage_rank[] = {0, 1};
+    assert_int_equal(pp_order_add(&orders[0], PP_F, 0, 0), PP_OK);
+    assert_int_equal(pp_order_add(&orders[0], PP_B, 0, 0), PP_OK);
+    assert_int_equal(pp_order_add(&orders[0], PP_F, 0, 1), PP_OK);
+    assert_int_equal(pp_order_add(&orders[0], PP_B, 0, 1), PP_OK);
+    for (int m = 1; m >= 0; m--) {
+        assert_int_equal(pp_order_add(&orders[1], PP_F, 1, m), PP_OK);
+        assert_int_equal(pp_order_add(&orders[1], PP_B, 1, m), PP_OK);
+    }
+    struct pp_plan_spec spec = spec_of("made by hand", 2, 1, 2);
+    struct pp_plan *plan = NULL;
+    assert_int_equal(pp_plan_build_orders(&spec, orders, stage_rank, &plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "rank 0 waits for the input of B of stage 0, microbatch 0"));
+    orders[1].n = 3;
+    assert_int_equal(pp_plan_build_orders(&spec, orders, stage_rank, &plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "has no backward"));
+    free(orders[0].ops);
+    free(orders[1].ops);
+}
+
+static void test_chunk_rows(void **state)
+{
+    (void)state;
+    int rows[20];
+    assert_int_equal(pp_chunk_rows(20, 8, rows), 7);
+    assert_int_equal(rows[0], 3);
+    assert_int_equal(rows[6], 2);
+    assert_int_equal(pp_chunk_rows(10, 8, rows), 5);
+    assert_int_equal(pp_chunk_rows(4, 4, rows), 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_shapes), cmocka_unit_test(test_peaks),    cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),       cmocka_unit_test(test_slots),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_broken),     cmocka_unit_test(test_deadlock), cmocka_unit_test(test_chunk_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
