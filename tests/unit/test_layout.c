@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory layout over a made-up model: regions never overlap, plans share pools, sums agree, live peaks match a replay.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/layout.h"
+#include "schedules/builder.h"
+
+enum { SEQ = 7, D = 16, WORK = 12345 };
+
+/* The last stage needs more than the others. */
+static int64_t act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split)
+{
+    int64_t bytes = (int64_t)rows * seq * (stage == model->nstages - 1 ? 900 : 400);
+    return training ? bytes + 100 * split : bytes / 2;
+}
+
+static const struct pp_model_ops ops = {.act_bytes = act_bytes};
+
+struct world {
+    struct pp_stage stages[8];
+    struct pp_model model;
+    struct pp_plan *train, *eval;
+    struct pp_program programs[2][64];
+    struct pp_phase phases[2];
+    struct pp_layout *layout;
+};
+
+static struct pp_plan *build(const char *schedule, int p, int v, int rows, int chunks, int checkpoint, bool training, const int *groups)
+{
+    int cut[64];
+    struct pp_plan *plan = NULL;
+    struct pp_plan_spec spec = {.schedule = schedule, .ranks = p, .virtual_stages = v, .microbatches = pp_chunk_rows(rows, chunks, cut),
+                                .rows = cut, .replicas = 1, .recv_buffers = 2, .training = training, .optimizer = true, .clip = true,
+                                .checkpoint = checkpoint, .act_group = groups};
+    if (pp_plan_build(&spec, &plan) != PP_OK) fail_msg("%s", pp_message());
+    return plan;
+}
+
+static void open_world(struct world *w, const char *schedule, int p, int v, int chunks, int checkpoint)
+{
+    int groups[8] = {0}, stages = p * v;
+    memset(w, 0, sizeof *w);
+    groups[stages - 1] = 1;
+    for (int s = 0; s < stages; s++) w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1), .group = groups[s]};
+    w->model = (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D};
+    w->train = build(schedule, p, v, 20, chunks, checkpoint, true, groups);
+    w->eval = build(schedule, p, v, 10, 2, checkpoint, false, groups);
+    for (int i = 0; i < 64; i++) w->programs[0][i].work_bytes = w->programs[1][i].work_bytes = WORK;
+    w->phases[0] = (struct pp_phase){w->train, SEQ, w->programs[0]};
+    w->phases[1] = (struct pp_phase){w->eval, SEQ, w->programs[1]};
+    if (pp_layout_create(&w->model, &ops, w->phases, 2, &w->layout) != PP_OK) fail_msg("%s", pp_message());
+}
+
+static void close_world(struct world *w)
+{
+    pp_layout_free(w->layout);
+    pp_plan_free(w->train);
+    pp_plan_free(w->eval);
+}
+
+/* Marks every byte of a rank's arena that a region covers; nothing may be marked twice. */
+static void mark(uint8_t *arena, int64_t offset, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++) {
+        assert_int_equal(arena[offset + i], 0);
+        arena[offset + i] = 1;
+    }
+}
+
+static int64_t needed(const struct world *w, int plan, const struct pp_pool *pool)
+{
+    const struct pp_plan *p = w->phases[plan].plan;
+    if (pool->kind != PP_POOL_ACT) return p->rows[0] * SEQ * D * 4;
+    int64_t most = 0;
+    for (int s = 0; s < p->stages; s++)
+        if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
+            int64_t bytes = act_bytes(&w->model, s, p->rows[0], SEQ, p->training, false);
+            if (bytes > most) most = bytes;
+        }
+    return most;
+}
+
+static void check_rank(const struct world *w, int plan, int rank)
+{
+    const struct pp_layout *l = w->layout;
+    const struct pp_plan *p = w->phases[plan].plan;
+    uint8_t *arena = calloc(1, (size_t)l->arena_bytes[rank]);
+    for (int s = 0; s < l->nstages; s++) {
+        if (p->stage_rank[s] != rank) continue;
+        mark(arena, l->param_offset[s], w->stages[s].param_bytes);
+        mark(arena, l->grad_offset[s], w->stages[s].param_bytes);
+    }
+    for (int i = 0; i < p->npools; i++)
+        for (int s = 0; s < p->pools[i].slots && p->pools[i].rank == rank; s++)
+            mark(arena, l->slot_offset[plan][p->pools[i].first + s], needed(w, plan, &p->pools[i]));
+    mark(arena, l->data_offset[rank], 2 * l->data_elements * 4);
+    mark(arena, l->work_offset[rank], WORK);
+    int64_t sum = 0;
+    for (int k = 0; k < PP_BYTES_KINDS; k++) sum += l->bytes[rank][k];
+    assert_int_equal(sum, l->arena_bytes[rank]);
+    assert_true(l->live_peak_bytes[rank] <= l->arena_bytes[rank]);
+    free(arena);
+}
+
+static void test_disjoint(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
+    for (int i = 0; i < 3; i++)
+        for (int p = 1; p <= 4; p++)
+            for (int checkpoint = 0; checkpoint < 3; checkpoint++) {
+                struct world w;
+                open_world(&w, schedules[i], p, i == 2 ? 2 : 1, 4, checkpoint);
+                assert_int_equal(w.layout->nplans, 2);
+                assert_int_equal(w.layout->data_elements, 20 * SEQ);
+                for (int rank = 0; rank < p; rank++)
+                    for (int plan = 0; plan < 2; plan++) check_rank(&w, plan, rank);
+                close_world(&w);
+            }
+}
+
+/* GPipe holds all microbatches, 1F1B at most P - r; checkpointing keeps one full slot. */
+static void test_activation_bytes(void **state)
+{
+    (void)state;
+    struct world w;
+    int64_t slot = (5 * SEQ * 400 + 255) / 256 * 256;
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_NEVER);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], 4 * slot);
+    close_world(&w);
+    open_world(&w, "1f1b", 2, 1, 4, PP_CHECKPOINT_NEVER);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], 2 * slot);
+    close_world(&w);
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_ALWAYS);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], slot);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_CKPT], 0); /* recomputed from tokens */
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((5 * SEQ * D * 4 + 255) / 256 * 256));
+    assert_true(w.layout->live_peak_bytes[1] == w.layout->arena_bytes[1]);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_disjoint), cmocka_unit_test(test_activation_bytes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
