@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Sourced by quickstart and run-tests. install_packages WHEN ...: installs with apt what scripts/packages.txt names for these uses and
+# is missing, and nothing else.
+
+missing_packages() {
+    local when package program use
+    while read -r when package program; do
+        for use in "$@"; do
+            [ "$when" = "$use" ] || continue
+            if [ -n "$program" ] && command -v "$program" >/dev/null; then continue; fi
+            dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+        done
+    done < <(grep -v '^#' "$(dirname "${BASH_SOURCE[0]}")/packages.txt")
+}
+
+install_packages() {
+    local missing as_root=()
+    mapfile -t missing < <(missing_packages "$@")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        echo "This machine has no apt-get. Please install what these packages of Debian contain: ${missing[*]}" >&2
+        return 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "Please run this as root first: apt-get install ${missing[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "Installing with apt: ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}

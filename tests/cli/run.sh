@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs one case of command-line tests in an empty folder of its own: run.sh CASE.test
+#
+# A case is lines of
+#   $ COMMAND            run by bash, the programs of the build first in PATH; a line that ends in \ goes on in the next
+# each followed by what must hold of it:
+#   exit N               exit status (0 if nothing is said)
+#   stdout ~ REGEX       standard output has a line that matches (grep -E); !~ it has none; likewise stderr
+#   stdout empty         nothing was printed; likewise stderr
+#   stdout = TEXT        a line of it is exactly TEXT
+#   json FILTER          standard output is one JSON document and jq finds FILTER true for it
+# and of `needs PROGRAM`: the rest is skipped where there is no such program. '#' begins a comment. The folder
+# tests/ of the source is $TESTS.
+set -uo pipefail
+case_file=$(realpath "$1")
+TESTS=$(realpath "$(dirname "$0")/..")
+export TESTS
+export PATH="${PP_BIN:?the folder of the programs}:$PATH"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/run"
+cd "$folder/run" || exit 1
+
+out=$folder/stdout err=$folder/stderr command='' status=0 checked_exit=true failures=0 line_number=0
+
+complain() {
+    failures=$((failures + 1))
+    printf '%s:%d: %s\n  command: %s\n  exit status: %s\n' "$case_file" "$line_number" "$1" "$command" "$status"
+    sed 's/^/  stdout: /' "$out" | head -n 20
+    sed 's/^/  stderr: /' "$err" | head -n 20
+}
+
+# Unless a case says otherwise, a command must succeed.
+finish_command() {
+    [ "$checked_exit" = true ] || [ "$status" -eq 0 ] || complain "exit status is $status, not 0"
+    checked_exit=true
+}
+
+run_command() {
+    command=$1
+    bash -c "$command" >"$out" 2>"$err" </dev/null
+    status=$?
+    checked_exit=false
+}
+
+check_stream() { # file relation text
+    case $2 in
+        '~') grep -qE -- "$3" "$1" || complain "$(basename "$1") has no line that matches: $3" ;;
+        '!~') ! grep -qE -- "$3" "$1" || complain "$(basename "$1") has a line that matches: $3" ;;
+        '=') grep -qxF -- "$3" "$1" || complain "$(basename "$1") has no line that is: $3" ;;
+        empty) [ ! -s "$1" ] || complain "$(basename "$1") is not empty" ;;
+        *) complain "the case says '$2', which is not known" ;;
+    esac
+}
+
+check_json() {
+    jq -es "length == 1 and (.[0] | ($1))" "$out" >/dev/null 2>"$folder/jq" || complain "not true of the JSON: $1 $(cat "$folder/jq")"
+}
+
+check_line() {
+    local word=${1%% *} rest=${1#* }
+    case $word in
+        '$') finish_command; run_command "$rest" ;;
+        exit) checked_exit=true; [ "$status" -eq "$rest" ] || complain "exit status is $status, not $rest" ;;
+        stdout) check_stream "$out" "${rest%% *}" "${rest#* }" ;;
+        stderr) check_stream "$err" "${rest%% *}" "${rest#* }" ;;
+        json) check_json "$rest" ;;
+        needs) command -v "$rest" >/dev/null || { echo "skipped: there is no $rest"; exit $((failures > 0 ? 1 : 77)); } ;;
+        '' | '#'*) ;;
+        *) complain "the case says '$word', which is not known" ;;
+    esac
+}
+
+continued=''
+while IFS= read -r line || [ -n "$line" ]; do
+    line_number=$((line_number + 1))
+    if [[ $line == *\\ ]]; then
+        continued+="${line%\\}"
+    else
+        check_line "$continued$line"
+        continued=''
+    fi
+done <"$case_file"
+finish_command
+exit $((failures > 0))

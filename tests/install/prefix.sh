@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the build into an empty prefix and uses what lies there: prefix.sh CMAKE BUILD
+set -euo pipefail
+cmake=$1 build=$2
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+"$cmake" --install "$build" --prefix "$prefix" >/dev/null
+cd "$prefix"
+
+for program in ppsim ppexec ppprof ppreport; do
+    "bin/$program" --version | grep -q "^$program (ppkit) "
+    "bin/$program" --help | grep -q "^Usage: $program "
+    if [ -f "$build/docs/$program.1" ]; then test -s "share/man/man1/$program.1"; fi
+    test -s "share/bash-completion/completions/$program"
+done
+test -s share/doc/ppkit/README.md
+
+# Nothing may be read from the build or the source: run from an empty folder.
+mkdir empty
+cd empty
+../bin/ppsim --schedule 1f1b --chunks 4 --format json | grep -q '"ms_per_batch"'
+test -z "$(ls)"
+
+# Completion knows options and choices.
+# shellcheck source=/dev/null
+source ../share/bash-completion/completions/ppsim
+PATH=$prefix/bin:$PATH
+COMP_WORDS=(ppsim --chec) COMP_CWORD=1
+_ppkit
+test "${COMPREPLY[*]}" = --checkpoint
+COMP_WORDS=(ppsim --checkpoint ex) COMP_CWORD=2
+_ppkit
+test "${COMPREPLY[*]}" = except_last

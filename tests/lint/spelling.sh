@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Spelling of everything that people read, and an SPDX line at the top of what they build from.
+set -euo pipefail
+cd "$1"
+source tests/lint/files.sh
+command -v codespell >/dev/null || { echo "codespell is not installed"; exit 77; }
+bad=0
+mapfile -t text < <(source_files '*.c' '*.h' '*.cu' '*.cuh' '*.md' '*.sh' '*.txt' '*.cmake' '*.sql' '*.gp' | grep -v '^tests/golden/')
+codespell --ignore-words tests/lint/words.txt "${text[@]}" || bad=1
+for file in $(printf '%s\n' "${text[@]}" | grep -E '\.(c|h|cu|cuh|sh|cmake|sql|gp)$|CMakeLists.txt$'); do
+    head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$file: no SPDX line at the top"; bad=1; }
+done
+exit $bad

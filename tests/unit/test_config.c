@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static pp_status parse(unsigned tool, const char *line, struct pp_config *out)
+{
+    static char words[512];
+    char *argv[32] = {"program"};
+    int argc = 1, noperands;
+    const char *operands[1];
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    return pp_config_parse(tool, argc, argv, out, operands, 1, &noperands);
+}
+
+static void small_is_the_default(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "", &c), PP_OK);
+    assert_string_equal(c.preset, "small");
+    assert_int_equal(c.d_model, 200);
+    assert_int_equal(c.mask, PP_MASK_CAUSAL);
+    assert_int_equal(c.stages.v[0], 2);
+    assert_int_equal(c.chunks.v[0], 4);
+    assert_string_equal(c.schedule.v[0], "gpipe");
+    assert_int_equal(c.checkpoint, PP_CHECKPOINT_NEVER);
+    assert_null(c.data);
+    assert_int_equal(c.warmup, -1);
+    assert_int_equal(c.recv_buffers, -1);
+    assert_int_equal(c.eval_rows, 10);
+}
+
+static void an_option_beats_the_preset_wherever_it_stands(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "--layers 3 --preset tutorial-12 --chunks 2,4", &c), PP_OK);
+    assert_int_equal(c.layers, 3);
+    assert_int_equal(c.tokens, 25);
+    assert_int_equal(c.checkpoint, PP_CHECKPOINT_EXCEPT_LAST);
+    assert_int_equal(c.chunks.n, 2);
+    assert_true(pp_config_given(&c, "layers"));
+    assert_true(pp_config_given(&c, "chunks"));
+    assert_false(pp_config_given(&c, "tokens"));
+    assert_false(pp_config_given(&c, "nonsense"));
+}
+
+/* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
+static int64_t parameters(const struct pp_config *c)
+{
+    int64_t d = c->d_model, ff = c->d_ff;
+    int64_t layer = 4 * d * d + 4 * d + 2 * d * ff + ff + d + 4 * d;
+    return 2 * d * c->vocab + c->vocab + c->layers * layer;
+}
+
+static void presets_have_the_published_numbers_of_parameters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int64_t parameters;
+        int replicas, rows, tokens;
+    } cases[] = {{"--preset tutorial", 1041444974, 2, 20, 35},
+                 {"--preset tutorial-12", 1444261998, 1, 20, 25},
+                 {"--preset small", 12025582, 1, 20, 35},
+                 {"--preset lab", 5068, 1, 4, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_config c;
+        assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_OK);
+        assert_int_equal(parameters(&c), cases[i].parameters);
+        assert_int_equal(c.replicas, cases[i].replicas);
+        assert_int_equal(c.rows, cases[i].rows);
+        assert_int_equal(c.tokens, cases[i].tokens);
+    }
+}
+
+static void the_lab_has_its_own_style_and_data(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    struct pp_shape shape;
+    assert_int_equal(parse(PP_PPEXEC, "--preset lab", &c), PP_OK);
+    assert_string_equal(c.data, "constant");
+    pp_config_shape(&c, &shape);
+    assert_false(shape.scale_embedding);
+    assert_true(shape.residual_only && shape.lab_init);
+
+    assert_int_equal(parse(PP_PPEXEC, "--data generated --preset lab --style tutorial", &c), PP_OK);
+    assert_null(c.data);
+    pp_config_shape(&c, &shape);
+    assert_true(shape.scale_embedding);
+    assert_false(shape.residual_only || shape.lab_init);
+}
+
+static void virtual_stages_depend_on_the_schedule(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    int n;
+    assert_int_equal(parse(PP_PPSIM, "", &c), PP_OK);
+    assert_int_equal(pp_config_virtual(&c, false, 0, &n), 1);
+    assert_int_equal(n, 1);
+    assert_int_equal(pp_config_virtual(&c, true, 0, &n), 2);
+    assert_int_equal(parse(PP_PPSIM, "--virtual 2,4", &c), PP_OK);
+    assert_int_equal(pp_config_virtual(&c, true, 1, &n), 4);
+    assert_int_equal(n, 2);
+}
+
+static void impossible_numbers_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--heads 3", "do not divide --d-model 200"},
+        {"--dropout 1", "less than 1"},
+        {"--dropout -0.1", "outside"},
+        {"--rows 0", "outside"},
+        {"--layers 0", "outside"},
+        {"--preset tutorail", "did you mean tutorial?"},
+        {"--mask causle", "did you mean causal?"},
+        {"--epochs 3", "an option of ppexec"},
+        {"--memory 0", "outside"},
+        {"--lr -1", "below 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_config c;
+        assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_USAGE);
+        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
+    }
+}
+
+static void help_is_answered_whatever_the_numbers(void **state)
+{
+    (void)state;
+    static const struct pp_program_info info = {PP_PPSIM, "ppsim", "Predicts.", "", "", ""};
+    struct pp_config c;
+    char *text = NULL;
+    size_t size = 0;
+    assert_int_equal(parse(PP_PPSIM, "--version --heads 7", &c), PP_OK);
+    FILE *out = open_memstream(&text, &size);
+    assert_true(pp_config_answer(&c, &info, out));
+    fclose(out);
+    assert_string_equal(text, "ppsim (ppkit) " PP_VERSION "\n");
+    free(text);
+    assert_int_equal(parse(PP_PPSIM, "", &c), PP_OK);
+    assert_false(pp_config_answer(&c, &info, stdout));
+}
+
+/* A preset of that name exists, and what it sets can be set. */
+static void every_preset_that_is_named_exists(void **state)
+{
+    (void)state;
+    char names[] = PP_PRESET_NAMES;
+    for (char *name = strtok(names, "|"); name; name = strtok(NULL, "|")) {
+        struct pp_config c = {.preset = name};
+        assert_int_equal(pp_config_apply_preset(&c), PP_OK);
+        assert_true(c.layers > 0 && c.chunks.n == 1);
+    }
+}
+
+static void option_names_are_unique_and_have_help(void **state)
+{
+    (void)state;
+    for (int i = 0; i < pp_config_nrows; i++) {
+        assert_true(strlen(pp_config_rows[i].help) > 0);
+        for (int j = 0; j < i; j++) assert_string_not_equal(pp_config_rows[i].name, pp_config_rows[j].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_is_the_default),
+        cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
+        cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
+        cmocka_unit_test(the_lab_has_its_own_style_and_data),
+        cmocka_unit_test(virtual_stages_depend_on_the_schedule),
+        cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(help_is_answered_whatever_the_numbers),
+        cmocka_unit_test(every_preset_that_is_named_exists),
+        cmocka_unit_test(option_names_are_unique_and_have_help),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

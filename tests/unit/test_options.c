@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct sample {
+    bool flag;
+    int number, choice;
+    uint64_t seed;
+    int64_t bytes;
+    double real;
+    const char *text;
+    struct pp_ints ints;
+    struct pp_texts texts;
+};
+
+#define AT(field) offsetof(struct sample, field)
+
+static const struct pp_opt rows[] = {
+    {"flag", PP_OPT_FLAG, AT(flag), PP_ALL_TOOLS, "One", NULL, NULL, 0, 0, NULL, "a flag"},
+    {"number", PP_OPT_INT, AT(number), PP_ALL_TOOLS, "One", NULL, "7", 1, 10, NULL, "a number"},
+    {"choice", PP_OPT_CHOICE, AT(choice), PP_ALL_TOOLS, "One", NULL, "beta", 0, 0, "alpha|beta", "a choice"},
+    {"seed", PP_OPT_SEED, AT(seed), PP_ALL_TOOLS, "Two", NULL, "1", 0, 0, NULL, "a seed"},
+    {"bytes", PP_OPT_BYTES, AT(bytes), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a size"},
+    {"real", PP_OPT_REAL, AT(real), PP_ALL_TOOLS, "Two", NULL, "0.1", 0, 1, NULL, "a real"},
+    {"text", PP_OPT_TEXT, AT(text), PP_ALL_TOOLS, "Two", "FILE", NULL, 0, 0, NULL, "a text"},
+    {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
+    {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
+    {"elsewhere", PP_OPT_FLAG, AT(flag), PP_PPEXEC, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
+};
+
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* Result of one parse. */
+struct parsed {
+    struct sample sample;
+    bool set[ROWS];
+    const char *operands[1];
+    int noperands;
+};
+
+/* Parses `line`, words apart by one blank. The words live in a static buffer until the next call. */
+static pp_status parse(const char *line, struct parsed *out)
+{
+    static char words[512];
+    char *argv[32] = {"ppsim"};
+    int argc = 1;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    memset(out, 0, sizeof *out);
+    return pp_options_parse(rows, ROWS, PP_PPSIM, argc, argv, &out->sample, out->set, out->operands, 1, &out->noperands);
+}
+
+static void defaults_come_from_the_table(void **state)
+{
+    (void)state;
+    struct parsed p;
+    assert_int_equal(parse("", &p), PP_OK);
+    assert_int_equal(p.sample.number, 7);
+    assert_int_equal(p.sample.choice, 1);
+    assert_true(p.sample.real == 0.1);
+    assert_int_equal(p.sample.ints.n, 2);
+    assert_null(p.sample.text);
+    for (int i = 0; i < ROWS; i++) assert_false(p.set[i]);
+}
+
+static void values_stand_apart_or_behind_an_equals_sign(void **state)
+{
+    (void)state;
+    struct parsed p;
+    assert_int_equal(parse("--number=3 --choice alpha --flag --text=a=b --ints 4,8,16 --texts x,yy file", &p), PP_OK);
+    assert_int_equal(p.sample.number, 3);
+    assert_int_equal(p.sample.choice, 0);
+    assert_true(p.sample.flag);
+    assert_string_equal(p.sample.text, "a=b");
+    assert_int_equal(p.sample.ints.n, 3);
+    assert_int_equal(p.sample.ints.v[2], 16);
+    assert_int_equal(p.sample.texts.n, 2);
+    assert_string_equal(p.sample.texts.v[1], "yy");
+    assert_string_equal(p.operands[0], "file");
+    assert_true(p.set[0] && p.set[1] && p.set[2] && !p.set[3]);
+}
+
+static void the_last_one_counts(void **state)
+{
+    (void)state;
+    struct parsed p;
+    assert_int_equal(parse("--number 3 --number 4 --ints 5 --ints 6,7", &p), PP_OK);
+    assert_int_equal(p.sample.number, 4);
+    assert_int_equal(p.sample.ints.n, 2);
+    assert_int_equal(p.sample.ints.v[0], 6);
+}
+
+static void two_dashes_end_the_options(void **state)
+{
+    (void)state;
+    struct parsed p;
+    assert_int_equal(parse("-- --flag", &p), PP_OK);
+    assert_false(p.sample.flag);
+    assert_string_equal(p.operands[0], "--flag");
+}
+
+static void sizes_have_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int64_t bytes;
+    } cases[] = {{"--bytes 1024", 1024},
+                 {"--bytes 80G", 80LL << 30},
+                 {"--bytes 1.5M", 3LL << 19},
+                 {"--bytes 2GB", 2000000000},
+                 {"--bytes 3KiB", 3072}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        assert_int_equal(parse(cases[i].line, &p), PP_OK);
+        assert_int_equal(p.sample.bytes, cases[i].bytes);
+    }
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--numbre 3", "did you mean --number?"},
+        {"--num 3", "did you mean --number?"}, /* never abbreviated */
+        {"--completely-different", "--help lists"},
+        {"--elsewhere", "an option of ppexec, not of ppsim"},
+        {"-n 3", "two dashes"},
+        {"--number", "value is missing"},
+        {"--number three", "not a whole number"},
+        {"--number 3x", "not a whole number"},
+        {"--number 11", "11 is outside 1..10"},
+        {"--number 99999999999999999999", "too large"},
+        {"--flag=yes", "takes no value"},
+        {"--choice gamma", "there is no 'gamma'"},
+        {"--choice alpa", "did you mean alpha?"},
+        {"--seed -1", "0 to 2^64 - 1"},
+        {"--bytes 3X", "not a size"},
+        {"--bytes -3", "no size"},
+        {"--real nan", "not a number"},
+        {"--real 1e999", "not a number"},
+        {"--real 0.5x", "not a number"},
+        {"--real 2", "outside 0..1"},
+        {"--text=", "empty"},
+        {"--ints 1,,2", "empty entry"},
+        {"--ints 1,", "empty entry"},
+        {"--ints 1,65", "outside 1..64"},
+        {"one two", "'two' is neither"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        assert_int_equal(parse(cases[i].line, &p), PP_USAGE);
+        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
+    }
+}
+
+static void a_list_may_be_full_but_not_more(void **state)
+{
+    (void)state;
+    char line[512] = "--ints 1";
+    struct parsed p;
+    for (int i = 1; i < PP_LIST_MAX; i++) strcat(line, ",2");
+    assert_int_equal(parse(line, &p), PP_OK);
+    assert_int_equal(p.sample.ints.n, PP_LIST_MAX);
+    strcat(line, ",3");
+    assert_int_equal(parse(line, &p), PP_USAGE);
+}
+
+static void values_print_as_text_that_parses_back(void **state)
+{
+    (void)state;
+    static char texts[ROWS][600]; /* a text option points into what it was set from */
+    struct parsed p, again;
+    assert_int_equal(parse("", &again), PP_OK);
+    assert_int_equal(parse("--number 9 --choice alpha --seed 0xffffffffffffffff --bytes 3G --real 0.30000000000000004 "
+                           "--text t --ints 3,1 --texts a,b --flag",
+                           &p),
+                     PP_OK);
+    for (int i = 0; i < ROWS; i++) {
+        char other[600];
+        pp_options_text(&rows[i], &p.sample, texts[i], sizeof texts[i]);
+        assert_int_equal(pp_options_set(&rows[i], texts[i], &again.sample), PP_OK);
+        assert_string_equal(texts[i], pp_options_text(&rows[i], &again.sample, other, sizeof other));
+    }
+    assert_true(again.sample.seed == UINT64_MAX);
+    assert_true(again.sample.real == 0.1 + 0.2);
+}
+
+static void help_shows_options_of_the_program_by_group(void **state)
+{
+    (void)state;
+    static const struct pp_program_info info = {PP_PPSIM, "ppsim", "Does things.", "[DB]", "More.", "ppsim --flag\tdo it\n"};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    pp_options_help(rows, ROWS, &info, out);
+    fclose(out);
+    assert_non_null(strstr(text, "Usage: ppsim [OPTION]... [DB]\nDoes things.\n"));
+    assert_non_null(strstr(text, "\nOne:\n  --flag"));
+    assert_non_null(strstr(text, "  --number=N                a number (default 7)\n"));
+    assert_non_null(strstr(text, "--choice=alpha|beta"));
+    assert_non_null(strstr(text, "  ppsim --flag\n        do it\n"));
+    assert_null(strstr(text, "elsewhere"));
+    free(text);
+}
+
+static void the_nearest_is_named_only_if_near(void **state)
+{
+    (void)state;
+    char buf[64];
+    assert_string_equal(pp_nearest("gpip", "1f1b|gpipe|interleaved", buf, sizeof buf), "gpipe");
+    assert_string_equal(pp_nearest("inter", "1f1b|gpipe|interleaved", buf, sizeof buf), "interleaved");
+    assert_null(pp_nearest("zebra", "1f1b|gpipe|interleaved", buf, sizeof buf));
+    assert_null(pp_nearest("x", NULL, buf, sizeof buf));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_come_from_the_table),
+        cmocka_unit_test(values_stand_apart_or_behind_an_equals_sign),
+        cmocka_unit_test(the_last_one_counts),
+        cmocka_unit_test(two_dashes_end_the_options),
+        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_list_may_be_full_but_not_more),
+        cmocka_unit_test(values_print_as_text_that_parses_back),
+        cmocka_unit_test(help_shows_options_of_the_program_by_group),
+        cmocka_unit_test(the_nearest_is_named_only_if_near),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
