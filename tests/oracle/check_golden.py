@@ -10,6 +10,7 @@ and replicas), whatever schedule, stages, virtual stages, checkpoint mode, proce
 Exit status 0: all agree; 1: not; 77: cannot be run here.
 """
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -121,25 +122,23 @@ def process_counts(options, layout, mpi):
     return sorted({n for n in (world, max(1, world // 2)) if n > 1})
 
 
+def load_case(folder):
+    """case.json of a folder, the text folder and the weight files as paths."""
+    case = json.loads((folder / "case.json").read_text())
+    if case["options"].get("data") == "text":
+        case["options"]["data"] = str(GOLDEN / "text")
+    case["files"] = {"init": folder.parent / case["init"] / "init.safetensors", "grad": folder / "grad.safetensors",
+                     "final": folder / "final.safetensors"}
+    return case
+
+
 def load_cases(only):
-    cases = {}
-    for path in sorted((GOLDEN / "train").glob("*/case.json")):
-        case = json.loads(path.read_text())
-        if case["options"].get("data") == "text":
-            case["options"]["data"] = str(GOLDEN / "text")
-        if only in (None, path.parent.name):
-            cases[path.parent.name] = case
-    return cases
+    folders = sorted(path.parent for path in (GOLDEN / "train").glob("*/case.json"))
+    return {folder.name: load_case(folder) for folder in folders if only in (None, folder.name)}
 
 
-def case_weights(case, name):
-    folder = GOLDEN / "train"
-    return {"init": folder / case["init"] / "init.safetensors", "grad": folder / name / "grad.safetensors",
-            "final": folder / name / "final.safetensors"}
-
-
-def check_first_step(runner, name, case, options, processes):
-    files = case_weights(case, name)
+def check_first_step(runner, case, options, processes):
+    files = case["files"]
     one = {**options, "epochs": 1, "max_batches": 1, "clip": 0, "lr": 1, "init": files["init"], "no_eval": True}
     result, after = runner.run(one, processes, save=True)
     before = safetensors_file.read(files["init"])
@@ -152,8 +151,8 @@ def check_first_step(runner, name, case, options, processes):
             raise Failure(f"{key}: {result[key]}, PyTorch has {case[key]}")
 
 
-def check_training(runner, name, case, options, processes):
-    files = case_weights(case, name)
+def check_training(runner, case, options, processes):
+    files = case["files"]
     whole = {**options, "init": files["init"]}
     result, weights = runner.run({**whole, "no_eval": True}, processes, save=True)
     compare_numbers("loss", result["loss"], case["loss"])
@@ -165,37 +164,43 @@ def check_training(runner, name, case, options, processes):
         compare_numbers("test_loss", [result["test_loss"]], [case["test_loss"]])
 
 
+def check_case(runner, case, layout, processes):
+    options = {**case["options"], **layout}
+    check_first_step(runner, case, options, processes)
+    check_training(runner, case, options, processes)
+
+
 def check_golden(runner, args):
     for name, case in load_cases(args.case).items():
         for layout in layouts(case["options"], args.all):
             for processes in process_counts(case["options"], layout, args.mpirun):
-                yield f"golden {name} {describe(layout, processes)}", lambda n=name, c=case, y=layout, p=processes: (
-                    check_first_step(runner, n, c, {**c["options"], **y}, p),
-                    check_training(runner, n, c, {**c["options"], **y}, p))
+                yield (f"golden {name} {describe(layout, processes)}",
+                       functools.partial(check_case, runner, case, layout, processes))
+
+
+def compare_bits(runner, options, reference, layout, processes):
+    """reference: a list that keeps what P = 1, gpipe, nothing recomputed gave."""
+    if not reference:
+        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never")
+        reference.extend(runner.run({**options, **base}, save=True))
+    result, weights = runner.run({**options, **layout}, processes, save=True)
+    for key in ("loss", "valid_loss", "test_loss"):
+        if result[key] != reference[0][key]:
+            raise Failure(f"{key} has other bits: {result[key]} instead of {reference[0][key]}")
+    if weights != reference[1]:
+        changed = [key for key in weights if weights[key] != reference[1].get(key)]
+        raise Failure(f"saved weights have other bits: {changed[:4]}")
 
 
 def check_bits(runner, args):
-    """Everything against P = 1, gpipe, nothing recomputed, of the same chunks and replicas."""
     steps = {"epochs": 1, "max_batches": 4, "dropout": 0.2, "eval_batches": 2}
     for name, case in load_cases(args.case).items():
         options = {**case["options"], **steps, "seed": 7}
-        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never")
         reference = []
-
-        def compare(options=options, base=base, reference=reference, layout=None, processes=0):
-            if not reference:
-                reference.extend(runner.run({**options, **base}, save=True))
-            result, weights = runner.run({**options, **layout}, processes, save=True)
-            for key in ("loss", "valid_loss", "test_loss"):
-                if result[key] != reference[0][key]:
-                    raise Failure(f"{key} has other bits: {result[key]} instead of {reference[0][key]}")
-            if weights != reference[1]:
-                changed = [key for key in weights if weights[key] != reference[1].get(key)]
-                raise Failure(f"saved weights have other bits: {changed[:4]}")
-
         for layout in layouts(options, args.all)[1:]:
             for processes in process_counts(options, layout, args.mpirun):
-                yield f"bits {name} {describe(layout, processes)}", lambda c=compare, y=layout, p=processes: c(layout=y, processes=p)
+                yield (f"bits {name} {describe(layout, processes)}",
+                       functools.partial(compare_bits, runner, options, reference, layout, processes))
 
 
 def describe(layout, processes):

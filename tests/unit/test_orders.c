@@ -57,7 +57,7 @@ static void compare_file(void **state)
 {
     const char *schedule = *state;
     char path[4096], line[ROW_MAX];
-    snprintf(path, sizeof path, "%s/%s.csv", PP_GOLDEN_ORDERS, schedule);
+    snprintf(path, sizeof path, "%s/golden/orders/%s.csv", PP_TEST_FILES, schedule);
     FILE *golden = fopen(path, "r");
     assert_non_null(golden);
     int cases = 0;

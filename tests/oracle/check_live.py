@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares ppexec with PyTorch while both run: a developer's tool, needs a Python with torch and safetensors.
+
+  check_live.py --ppexec PATH --preset small --d-model 36 --heads 3 --rows 7 --chunks 4 --data DIR    one configuration
+  check_live.py --ppexec PATH --random 20                                 random small models, cut and scheduled at random
+  check_live.py --ppsim PATH --facts DIR                                  vocabulary and tokens of WikiText-2, parameters
+
+Options are ppkit's. Dropout is 0 unless given. For each configuration: loss and gradients of the first batch, losses and weights
+after --epochs 1 --max-batches 5 unless given.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+import check_golden
+import make_golden
+import text
+
+TEXT = check_golden.GOLDEN / "text"
+RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0.5, lr=0.2)
+
+
+def number(value):
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    return value
+
+
+def given_options(words):
+    """["--d-model", "36"] -> {"d_model": 36}"""
+    if len(words) % 2 or not all(word.startswith("--") for word in words[::2]):
+        raise SystemExit(f"options come as --name value: {' '.join(words)}")
+    return {name[2:].replace("-", "_"): number(value) for name, value in zip(words[::2], words[1::2])}
+
+
+def random_options(dice):
+    heads = dice.choice((1, 2, 3, 4))
+    ranks, virtual = dice.choice((1, 2, 3, 4)), dice.choice((1, 2))
+    rows = dice.randint(2, 9)
+    schedule = dice.choice(("gpipe", "1f1b")) if virtual == 1 else "interleaved"
+    chunks = dice.randint(1, rows)
+    made = dict(preset=dice.choice(("small", "lab")), d_model=heads * dice.randint(1, 24), heads=heads, d_ff=dice.randint(1, 70),
+                layers=ranks * virtual + dice.randint(0, 3), mask=dice.choice(("none", "causal")), rows=rows,
+                tokens=dice.randint(1, 12), chunks=chunks, schedule=schedule, stages=ranks, virtual=virtual,
+                replicas=dice.choice((1, 1, 2)), checkpoint=dice.choice(check_golden.CHECKPOINTS),
+                eval_rows=dice.randint(1, 10), data=str(TEXT), seed=dice.randint(0, 999))
+    pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
+    if schedule == "interleaved" and pieces % max(1, pieces // ranks):
+        made["chunks"] = 1
+    return made
+
+
+def compare(runner, given, keep):
+    options = {**RUN_DEFAULTS, **given}
+    layout = {key: options.pop(key) for key in ("schedule", "stages", "virtual", "checkpoint") if key in options}
+    folder = pathlib.Path(keep) / "case"
+    make_golden.make("case", options, folder, quiet=True)
+    case = check_golden.load_case(folder)
+    check_golden.check_case(runner, case, layout, 0)
+
+
+def check_configurations(args, configurations):
+    torch.set_num_threads(1)
+    runner = check_golden.Runner(args)
+    failures = 0
+    for given in configurations:
+        title = " ".join(check_golden.arguments(given))
+        with tempfile.TemporaryDirectory() as keep:
+            try:
+                compare(runner, given, keep)
+                print("ok     ", title, flush=True)
+            except check_golden.Failure as failure:
+                failures += 1
+                print("FAILED ", title, "\n   ", failure, flush=True)
+    runner.close()
+    return failures
+
+
+def expect(what, value, expected):
+    good = value == expected
+    print("ok     " if good else "FAILED ", f"{what}: {value}", "" if good else f"instead of {expected}")
+    return not good
+
+
+def check_facts(args):
+    table, ids = text.load(args.facts)
+    failures = expect("vocabulary", len(table), 28782)
+    failures += expect("training tokens", len(ids["train"]), 2049990)
+    for preset, parameters in (("tutorial", 1041444974), ("tutorial-12", 1444261998), ("small", 12025582), ("lab", 5068)):
+        done = subprocess.run([args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True)
+        failures += expect(f"parameters of {preset}", json.loads(done.stdout)[0]["parameters"], parameters)
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--ppexec")
+    parser.add_argument("--ppsim")
+    parser.add_argument("--facts", metavar="DIR", help="folder with WikiText-2")
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--dice", type=int, default=0, help="seed of the random configurations")
+    args, words = parser.parse_known_args()
+    args.mpirun = None
+    if args.facts:
+        return 1 if check_facts(args) else 0
+    dice = random.Random(args.dice)
+    configurations = [given_options(words)] if words else [random_options(dice) for _ in range(args.random)]
+    return 1 if check_configurations(args, configurations) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
