@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/clock.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+struct pp_device {
+    const struct pp_cpu_isa *isa;
+    char text[128];
+};
+
+static pp_status cpu_open(int worker, int threads, struct pp_device **out)
+{
+    (void)worker;
+    *out = NULL;
+    PP_TRY(pp_gemm_open(threads));
+    PP_TRY(PP_NEW(out, 1));
+    (*out)->isa = pp_cpu_isa_best();
+    snprintf((*out)->text, sizeof(*out)->text, "%s, %s kernels", pp_gemm_describe(), (*out)->isa->name);
+    return PP_OK;
+}
+
+static void cpu_close(struct pp_device *device) { free(device); }
+
+static int64_t whole_pages(int64_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
+
+/* Memory that the system could still hand out, in bytes; -1 if it does not say. */
+static int64_t available_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (!file) return -1;
+    char line[128];
+    long long kib = -1;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
+    fclose(file);
+    return kib < 0 ? -1 : kib * 1024;
+}
+
+/* Reserves `bytes` (whole huge pages) on a huge page's border; NULL if refused. */
+static char *reserve(int64_t bytes)
+{
+    char *memory = mmap(NULL, (size_t)bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+    const size_t head = (HUGE_PAGE - (size_t)memory % HUGE_PAGE) % HUGE_PAGE;
+    if (head) munmap(memory, head);
+    if (HUGE_PAGE - head) munmap(memory + head + bytes, HUGE_PAGE - head);
+    return memory + head;
+}
+
+static pp_status cpu_alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    (void)device;
+    const double gib = 1 << 30;
+    const int64_t size = whole_pages(bytes > 0 ? bytes : 1), available = available_bytes();
+    *out = NULL;
+    if (available >= 0 && size > available) /* the system would promise it, and then kill the process that uses it */
+        return pp_fail(PP_NOMEM, "a worker needs %.2f GiB, the machine has %.2f GiB left: use more stages, fewer rows or a "
+                                 "smaller model", (double)size / gib, (double)available / gib);
+    char *memory = reserve(size);
+    if (!memory) return pp_fail(PP_NOMEM, "cannot reserve %.2f GiB: %s", (double)size / gib, strerror(errno));
+    madvise(memory, (size_t)size, MADV_HUGEPAGE); /* a refusal costs speed only */
+    for (int64_t at = 0; at < size; at += 4096) *(volatile char *)(memory + at) = 0;
+    *out = memory;
+    return PP_OK;
+}
+
+static void cpu_release(struct pp_device *device, void *memory, int64_t bytes)
+{
+    (void)device;
+    if (memory) munmap(memory, (size_t)whole_pages(bytes > 0 ? bytes : 1));
+}
+
+static pp_status cpu_copy(struct pp_device *device, void *to, const void *from, int64_t bytes)
+{
+    (void)device;
+    memcpy(to, from, (size_t)bytes);
+    return PP_OK;
+}
+
+static void *address(const struct pp_frame *frame, struct pp_ref ref)
+{
+    char *base = frame->base[ref.region];
+    return base ? base + ref.offset : NULL;
+}
+
+static void run_call(const struct pp_cpu_isa *isa, const struct pp_call *call, const struct pp_frame *frame)
+{
+    struct pp_cpu_call c = {.call = call, .frame = frame};
+    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
+    isa->run[call->kernel](&c);
+}
+
+void pp_cpu_run(const struct pp_cpu_isa *isa, const struct pp_program *program, const struct pp_frame *frame,
+                const struct pp_progress *progress, int64_t *kernel_ns)
+{
+    int64_t before = kernel_ns ? pp_now_ns() : 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        run_call(isa, &program->calls[i], frame);
+        if (kernel_ns) {
+            const int64_t now = pp_now_ns();
+            kernel_ns[i] = now - before;
+            before = now;
+        }
+        if (progress) progress->poll(progress->arg);
+    }
+}
+
+static pp_status cpu_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                         const struct pp_progress *progress, int64_t *kernel_ns)
+{
+    pp_cpu_run(device->isa, program, frame, progress, kernel_ns);
+    return PP_OK;
+}
+
+static void cpu_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n)
+{
+    device->isa->add(to, a, b, n);
+}
+
+static const char *cpu_describe(struct pp_device *device) { return device->text; }
+
+static int64_t cpu_reference_ns(struct pp_device *device)
+{
+    const int64_t start = pp_now_ns();
+    volatile float result = device->isa->spin();
+    (void)result;
+    return pp_now_ns() - start;
+}
+
+const struct pp_backend pp_backend_cpu = {
+    .name = "cpu",
+    .summary = "the processor's cores; products by OpenBLAS",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .run = cpu_run,
+    .add = cpu_add,
+    .describe = cpu_describe,
+    .reference_ns = cpu_reference_ns,
+    .call_name = pp_call_text,
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/random.h"
+
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). Each pair of columns turns by a fixed
+ * angle from one position to the next; in double the rounding errors of the turns stay far below float's. */
+static void positions(float *table, int seq, int d)
+{
+    for (int k = 0; k < d / 2; k++) {
+        const double angle = exp(-log(10000) * 2 * k / d), turn_sin = sin(angle), turn_cos = cos(angle);
+        double s = 0, c = 1;
+        for (int t = 0; t < seq; t++) {
+            table[(int64_t)t * d + 2 * k] = (float)s;
+            table[(int64_t)t * d + 2 * k + 1] = (float)c;
+            const double next = s * turn_cos + c * turn_sin;
+            c = c * turn_cos - s * turn_sin;
+            s = next;
+        }
+    }
+}
+
+/* out = drop(weight * scale + position), one token; row: its number in the whole batch of all replicas */
+static void embed_token(const struct dropout *drop, bool dropping, uint32_t row, float *out, const float *weight,
+                        const float *position, float scale, int d)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
+        const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            vf v = vf_load(weight + j0 + j, n - j) * scale + vf_load(position + j0 + j, n - j);
+            vf_store(out + j0 + j, n - j, dropping ? drop_lanes(drop, random + j, v) : v);
+        }
+    }
+}
+
+void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *out = c->p[0];
+    const int32_t *token = c->p[1];
+    const float *weight = c->p[2];
+    float *table = c->p[3];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[1], &drop);
+    positions(table, seq, d);
+    for (int64_t t = 0; t < tokens; t++)
+        embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d, weight + (int64_t)token[t] * d,
+                    table + t % seq * d, c->call->f[0], d);
+}
+
+/* weight's row += the token's gradient through dropout and scale */
+static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t row, float *weight, const float *dout,
+                             float scale, int d)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
+        const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            vf v = vf_load(dout + j0 + j, n - j);
+            if (dropping) v = drop_lanes(drop, random + j, v);
+            vf_store(weight + j0 + j, n - j, vf_load(weight + j0 + j, n - j) + v * scale);
+        }
+    }
+}
+
+/* Tokens are added in their order, so the sums do not depend on anything else. */
+void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *weight = c->p[0];
+    const int32_t *token = c->p[1];
+    const float *dout = c->p[2];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[1], &drop);
+    if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)c->call->n[3] * (size_t)d);
+    for (int64_t t = 0; t < tokens; t++)
+        embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + (int64_t)token[t] * d,
+                         dout + t * d, c->call->f[0], d);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row.
+ */
+#include <math.h>
+
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/random.h"
+
+/* r = x + drop(z + bias) over z; returns the sum of r */
+static float residual_row(const struct dropout *drop, bool dropping, uint32_t row, float *z, const float *x,
+                          const float *bias, int d)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    vf sum = {0};
+    for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
+        const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            vf v = vf_load(z + j0 + j, n - j) + vf_load(bias + j0 + j, n - j);
+            if (dropping) v = drop_lanes(drop, random + j, v);
+            v += vf_load(x + j0 + j, n - j);
+            vf_store(z + j0 + j, n - j, v);
+            sum += vf_first(v, n - j, 0);
+        }
+    }
+    return vf_sum(sum);
+}
+
+static float squares_row(const float *r, float mean, int d)
+{
+    vf sum = {0};
+    for (int j = 0; j < d; j += VL) {
+        vf v = vf_first(vf_load(r + j, d - j) - mean, d - j, 0);
+        sum += v * v;
+    }
+    return vf_sum(sum);
+}
+
+void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *y = c->p[0], *z = c->p[1], *rstd = c->p[2];
+    const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    for (int64_t t = 0; t < tokens; t++, z += d, x += d, y += d) {
+        const uint32_t row = (uint32_t)(c->frame->first_row * seq + t);
+        const float mean = residual_row(&drop, dropping, row, z, x, bias, d) / (float)d;
+        const float scale = 1 / sqrtf(squares_row(z, mean, d) / (float)d + c->call->f[1]);
+        rstd[t] = scale;
+        for (int j = 0; j < d; j += VL) {
+            vf v = (vf_load(z + j, d - j) - mean) * scale;
+            vf_store(z + j, d - j, v);
+            vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load(beta + j, d - j));
+        }
+    }
+}
+
+/* Operands of one row of the gradient. */
+struct grad_row {
+    float *dr, *xhat; /* xhat becomes dz */
+    const float *dy, *gamma;
+    float *dgamma, *dbeta; /* added to */
+};
+
+/* Adds to the gradients of gamma and beta; returns the means of g = dy * gamma and of g * xhat. */
+static void grad_means(const struct grad_row *row, int d, float *mean_g, float *mean_gx)
+{
+    vf sum_g = {0}, sum_gx = {0};
+    for (int j = 0; j < d; j += VL) {
+        const vf dy = vf_load(row->dy + j, d - j), xhat = vf_load(row->xhat + j, d - j);
+        const vf g = dy * vf_load(row->gamma + j, d - j); /* zero in lanes past the end */
+        vf_store(row->dgamma + j, d - j, vf_load(row->dgamma + j, d - j) + dy * xhat);
+        vf_store(row->dbeta + j, d - j, vf_load(row->dbeta + j, d - j) + dy);
+        sum_g += g;
+        sum_gx += g * xhat;
+    }
+    *mean_g = vf_sum(sum_g) / (float)d;
+    *mean_gx = vf_sum(sum_gx) / (float)d;
+}
+
+static void grad_row(const struct dropout *drop, bool dropping, uint32_t number, const struct grad_row *row, float rstd,
+                     int d)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    float mean_g, mean_gx;
+    grad_means(row, d, &mean_g, &mean_gx);
+    for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
+        const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, number, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            const int at = j0 + j, left = n - j;
+            vf g = vf_load(row->dy + at, left) * vf_load(row->gamma + at, left);
+            vf v = (g - mean_g - vf_load(row->xhat + at, left) * mean_gx) * rstd;
+            vf_store(row->dr + at, left, v);
+            vf_store(row->xhat + at, left, dropping ? drop_lanes(drop, random + j, v) : v);
+        }
+    }
+}
+
+void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const float *rstd = c->p[2];
+    struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[5], c->p[6]};
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    if (!c->frame->accumulate) {
+        memset(row.dgamma, 0, sizeof(float) * (size_t)d);
+        memset(row.dbeta, 0, sizeof(float) * (size_t)d);
+    }
+    for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d)
+        grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
+}

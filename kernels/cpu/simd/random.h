@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dropout's random numbers: Philox4x32-10 (Salmon et al., SC'11; the numbers are those of Random123's philox4x32), many
+ * counters at once. Counter = {column / 4, row vector, step, site}, key = seed; word column % 4 of the result belongs to the column.
+ */
+#ifndef PP_KERNELS_CPU_SIMD_RANDOM_H
+#define PP_KERNELS_CPU_SIMD_RANDOM_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd/simd.h"
+
+/* Numbers made at a time, on the stack: small against the first-level cache. */
+enum { PP_RANDOM_TILE = 2048 };
+
+struct dropout {
+    uint32_t key[2], step, site;
+    uint32_t threshold; /* kept if the number is not below */
+    float scale;        /* of kept values: 1 / (1 - p) */
+};
+
+/* False if the call has no dropout now; *out then keeps everything. */
+static inline bool dropout_of(const struct pp_cpu_call *c, float p, struct dropout *out)
+{
+    const struct pp_frame *frame = c->frame;
+    const bool on = c->call->site && frame->training && p > 0;
+    out->key[0] = (uint32_t)frame->seed;
+    out->key[1] = (uint32_t)(frame->seed >> 32);
+    out->step = frame->step;
+    out->site = (uint32_t)c->call->site;
+    out->threshold = on ? (uint32_t)((double)p * 0x1p32) : 0;
+    out->scale = on ? 1 / (1 - p) : 1;
+    return on;
+}
+
+static inline void philox_multiply(vu a, uint32_t factor, vu *high, vu *low)
+{
+    const vu f = vu_all(factor);
+    vu64 even = vu_mul_even(a, f), odd = vu_mul_even((vu)((vu64)a >> 32), f);
+    *low = a * factor;
+    *high = (vu)((even >> 32) | (odd & ~(uint64_t)UINT32_MAX));
+}
+
+/* x[0..3]: counters in, numbers out; x[w] holds word w of each lane's counter. */
+static inline void philox(vu x[4], uint32_t key0, uint32_t key1)
+{
+    for (int round = 0; round < 10; round++) {
+        vu high0, low0, high1, low1;
+        philox_multiply(x[0], 0xD2511F53u, &high0, &low0);
+        philox_multiply(x[2], 0xCD9E8D57u, &high1, &low1);
+        x[0] = high1 ^ x[1] ^ key0;
+        x[2] = high0 ^ x[3] ^ key1;
+        x[1] = low1;
+        x[3] = low0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+}
+
+/* Which counter (from the first of the vector on) lane i works on, so that store_quads can write in order with few moves. */
+static inline uint32_t lane_counter(int i) { return (uint32_t)(i % 4 * (VL / 4) + i / 4); }
+
+/* Writes 4*VL numbers, counter by counter. */
+static inline void store_quads(uint32_t *out, const vu x[4])
+{
+#ifdef PP_MM
+    typedef __typeof__(PP_MM(set1_epi32)(0)) mm;
+    mm a = PP_MM(unpacklo_epi32)((mm)x[0], (mm)x[1]), b = PP_MM(unpacklo_epi32)((mm)x[2], (mm)x[3]);
+    mm c = PP_MM(unpackhi_epi32)((mm)x[0], (mm)x[1]), d = PP_MM(unpackhi_epi32)((mm)x[2], (mm)x[3]);
+    *(vu_at *)out = (vu)PP_MM(unpacklo_epi64)(a, b);
+    *(vu_at *)(out + VL) = (vu)PP_MM(unpackhi_epi64)(a, b);
+    *(vu_at *)(out + 2 * VL) = (vu)PP_MM(unpacklo_epi64)(c, d);
+    *(vu_at *)(out + 3 * VL) = (vu)PP_MM(unpackhi_epi64)(c, d);
+#else
+    for (int i = 0; i < VL; i++)
+        for (int w = 0; w < 4; w++) out[4 * lane_counter(i) + (uint32_t)w] = x[w][i];
+#endif
+}
+
+/* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads], with room for
+ * a multiple of 4*VL. */
+static inline void random_rows(const struct dropout *drop, uint32_t row, int rows, int first, int quads, uint32_t *out)
+{
+    const int64_t counters = (int64_t)rows * quads;
+    const int turns = (VL - 1) / quads + 1; /* rows that a step of VL counters can pass, rounded up */
+    const vu width = vu_all((uint32_t)quads);
+    vu column, at = vu_all(row);
+    for (int i = 0; i < VL; i++) column[i] = lane_counter(i);
+    for (int64_t done = 0; done < counters; done += VL) {
+        for (int i = 0; i < turns; i++) {
+            vu past = (vu)(column >= width);
+            column -= past & width;
+            at -= past; /* a true lane is -1 */
+        }
+        vu x[4] = {column + (uint32_t)first, at, vu_all(drop->step), vu_all(drop->site)};
+        philox(x, drop->key[0], drop->key[1]);
+        store_quads(out + 4 * done, x);
+        column += VL;
+    }
+}
+
+/* Lanes of v whose numbers are kept, scaled; zero in the others. */
+static inline vf drop_lanes(const struct dropout *drop, const uint32_t *random, vf v)
+{
+    vi kept = (vi)(*(const vu_at *)random >= drop->threshold);
+    return vf_keep(kept, v * drop->scale);
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vectors of the width this file is compiled for. All files of this folder are compiled once per width, with PP_ISA = sse2,
+ * avx2, avx512 (x86-64) or base (any other processor: 16-byte vectors by the compiler's means); external names carry it as a suffix.
+ *
+ * Arithmetic is written with the compiler's vector operators; only what has no operator is named here. Loads and stores take
+ * the number of elements left, so that one loop serves whole vectors and the rest of a row: lanes past the end read as zero and
+ * are not written.
+ */
+#ifndef PP_KERNELS_CPU_SIMD_SIMD_H
+#define PP_KERNELS_CPU_SIMD_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define PP_PASTE_(a, b) a##_##b
+#define PP_PASTE(a, b) PP_PASTE_(a, b)
+#define PP_SIMD(name) PP_PASTE(name, PP_ISA)
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define PP_VECTOR_BYTES 64
+#define PP_MM(operation) _mm512_##operation
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define PP_VECTOR_BYTES 32
+#define PP_MM(operation) _mm256_##operation
+#elif defined(__SSE2__)
+#include <immintrin.h>
+#define PP_VECTOR_BYTES 16
+#define PP_MM(operation) _mm_##operation
+#else
+#define PP_VECTOR_BYTES 16
+#endif
+
+enum { VL = PP_VECTOR_BYTES / 4 }; /* lanes of 32 bits */
+
+typedef float vf __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
+typedef uint32_t vu __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
+typedef int32_t vi __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
+typedef uint64_t vu64 __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
+typedef double vd __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
+typedef float vf_half __attribute__((vector_size(PP_VECTOR_BYTES / 2), may_alias));
+typedef float vf_at __attribute__((vector_size(PP_VECTOR_BYTES), may_alias, aligned(4)));
+typedef uint32_t vu_at __attribute__((vector_size(PP_VECTOR_BYTES), may_alias, aligned(4)));
+
+static inline vf vf_all(float x) { return x - (vf){0}; }
+static inline vu vu_all(uint32_t x) { return x - (vu){0}; }
+
+/* mask lanes are all ones or all zeros */
+static inline vf vf_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+static inline vf vf_keep(vi mask, vf a) { return (vf)(mask & (vi)a); }
+
+#ifdef PP_MM
+static inline vf vf_max(vf a, vf b) { return (vf)PP_MM(max_ps)((__typeof__(PP_MM(setzero_ps)()))a, (__typeof__(PP_MM(setzero_ps)()))b); }
+#else
+static inline vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
+#endif
+
+static inline vf vf_load_whole(const float *p) { return *(const vf_at *)p; }
+static inline void vf_store_whole(float *p, vf v) { *(vf_at *)p = v; }
+
+static inline vf vf_load(const float *p, int64_t left)
+{
+    if (left >= VL) return vf_load_whole(p);
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), p);
+#else
+    vf v = {0};
+    memcpy(&v, p, (size_t)left * sizeof(float));
+    return v;
+#endif
+}
+
+static inline void vf_store(float *p, int64_t left, vf v)
+{
+    if (left >= VL) {
+        vf_store_whole(p, v);
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << left) - 1), (__m512)v);
+#else
+    memcpy(p, &v, (size_t)left * sizeof(float));
+#endif
+}
+
+/* Lanes 0 .. left-1 of v, `fill` in the others. */
+static inline vf vf_first(vf v, int64_t left, float fill)
+{
+    if (left >= VL) return v;
+    vi lane;
+    for (int i = 0; i < VL; i++) lane[i] = i;
+    return vf_select(lane < (int32_t)left, v, vf_all(fill));
+}
+
+/* Sum and maximum over the lanes, in a fixed order. */
+static inline float vf_sum(vf v)
+{
+    for (int half = VL / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) v[i] += v[i + half];
+    return v[0];
+}
+
+static inline float vf_max_lane(vf v)
+{
+    for (int half = VL / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
+    return v[0];
+}
+
+/* Products of the even 32-bit lanes, 64 bits wide. */
+static inline vu64 vu_mul_even(vu a, vu b)
+{
+#ifdef PP_MM
+    return (vu64)PP_MM(mul_epu32)((__typeof__(PP_MM(set1_epi32)(0)))a, (__typeof__(PP_MM(set1_epi32)(0)))b);
+#else
+    return ((vu64)a & UINT32_MAX) * ((vu64)b & UINT32_MAX);
+#endif
+}
+
+/* exp(x) for x <= 88, to 1e-7 relative; below -87.3 it stays at exp(-87.3), which is as good as 0 beside 1. */
+static inline vf vf_exp(vf x)
+{
+    const vf shift = vf_all(12582912.f); /* 1.5 * 2^23: adding it leaves the rounded integer in the low bits */
+    const vf ln2_high = vf_all(0.693359375f), ln2_low = vf_all(-2.12194440e-4f);
+    x = vf_max(x, vf_all(-87.3f));
+    vf rounded = x * 1.44269504f + shift;
+    vu power = (vu)rounded - (vu)shift;
+    rounded -= shift;
+    vf r = x - rounded * ln2_high - rounded * ln2_low; /* |r| <= ln2 / 2 */
+    vf sum = vf_all(1.f / 5040);                       /* Taylor's sum to r^7: the rest is below 6e-9 */
+    const float terms[] = {1.f / 720, 1.f / 120, 1.f / 24, 1.f / 6, 0.5f, 1, 1};
+    for (int i = 0; i < 7; i++) sum = sum * r + terms[i];
+    return (vf)((vu)sum + (power << 23));
+}
+
+#endif

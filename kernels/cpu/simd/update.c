@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums over gradients, the optimizer step and other passes over memory.
+ */
+#include "kernels/cpu/simd/kernels.h"
+
+void PP_SIMD(pp_cpu_copy)(const struct pp_cpu_call *c)
+{
+    if (c->p[0] && c->p[1]) memcpy(c->p[0], c->p[1], sizeof(float) * (size_t)c->call->n[0] * (size_t)c->call->n[1]);
+}
+
+/* out += the sum of `rows` rows */
+static void add_rows(float *out, const float *in, int rows, int width)
+{
+    for (int j = 0; j < width; j += VL) {
+        vf sum = {0};
+        for (int i = 0; i < rows; i++) sum += vf_load(in + (int64_t)i * width + j, width - j);
+        vf_store(out + j, width - j, vf_load(out + j, width - j) + sum);
+    }
+}
+
+enum { COLSUM_ROWS = 8 }; /* rows summed at a time: sequential streams that the processor can prefetch */
+
+void PP_SIMD(pp_cpu_colsum)(const struct pp_cpu_call *c)
+{
+    const int rows = c->call->n[0], width = c->call->n[1];
+    float *out = c->p[0];
+    const float *in = c->p[1];
+    if (!c->frame->accumulate) memset(out, 0, sizeof *out * (size_t)width);
+    for (int i = 0; i < rows; i += COLSUM_ROWS)
+        add_rows(out, in + (int64_t)i * width, rows - i < COLSUM_ROWS ? rows - i : COLSUM_ROWS, width);
+}
+
+/* Both halves of v as doubles, squared, added up. */
+static vd add_squares(vd sum, vf v)
+{
+    vf_half low, high;
+    memcpy(&low, &v, sizeof low);
+    memcpy(&high, (const char *)&v + sizeof low, sizeof high);
+    const vd a = __builtin_convertvector(low, vd), b = __builtin_convertvector(high, vd);
+    return sum + a * a + b * b;
+}
+
+void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
+{
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    const float *g = c->p[0];
+    vd sum = {0};
+    for (int64_t i = 0; i < n; i += VL) sum = add_squares(sum, vf_load(g + i, n - i));
+    double total = 0;
+    for (int i = 0; i < VL / 2; i++) total += sum[i];
+    c->frame->sums[c->call->n[2]] = total;
+}
+
+void PP_SIMD(pp_cpu_sgd)(const struct pp_cpu_call *c)
+{
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    float *w = c->p[0];
+    const float *g = c->p[1];
+    const float rate = c->frame->learning_rate * c->frame->clip_factor;
+    for (int64_t i = 0; i < n; i += VL) vf_store(w + i, n - i, vf_load(w + i, n - i) - vf_load(g + i, n - i) * rate);
+}
+
+void PP_SIMD(pp_cpu_add)(float *to, const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VL) vf_store(to + i, n - i, vf_load(a + i, n - i) + vf_load(b + i, n - i));
+}
+
+float PP_SIMD(pp_cpu_spin)(void)
+{
+    enum { CHAINS = 8, TURNS = 200000 }; /* chains: enough to hide the latency of a multiply-add */
+    vf x[CHAINS];
+    for (int i = 0; i < CHAINS; i++) x[i] = vf_all((float)i);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < CHAINS; i++) x[i] = x[i] * 0.5f + 1.0f;
+    }
+    vf sum = x[0];
+    for (int i = 1; i < CHAINS; i++) sum += x[i];
+    return vf_sum(sum);
+}

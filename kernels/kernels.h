@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
+ *
+ * T = rows * seq tokens. All matrices are row-major float32 without gaps. "grad" operands are overwritten, or added to where
+ * frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
+ *
+ * kernel         n[]                          f[]       ref[]
+ * copy           rows, width                            to, from; nothing happens where either region has no memory
+ * embed          rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
+ *                out = drop(weight[token] * scale + position(t))
+ * embed_grad     rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dout [T,d]
+ * gemm_nt        m, n, k, mode                          C [m,n], A [m,k], B [n,k]      C = A B'
+ * gemm_nn        m, n, k, mode                          C [m,n], A [m,k], B [k,n]      C = A B
+ * gemm_tn        m, n, k, mode                          C [m,n], A [k,m], B [k,n]      C = A' B
+ *                mode: enum pp_gemm_mode
+ * attention      rows, seq, heads, dh, causal p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,3*heads*dh],
+ *                                                       bias [3*heads*dh], scratch (pp_attention_scratch)
+ *                qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
+ * attention_grad rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
+ * layernorm      rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d], bias, gamma, beta [d]
+ *                r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta
+ * layernorm_grad rows, seq, d                 p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma, grad gamma, grad beta
+ *                dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
+ * relu           rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
+ * relu_grad      rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
+ * cross_entropy  rows, seq, vocab, gradient             logits -> gradient of the loss in place, bias [vocab], targets.
+ *                *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
+ *                frame.loss_scale; gradient = 0: logits stay as they are
+ * colsum         rows, width                            grad [width], in [rows,width]
+ * sumsq          rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
+ * sgd            rows, width                            w, g: w -= frame.learning_rate * frame.clip_factor * g
+ */
+#ifndef PP_KERNELS_KERNELS_H
+#define PP_KERNELS_KERNELS_H
+
+#include "core/program.h"
+
+/* X(ID, name, dimensions in its name, floating-point operations, floats moved); n[] are doubles in the formulas. */
+#define PP_KERNEL_LIST(X) \
+    X(COPY, copy, 2, 0, 2 * n[0] * n[1]) \
+    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2]) \
+    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2] + n[2] * n[3]) \
+    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
+    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
+    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
+    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6), \
+      n[0] * n[1] * n[2] * (7 * n[3] + n[1])) \
+    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6), \
+      n[0] * n[1] * n[2] * (7 * n[3] + n[1])) \
+    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2], 4 * n[0] * n[1] * n[2]) \
+    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2], 4 * n[0] * n[1] * n[2]) \
+    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2], 2 * n[0] * n[1] * n[2]) \
+    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2]) \
+    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2], (1 + n[3]) * n[0] * n[1] * n[2]) \
+    X(COLSUM, colsum, 2, n[0] * n[1], n[0] * n[1]) \
+    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1], n[0] * n[1]) \
+    X(SGD, sgd, 2, 2 * n[0] * n[1], 3 * n[0] * n[1])
+
+enum pp_kernel {
+#define X(ID, name, dims, flops, floats) PP_KERNEL_##ID,
+    PP_KERNEL_LIST(X)
+#undef X
+    PP_KERNELS
+};
+
+struct pp_kernel_info {
+    const char *name;
+    int dims; /* how many n[] name its shape */
+    double (*flops)(const double *n);
+    double (*floats)(const double *n);
+};
+extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
+
+/* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). */
+enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME };
+
+/* Arithmetic and bytes of operands of one call. */
+double pp_call_flops(const struct pp_call *call);
+double pp_call_bytes(const struct pp_call *call);
+
+/* "gemm_nt 175x600x200", with "drop" where the call has a dropout site: the key of kernel times. Returns buf. */
+const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
+
+/* Bytes of scratch of attention (and of its gradient) for one row and head at a time. */
+static inline int64_t pp_attention_scratch(int seq, int head_dim)
+{
+    return (int64_t)sizeof(float) * seq * (2 * (int64_t)seq + head_dim);
+}
+
+#endif

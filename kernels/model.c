@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector */
+
+/* A dimension of a tensor, in terms of the shape. */
+enum dim { DIM_NONE, DIM_D, DIM_3D, DIM_FF, DIM_VOCAB };
+
+/* How the bound of a tensor follows from the shape. */
+enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_FF, RULE_NORMAL };
+
+struct tensor_row {
+    const char *name;
+    enum dim dim[2];
+    enum rule rule[2]; /* tutorial, lab */
+};
+
+static const struct tensor_row embedding_rows[] = {
+    {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}},
+};
+
+static const struct tensor_row layer_rows[] = {
+    {"self_attn.in_proj_weight", {DIM_3D, DIM_D}, {RULE_XAVIER, RULE_FAN_D}},
+    {"self_attn.in_proj_bias", {DIM_3D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
+    {"self_attn.out_proj.weight", {DIM_D, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
+    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
+    {"linear1.weight", {DIM_FF, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
+    {"linear1.bias", {DIM_FF, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}},
+    {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}},
+    {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}},
+    {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
+    {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
+    {"norm2.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
+    {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
+};
+
+static const struct tensor_row decoder_rows[] = {
+    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}},
+    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
+};
+
+#define ROWS(table) ((int)(sizeof(table) / sizeof(table)[0]))
+
+static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
+{
+    const int64_t size[] = {[DIM_NONE] = 1,
+                            [DIM_D] = shape->d_model,
+                            [DIM_3D] = 3 * (int64_t)shape->d_model,
+                            [DIM_FF] = shape->d_ff,
+                            [DIM_VOCAB] = shape->vocab};
+    return size[dim];
+}
+
+static int64_t rows_elements(const struct pp_shape *shape, const struct tensor_row *rows, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += dim_size(shape, rows[i].dim[0]) * dim_size(shape, rows[i].dim[1]);
+    return sum;
+}
+
+int64_t pp_shape_embedding(const struct pp_shape *shape)
+{
+    return rows_elements(shape, embedding_rows, ROWS(embedding_rows));
+}
+
+int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shape, layer_rows, ROWS(layer_rows)); }
+
+int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, decoder_rows, ROWS(decoder_rows)); }
+
+static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_tensor *tensor)
+{
+    const double d = shape->d_model;
+    const struct {
+        enum pp_init init;
+        double bound;
+    } init[] = {[RULE_ZERO] = {PP_INIT_ZERO, 0},
+                [RULE_ONE] = {PP_INIT_ONE, 1},
+                [RULE_TENTH] = {PP_INIT_UNIFORM, 0.1},
+                [RULE_XAVIER] = {PP_INIT_UNIFORM, sqrt(6 / (4 * d))},
+                [RULE_FAN_D] = {PP_INIT_UNIFORM, 1 / sqrt(d)},
+                [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
+                [RULE_NORMAL] = {PP_INIT_NORMAL, 1}};
+    tensor->init = init[rule].init;
+    tensor->bound = init[rule].bound;
+}
+
+/* Appends the tensors of `rows` to the stage. prefix: "layers.3." or "". */
+static void add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows, int n)
+{
+    const struct pp_shape *shape = &model->shape;
+    struct pp_stage *s = &model->stages[stage];
+    for (int i = 0; i < n; i++) {
+        struct pp_tensor *t = &model->tensors[model->ntensors++];
+        snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
+        t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
+        for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
+        t->elements = t->shape[0] * t->shape[1];
+        t->stage = stage;
+        t->offset = s->param_bytes;
+        set_init(shape, rows[i].rule[shape->lab_init], t);
+        int64_t bytes = t->elements * (int64_t)sizeof(float);
+        s->param_bytes += (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+        s->tensors++;
+        model->parameters += t->elements;
+    }
+}
+
+static void fill_stage(struct pp_model *model, int stage)
+{
+    struct pp_stage *s = &model->stages[stage];
+    s->first_tensor = model->ntensors;
+    if (s->embed) add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows));
+    for (int i = 0; i < s->layers; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
+        add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows));
+    }
+    if (s->decode) add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows));
+}
+
+/* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
+static int stage_group(const struct pp_model *model, int stage)
+{
+    const struct pp_stage *s = &model->stages[stage];
+    for (int i = 0; i < stage; i++) {
+        const struct pp_stage *other = &model->stages[i];
+        if (other->layers == s->layers && other->embed == s->embed && other->decode == s->decode) return other->group;
+    }
+    return stage;
+}
+
+static pp_status check_shape(const struct pp_shape *shape)
+{
+    if (shape->d_model < 2 || shape->d_model % 2)
+        return pp_fail(PP_USAGE, "--d-model %d: the sinusoidal positions need an even number of at least 2", shape->d_model);
+    if (shape->heads < 1 || shape->d_model % shape->heads)
+        return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
+    if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
+        return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,
+                       shape->layers, shape->vocab);
+    if (!(shape->dropout >= 0 && shape->dropout < 1))
+        return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
+    return PP_OK;
+}
+
+static void fill_model(struct pp_model *model, const int *layers)
+{
+    int first = 0;
+    for (int i = 0; i < model->nstages; i++) {
+        struct pp_stage *s = &model->stages[i];
+        s->first_layer = first;
+        s->layers = layers[i];
+        s->embed = i == 0;
+        s->decode = i == model->nstages - 1;
+        s->group = stage_group(model, i);
+        fill_stage(model, i);
+        first += layers[i];
+    }
+}
+
+pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
+                          struct pp_model **out)
+{
+    pp_status status = PP_OK;
+    struct pp_model *model = NULL;
+    int *layers = NULL;
+    *out = NULL;
+    PP_TRY(check_shape(shape));
+    PP_TRY_DONE(PP_NEW(&layers, stages > 0 ? stages : 1));
+    PP_TRY_DONE(pp_model_cut(shape, stages, split, layer_ns, layers));
+    PP_TRY_DONE(PP_NEW(&model, 1));
+    model->shape = *shape;
+    model->nstages = stages;
+    PP_TRY_DONE(PP_NEW(&model->stages, stages));
+    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(decoder_rows);
+    PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
+    fill_model(model, layers);
+    *out = model;
+    model = NULL;
+done:
+    free(layers);
+    pp_model_free(model);
+    return status;
+}
+
+void pp_model_free(struct pp_model *model)
+{
+    if (!model) return;
+    free(model->stages);
+    free(model->tensors);
+    free(model);
+}
+
+const struct pp_model_ops pp_model_ops = {
+    .create = pp_model_create,
+    .destroy = pp_model_free,
+    .program = pp_model_program,
+    .act_bytes = pp_model_act_bytes,
+};

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/model_program.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; NORM, STEP: one a tensor */
+    MAX_OTHER_CALLS = 8,
+    SCRATCH_ALIGNMENT = 64
+};
+
+struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
+{
+    const int index = w->stage->first_tensor + w->stage->embed + l * PP_LAYER_TENSORS + (int)tensor;
+    return pp_ref_to(region, w->model->tensors[index].offset);
+}
+
+struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
+{
+    return pp_ref_to(region, w->model->tensors[w->stage->first_tensor].offset);
+}
+
+struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor)
+{
+    return pp_ref_layer(w, region, w->stage->layers, tensor);
+}
+
+struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t floats)
+{
+    const int64_t bytes = floats * (int64_t)sizeof(float), at = w->out->work_bytes;
+    w->out->work_bytes += (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    return pp_ref_to(PP_MEM_WORK, at);
+}
+
+struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
+{
+    struct pp_call *call = &w->out->calls[w->out->ncalls++];
+    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}};
+    return call;
+}
+
+void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode, struct pp_ref c,
+                    struct pp_ref a, struct pp_ref b)
+{
+    struct pp_call *call = pp_writer_call(w, kernel, mnk[0], mnk[1], mnk[2], mode);
+    call->ref[0] = c;
+    call->ref[1] = a;
+    call->ref[2] = b;
+}
+
+static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->shape.dropout > 0; }
+
+void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place)
+{
+    const bool residual = place == PP_DROP_RESIDUAL1 || place == PP_DROP_RESIDUAL2;
+    if (!has_dropout(w) || (w->model->shape.residual_only && !residual)) return;
+    /* site 0 means none, 1 is the embedding */
+    call->site = 2 + (w->stage->first_layer + l) * PP_DROP_PLACES + (int)place;
+    call->f[0] = (float)w->model->shape.dropout;
+}
+
+void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    call->f[0] = shape->scale_embedding ? (float)sqrt(shape->d_model) : 1;
+    if (!has_dropout(w) || shape->residual_only) return;
+    call->site = 1;
+    call->f[1] = (float)shape->dropout;
+}
+
+/* One call for each tensor of the stage, over its rows and columns. */
+static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
+{
+    for (int i = 0; i < w->stage->tensors; i++) {
+        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
+        struct pp_call *call = pp_writer_call(w, kernel, (int)t->shape[0], (int)t->shape[1], i, 0);
+        const struct pp_ref grad = pp_ref_to(PP_MEM_GRAD, t->offset);
+        call->ref[0] = kernel == PP_KERNEL_SGD ? pp_ref_to(PP_MEM_PARAM, t->offset) : grad;
+        call->ref[1] = kernel == PP_KERNEL_SGD ? grad : pp_ref_to(PP_MEM_NONE, 0);
+    }
+}
+
+static void write_calls(struct pp_writer *w, int kind)
+{
+    switch (kind) {
+    case PP_F: pp_write_forward(w, false); break;
+    case PP_R: pp_write_forward(w, true); break;
+    case PP_B: pp_write_backward(w, true, true); break;
+    case PP_I: pp_write_backward(w, true, false); break;
+    case PP_W: pp_write_backward(w, false, true); break;
+    case PP_NORM: write_tensors(w, PP_KERNEL_SUMSQ); break;
+    case PP_STEP: write_tensors(w, PP_KERNEL_SGD); break;
+    default: break; /* transfers and reductions move data, they call no kernels */
+    }
+}
+
+/* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. */
+static void write_signature(const struct pp_writer *w, int kind)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const bool update = kind == PP_NORM || kind == PP_STEP;
+    char *text = w->out->signature;
+    const size_t size = sizeof w->out->signature;
+    char vocab[16] = "", dropout[32] = "";
+    if (w->stage->embed || w->stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
+    if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
+    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->stage->layers, w->stage->embed ? "+emb" : "",
+                        w->stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
+    if (update)
+        snprintf(text + used, size - (size_t)used, " ff%d%s", shape->d_ff, vocab);
+    else
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s seq%d rows%d", shape->heads, shape->d_ff, vocab,
+                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, w->seq, w->rows);
+}
+
+static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
+{
+    const int64_t tokens = (int64_t)cls->rows * seq;
+    if (tokens > INT_MAX || 3 * (int64_t)model->shape.d_model > INT_MAX)
+        return pp_fail(PP_USAGE, "a microbatch of %d rows of %d tokens is too large: use more chunks", cls->rows, seq);
+    return PP_OK;
+}
+
+pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
+                           bool split_backward, struct pp_program *out)
+{
+    *out = (struct pp_program){0};
+    if (!pp_kinds[cls->kind].computes) return PP_OK;
+    PP_TRY(check_size(model, cls, seq));
+    struct pp_writer w = {.model = model,
+                          .stage = &model->stages[cls->stage],
+                          .rows = cls->rows,
+                          .seq = seq,
+                          .tokens = (int64_t)cls->rows * seq,
+                          .training = training,
+                          .split = split_backward && training,
+                          .out = out};
+    pp_slot_layout(model, cls->stage, cls->rows, seq, training, split_backward, &w.slot);
+    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
+    write_calls(&w, cls->kind);
+    write_signature(&w, cls->kind);
+    for (int i = 0; i < out->ncalls; i++) {
+        out->flops += pp_call_flops(&out->calls[i]);
+        out->bytes += pp_call_bytes(&out->calls[i]);
+    }
+    return PP_OK;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c and
+ * model_program.c.
+ *
+ * Training slot, per layer of the stage (T tokens, all float32, each buffer aligned to 64 bytes):
+ *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]  xhat2 [T,d]  rstd2 [T]
+ * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the gradient at
+ * linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the first stage the gradient at
+ * the embedding's output. The last stage holds the decoder's input and the logits, which become their own gradient.
+ * Evaluation keeps nothing for a backward pass: all layers use the buffers of one.
+ */
+#ifndef PP_KERNELS_MODEL_PROGRAM_H
+#define PP_KERNELS_MODEL_PROGRAM_H
+
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+
+/* Byte offsets in an activation slot; those of layer l (within the stage) are l * layer_bytes further on. */
+struct pp_slot {
+    int64_t x, qkv, p, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
+    int64_t layer_bytes;
+    int64_t decoder_input, logits;
+    int64_t input_grad; /* gradient at the embedding's output */
+    int64_t bytes;
+};
+
+void pp_slot_layout(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward,
+                    struct pp_slot *out);
+
+/* Tensors of one layer in model order. */
+enum pp_layer_tensor {
+    PP_IN_PROJ_WEIGHT,
+    PP_IN_PROJ_BIAS,
+    PP_OUT_PROJ_WEIGHT,
+    PP_OUT_PROJ_BIAS,
+    PP_LINEAR1_WEIGHT,
+    PP_LINEAR1_BIAS,
+    PP_LINEAR2_WEIGHT,
+    PP_LINEAR2_BIAS,
+    PP_NORM1_WEIGHT,
+    PP_NORM1_BIAS,
+    PP_NORM2_WEIGHT,
+    PP_NORM2_BIAS,
+    PP_LAYER_TENSORS
+};
+
+/* Places of a layer where dropout may stand. */
+enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_RELU, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
+
+/* Writes one program. out->calls has room for all calls of any kind. */
+struct pp_writer {
+    const struct pp_model *model;
+    const struct pp_stage *stage;
+    struct pp_slot slot;
+    int rows, seq;
+    int64_t tokens; /* rows * seq */
+    bool training, split;
+    struct pp_program *out;
+};
+
+static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
+{
+    return (struct pp_ref){region, offset};
+}
+
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the decoder (0 weight, 1 bias). */
+struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
+struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
+struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor);
+/* Buffer of layer l in the activation slot. */
+static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, int64_t offset)
+{
+    return pp_ref_to(PP_MEM_ACT, offset + l * w->slot.layer_bytes);
+}
+
+/* Takes `floats` of scratch for the whole program; returns its place. */
+struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t floats);
+/* Appends a call and returns it with kernel, n[] and f[] = 0 set; the caller fills in the operands. */
+struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
+void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode, struct pp_ref c,
+                    struct pp_ref a, struct pp_ref b);
+/* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
+void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
+/* The embedding's scale f[0] and dropout f[1]. */
+void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
+
+/* F (or R where recompute is set), B, I, W. */
+void pp_write_forward(struct pp_writer *w, bool recompute);
+void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
+
+#endif

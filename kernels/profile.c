@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The session: rounds over the configurations, teams of ranks under each load, and what the samples say in the end.
+ */
+#include "kernels/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "kernels/profile_team.h"
+
+enum { ROUNDS = 3, REFERENCES = 9 };
+enum { BEFORE, DURING, AFTER };
+
+/* State of the session. A timing is one shape under one load in one round. */
+struct session {
+    struct pp_profile *profile;
+    int64_t start_ns;
+    int timings, done;
+};
+
+/* One configuration in one round. */
+struct visit {
+    struct session *session;
+    struct pp_job *job;
+    int *shape;     /* [nclasses] shape of each class, -1 where nothing is computed */
+    bool *open;     /* [nshapes * PP_PROFILE_LOADS] still to be measured in this round */
+};
+
+static void show_progress(const struct session *s)
+{
+    double elapsed = (double)(pp_now_ns() - s->start_ns) / 1e9;
+    if (s->done == 0) return pp_progress("profiling: %d timings to make", s->timings);
+    pp_progress("profiling: %d of %d timings, about %.0f s left", s->done, s->timings,
+                elapsed * (s->timings - s->done) / s->done);
+}
+
+static bool *is_open(const struct visit *v, int cls, int load)
+{
+    return &v->open[v->shape[cls] * PP_PROFILE_LOADS + load];
+}
+
+/* Marks what the rank computes and the round still misses under this load; returns how many classes. */
+static int want(const struct visit *v, int rank, int load, struct pp_tally *tally)
+{
+    const struct pp_plan *plan = v->job->train;
+    int wanted = 0;
+    for (int c = 0; c < plan->nclasses; c++) {
+        bool mine = v->shape[c] >= 0 && plan->stage_rank[plan->classes[c].stage] == rank;
+        tally[c].wanted = mine && *is_open(v, c, load);
+        wanted += tally[c].wanted;
+    }
+    return wanted;
+}
+
+static pp_status keep(const struct visit *v, const struct pp_team_member *member, int load)
+{
+    for (int c = 0; c < v->job->train->nclasses; c++) {
+        const struct pp_tally *tally = &member->tally[c];
+        if (v->shape[c] < 0) continue;
+        struct pp_profile_shape *shape = &v->session->profile->shapes[v->shape[c]];
+        struct pp_profile_cell *cell = &shape->cell[load];
+        PP_TRY(pp_times_merge(&cell->task, &tally->task));
+        for (int i = 0; i < shape->ncalls && tally->call; i++) PP_TRY(pp_times_merge(&cell->call[i], &tally->call[i]));
+    }
+    return PP_OK;
+}
+
+static void release(const struct visit *v, struct pp_team_member *members, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int c = 0; c < v->job->train->nclasses && members[i].tally; c++) {
+            struct pp_tally *tally = &members[i].tally[c];
+            for (int k = 0; tally->call && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++) pp_times_free(&tally->call[k]);
+            free(tally->call);
+            pp_times_free(&tally->task);
+        }
+        free(members[i].tally);
+    }
+    free(members);
+}
+
+/* Ranks first, first + 1, ... (counted around) at once; load: index of n in the profile's loads. */
+static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
+{
+    struct pp_profile *profile = v->session->profile;
+    double seconds = profile->setup.config->seconds / ROUNDS;
+    struct pp_team_member *members;
+    PP_TRY(PP_NEW(&members, n));
+    int wanted = 0;
+    pp_status status = PP_OK;
+    for (int i = 0; i < n && status == PP_OK; i++) {
+        members[i].rank = (first + i) % v->job->train->ranks;
+        status = PP_NEW(&members[i].tally, v->job->train->nclasses);
+        if (status != PP_OK) break;
+        int mine = want(v, members[i].rank, load, members[i].tally);
+        members[i].budget_ns = (int64_t)(seconds * 1e9 * mine);
+        wanted += mine;
+    }
+    if (status == PP_OK && wanted > 0) {
+        int64_t reference_ns;
+        show_progress(v->session);
+        status = pp_team_run(&profile->setup, v->job, members, n, &reference_ns);
+        bool measured = status == PP_OK || status == PP_INTERRUPTED;
+        for (int i = 0; i < n && measured; i++)
+            if (keep(v, &members[i], load) != PP_OK) status = PP_NOMEM;
+        if (status == PP_OK) status = pp_times_add(&profile->reference[DURING], reference_ns);
+    }
+    release(v, members, n);
+    return status;
+}
+
+static pp_status visit_load(const struct visit *v, int load)
+{
+    const struct pp_plan *plan = v->job->train;
+    int n = v->session->profile->loads[load];
+    for (int rank = 0; rank < plan->ranks; rank += n) PP_TRY(visit_ranks(v, rank, n, load));
+    for (int c = 0; c < plan->nclasses; c++) {
+        if (v->shape[c] < 0 || !*is_open(v, c, load)) continue;
+        *is_open(v, c, load) = false;
+        v->session->done++;
+    }
+    return PP_OK;
+}
+
+/* All ranks alone, then all ranks in groups of as many as run at once. */
+static pp_status visit_job(const struct visit *v)
+{
+    PP_TRY(visit_load(v, 0));
+    int load = pp_profile_load(v->session->profile, v->job->train);
+    return load > 0 ? visit_load(v, load) : PP_OK;
+}
+
+static pp_status visit_point(struct session *s, const struct pp_point *point, bool *open)
+{
+    const struct pp_profile_setup *setup = &s->profile->setup;
+    struct visit v = {.session = s, .open = open};
+    PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &v.job));
+    pp_status status = PP_NEW(&v.shape, v.job->train->nclasses);
+    for (int c = 0; c < v.job->train->nclasses && status == PP_OK; c++) {
+        bool computes = pp_kinds[v.job->train->classes[c].kind].computes;
+        v.shape[c] = computes ? pp_profile_find(s->profile, v.job->phase[PP_TRAIN].programs[c].signature) : -1;
+    }
+    if (status == PP_OK) status = visit_job(&v);
+    free(v.shape);
+    pp_job_free(v.job);
+    return status;
+}
+
+/* Each shape once, in the first configuration that has it; every round begins with another configuration. */
+static pp_status run_round(struct session *s, int round)
+{
+    const struct pp_profile *profile = s->profile;
+    bool *open;
+    PP_TRY(PP_NEW(&open, profile->nshapes * PP_PROFILE_LOADS));
+    memset(open, true, (size_t)profile->nshapes * PP_PROFILE_LOADS * sizeof *open);
+    pp_status status = PP_OK;
+    for (int i = 0; i < profile->npoints && status == PP_OK; i++) {
+        int point = (i + round * profile->npoints / ROUNDS) % profile->npoints;
+        status = visit_point(s, &profile->points[point], open);
+    }
+    free(open);
+    return status;
+}
+
+static pp_status take_references(struct pp_profile *profile, int when)
+{
+    const struct pp_profile_setup *setup = &profile->setup;
+    struct pp_device *device;
+    PP_TRY(setup->backend->open(0, setup->config->threads, &device));
+    pp_status status = PP_OK;
+    for (int i = 0; i < REFERENCES && status == PP_OK; i++)
+        status = pp_times_add(&profile->reference[when], setup->backend->reference_ns(device));
+    strncpy(profile->device_text, setup->backend->describe(device), sizeof profile->device_text - 1);
+    setup->backend->close(device);
+    return status;
+}
+
+/* Calls of one name become one kernel. */
+static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
+{
+    cell->ns = pp_times_quantiles(&cell->task);
+    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
+    free(cell->kernels);
+    cell->nkernels = 0;
+    PP_TRY(PP_NEW(&cell->kernels, shape->ncalls));
+    for (int i = 0; i < shape->ncalls; i++) {
+        int k = 0;
+        while (k < cell->nkernels && strcmp(cell->kernels[k].name, shape->call_names[i]) != 0) k++;
+        if (k < cell->nkernels) continue;
+        struct pp_profile_kernel *kernel = &cell->kernels[cell->nkernels++];
+        struct pp_times all = {0};
+        pp_status status = PP_OK;
+        memcpy(kernel->name, shape->call_names[i], sizeof kernel->name);
+        for (int j = i; j < shape->ncalls && status == PP_OK; j++) {
+            if (strcmp(kernel->name, shape->call_names[j]) != 0) continue;
+            status = pp_times_merge(&all, &cell->call[j]);
+            kernel->calls++;
+        }
+        kernel->ns = pp_times_quantiles(&all);
+        pp_times_free(&all);
+        PP_TRY(status);
+    }
+    cell->kernels_ns = 0;
+    for (int i = 0; i < shape->ncalls; i++) cell->kernels_ns += pp_times_quantiles(&cell->call[i]).median_ns;
+    return PP_OK;
+}
+
+pp_status pp_profile_run(struct pp_profile *profile)
+{
+    struct session s = {.profile = profile, .start_ns = pp_now_ns()};
+    for (int i = 0; i < profile->nshapes; i++)
+        for (int load = 0; load < profile->nloads; load++) s.timings += ROUNDS * (profile->shapes[i].cell[load].load > 0);
+    PP_TRY(take_references(profile, BEFORE));
+    pp_status status = PP_OK;
+    for (int round = 0; round < ROUNDS && status == PP_OK; round++) status = run_round(&s, round);
+    pp_progress(NULL);
+    if (status != PP_OK && status != PP_INTERRUPTED) return status;
+    PP_TRY(take_references(profile, AFTER));
+    for (int i = 0; i < profile->nshapes; i++)
+        for (int load = 0; load < profile->nloads; load++) PP_TRY(sum_up(&profile->shapes[i], &profile->shapes[i].cell[load]));
+    return status == PP_OK ? PP_OK : pp_fail(status, "profiling was interrupted; what was measured is kept");
+}
+
+double pp_profile_drift(struct pp_profile *profile)
+{
+    double first = (double)pp_times_quantiles(&profile->reference[BEFORE]).median_ns, worst = 0;
+    if (!(first > 0)) return NAN;
+    for (int i = DURING; i <= AFTER; i++) {
+        if (profile->reference[i].n == 0) continue;
+        double change = (double)pp_times_quantiles(&profile->reference[i]).median_ns / first - 1;
+        if (fabs(change) > fabs(worst)) worst = change;
+    }
+    return worst;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/profile_arena.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { PIECE = 1 << 16 }; /* numbers made and uploaded at a time */
+
+/* Values of received gradients: small, as after division by the number of tokens. */
+static const float gradient_scale = 1e-4F;
+/* Weights must not drift while the same batch is trained on for seconds, yet the step must do its work. */
+static const float learning_rate = 1e-9F;
+
+/* SplitMix64: the values only have to look like data. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15U;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+}
+
+/* n floats, uniform in center +- bound. */
+static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int64_t n, float center, float bound)
+{
+    float *piece;
+    PP_TRY(PP_NEW(&piece, PIECE));
+    uint64_t state = (uint64_t)offset;
+    pp_status status = PP_OK;
+    for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
+        int64_t m = n - done < PIECE ? n - done : PIECE;
+        for (int64_t i = 0; i < m; i++)
+            piece[i] = center + bound * ((float)(next_random(&state) >> 40) * 0x1p-23F - 1.0F);
+        status = arena->backend->upload(arena->device, arena->base + offset + done * (int64_t)sizeof *piece, piece,
+                                        m * (int64_t)sizeof *piece);
+    }
+    free(piece);
+    return status;
+}
+
+static pp_status fill_tokens(struct pp_profile_arena *arena, int64_t offset, int64_t n)
+{
+    int32_t *tokens;
+    PP_TRY(PP_NEW(&tokens, n));
+    uint64_t state = 1;
+    for (int64_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)(next_random(&state) % (uint64_t)arena->job->model->shape.vocab);
+    pp_status status = arena->backend->upload(arena->device, arena->base + offset, tokens, n * (int64_t)sizeof *tokens);
+    free(tokens);
+    return status;
+}
+
+static pp_status fill_parameters(struct pp_profile_arena *arena)
+{
+    const struct pp_job *job = arena->job;
+    for (int i = 0; i < job->model->ntensors; i++) {
+        const struct pp_tensor *t = &job->model->tensors[i];
+        if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
+        float center = t->init == PP_INIT_ONE ? 1 : 0;
+        double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
+        int64_t at = job->layout->param_offset[t->stage] + t->offset;
+        PP_TRY(fill_reals(arena, at, t->elements, center, (float)bound));
+    }
+    return PP_OK;
+}
+
+static int64_t slot_offset(const struct pp_job *job, int32_t slot)
+{
+    return job->layout->slot_offset[job->phase_layout[PP_TRAIN]][slot];
+}
+
+/* What would arrive from other ranks: receive slots, each as large as the largest microbatch. */
+static pp_status fill_received(struct pp_profile_arena *arena)
+{
+    const struct pp_job *job = arena->job;
+    const struct pp_plan *plan = job->train;
+    int rows = 0;
+    for (int i = 0; i < plan->microbatches; i++) rows = plan->rows[i] > rows ? plan->rows[i] : rows;
+    int64_t n = (int64_t)rows * job->phase[PP_TRAIN].seq * job->model->shape.d_model;
+    for (int i = 0; i < plan->npools; i++) {
+        const struct pp_pool *pool = &plan->pools[i];
+        if (pool->kind != PP_POOL_RECV || pool->rank != arena->rank) continue;
+        bool gradient = pool->key % 2 != 0; /* see struct pp_pool */
+        for (int slot = pool->first; slot < pool->first + pool->slots; slot++)
+            PP_TRY(fill_reals(arena, slot_offset(job, slot), n, 0, gradient ? gradient_scale : 1));
+    }
+    return PP_OK;
+}
+
+static pp_status fill(struct pp_profile_arena *arena)
+{
+    const struct pp_layout *layout = arena->job->layout;
+    PP_TRY(fill_parameters(arena));
+    PP_TRY(fill_received(arena));
+    return fill_tokens(arena, layout->data_offset[arena->rank], 2 * layout->data_elements);
+}
+
+pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backend *backend, struct pp_device *device, int rank,
+                                struct pp_profile_arena *out)
+{
+    *out = (struct pp_profile_arena){
+        .job = job, .backend = backend, .device = device, .rank = rank, .bytes = job->layout->arena_bytes[rank]};
+    void *base = NULL;
+    pp_status status = PP_NEW(&out->sums, job->model->ntensors);
+    if (status == PP_OK) status = backend->alloc(device, out->bytes, &base);
+    out->base = base;
+    if (status == PP_OK) status = fill(out);
+    if (status != PP_OK) pp_profile_arena_close(out);
+    return status;
+}
+
+void pp_profile_arena_close(struct pp_profile_arena *arena)
+{
+    if (arena->base) arena->backend->release(arena->device, arena->base, arena->bytes);
+    free(arena->sums);
+    arena->base = NULL;
+    arena->sums = NULL;
+}
+
+static void *slot_memory(const struct pp_profile_arena *arena, int32_t slot)
+{
+    return slot < 0 ? NULL : arena->base + slot_offset(arena->job, slot);
+}
+
+void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task *task, struct pp_frame *out)
+{
+    const struct pp_job *job = arena->job;
+    const struct pp_layout *layout = job->layout;
+    int seq = job->phase[PP_TRAIN].seq;
+    int64_t first_row = task->microbatch < 0 ? 0 : job->train->first_row[task->microbatch];
+    char *tokens = arena->base + layout->data_offset[arena->rank];
+    int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);
+    *out = (struct pp_frame){
+        .base = {
+            [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
+            [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
+            [PP_MEM_ACT] = slot_memory(arena, task->act),
+            [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
+            [PP_MEM_IN] = slot_memory(arena, task->in),
+            [PP_MEM_OUT] = slot_memory(arena, task->out),
+            [PP_MEM_WORK] = arena->base + layout->work_offset[arena->rank],
+            [PP_MEM_TOKENS] = tokens + skip,
+            [PP_MEM_TARGETS] = tokens + layout->data_elements * (int64_t)sizeof(int32_t) + skip,
+        },
+        .seed = job->config->seed,
+        .first_row = first_row,
+        .training = true,
+        .accumulate = !(task->flags & PP_TASK_FIRST),
+        .loss_scale = 1.0F / (float)((int64_t)job->config->rows * seq * job->config->replicas),
+        .learning_rate = learning_rate,
+        .clip_factor = 1,
+        .loss = &arena->loss,
+        .sums = arena->sums,
+    };
+}

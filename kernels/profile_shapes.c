@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which shapes the asked configurations consist of.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "kernels/profile.h"
+
+int pp_profile_find(const struct pp_profile *profile, const char *signature)
+{
+    for (int i = 0; i < profile->nshapes; i++)
+        if (strcmp(profile->shapes[i].signature, signature) == 0) return i;
+    return -1;
+}
+
+int pp_profile_load(const struct pp_profile *profile, const struct pp_plan *plan)
+{
+    int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
+    int load = workers < cores ? workers : cores;
+    int i = 0;
+    while (i < profile->nloads && profile->loads[i] != load) i++;
+    return i;
+}
+
+static pp_status add_load(struct pp_profile *profile, const struct pp_plan *plan)
+{
+    int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
+    if (pp_profile_load(profile, plan) < profile->nloads) return PP_OK;
+    if (profile->nloads == PP_PROFILE_LOADS)
+        return pp_fail(PP_USAGE, "the configurations keep more than %d different numbers of workers busy at once: "
+                       "profile them in several runs (shorter lists for --stages)", PP_PROFILE_LOADS);
+    profile->loads[profile->nloads++] = workers < cores ? workers : cores;
+    return PP_OK;
+}
+
+static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp_program *program)
+{
+    if (pp_profile_find(profile, program->signature) >= 0) return PP_OK;
+    size_t bytes = ((size_t)profile->nshapes + 1) * sizeof *profile->shapes;
+    struct pp_profile_shape *grown = realloc(profile->shapes, bytes);
+    if (!grown) return pp_fail(PP_NOMEM, "cannot list %d task shapes: out of memory", profile->nshapes + 1);
+    profile->shapes = grown;
+    struct pp_profile_shape *shape = &grown[profile->nshapes++];
+    *shape = (struct pp_profile_shape){
+        .kind = kind, .ncalls = program->ncalls, .flops = program->flops, .bytes = program->bytes};
+    memcpy(shape->signature, program->signature, sizeof shape->signature);
+    PP_TRY(PP_NEW(&shape->call_names, program->ncalls));
+    for (int i = 0; i < program->ncalls; i++)
+        profile->setup.backend->call_name(&program->calls[i], shape->call_names[i], sizeof shape->call_names[i]);
+    return PP_OK;
+}
+
+/* The shape needs a timing under load index i. */
+static pp_status add_cell(struct pp_profile *profile, struct pp_profile_shape *shape, int i)
+{
+    struct pp_profile_cell *cell = &shape->cell[i];
+    if (cell->load > 0) return PP_OK;
+    cell->load = profile->loads[i];
+    return PP_NEW(&cell->call, shape->ncalls);
+}
+
+static pp_status add_plan(struct pp_profile *profile, const struct pp_plan *plan, const struct pp_program *programs)
+{
+    PP_TRY(add_load(profile, plan));
+    for (int c = 0; c < plan->nclasses; c++) {
+        if (!pp_kinds[plan->classes[c].kind].computes) continue;
+        PP_TRY(add_shape(profile, plan->classes[c].kind, &programs[c]));
+        struct pp_profile_shape *shape = &profile->shapes[pp_profile_find(profile, programs[c].signature)];
+        PP_TRY(add_cell(profile, shape, 0));
+        PP_TRY(add_cell(profile, shape, pp_profile_load(profile, plan)));
+    }
+    return PP_OK;
+}
+
+static pp_status add_point(struct pp_profile *profile, const struct pp_point *point)
+{
+    const struct pp_profile_setup *setup = &profile->setup;
+    struct pp_job *job;
+    PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &job));
+    pp_status status = add_plan(profile, job->train, job->phase[PP_TRAIN].programs);
+    pp_job_free(job);
+    return status;
+}
+
+static pp_status add_points(struct pp_profile *profile)
+{
+    int n = profile->npoints, possible = 0;
+    for (int i = 0; i < n; i++) {
+        pp_status status = add_point(profile, &profile->points[i]);
+        if (status == PP_OK) profile->points[possible++] = profile->points[i];
+        if (status == PP_USAGE && n > 1) pp_info("left out: %s", pp_message());
+        if (status != PP_OK && (status != PP_USAGE || n == 1)) return status;
+    }
+    profile->npoints = possible;
+    if (possible == 0) return pp_fail(PP_USAGE, "none of the %d configurations is possible: %s", n, pp_message());
+    return PP_OK;
+}
+
+pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_profile **out)
+{
+    struct pp_profile *profile;
+    PP_TRY(PP_NEW(&profile, 1));
+    profile->setup = *setup;
+    profile->loads[profile->nloads++] = 1;
+    pp_status status = pp_points(setup->config, setup->schedules, &profile->points, &profile->npoints);
+    if (status == PP_OK) status = add_points(profile);
+    if (status != PP_OK) {
+        pp_profile_free(profile);
+        profile = NULL;
+    }
+    *out = profile;
+    return status;
+}
+
+static void free_cell(struct pp_profile_cell *cell, int ncalls)
+{
+    pp_times_free(&cell->task);
+    for (int i = 0; i < ncalls && cell->call; i++) pp_times_free(&cell->call[i]);
+    free(cell->call);
+    free(cell->kernels);
+}
+
+void pp_profile_free(struct pp_profile *profile)
+{
+    if (!profile) return;
+    for (int i = 0; i < profile->nshapes; i++) {
+        struct pp_profile_shape *shape = &profile->shapes[i];
+        for (int load = 0; load < PP_PROFILE_LOADS; load++) free_cell(&shape->cell[load], shape->ncalls);
+        free(shape->call_names);
+    }
+    for (int i = 0; i < 3; i++) pp_times_free(&profile->reference[i]);
+    free(profile->shapes);
+    free(profile->points);
+    free(profile);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The profile as rows of the database. Kernel rows name the task that they ran in; two of them are no kernels: "all kernels" (the sum over the
+ * calls of their medians) and "residual" (what the whole task took beyond that).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/profile.h"
+
+static struct pp_sample sample_of(const char *name, const char *context, int load, const struct pp_quantiles *ns)
+{
+    return (struct pp_sample){
+        .name = name,
+        .context = context,
+        .load = load,
+        .count = ns->count,
+        .median_ns = ns->median_ns,
+        .p5_ns = ns->p5_ns,
+        .p95_ns = ns->p95_ns,
+        .min_ns = ns->min_ns,
+        .flops = NAN,
+        .moved_bytes = NAN,
+    };
+}
+
+/* A figure without spread. */
+static struct pp_sample figure_of(const char *name, const char *context, int load, int64_t ns)
+{
+    struct pp_quantiles same = {.count = 1, .median_ns = ns, .p5_ns = ns, .p95_ns = ns, .min_ns = ns};
+    return sample_of(name, context, load, &same);
+}
+
+static pp_status store_kernels(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, struct pp_db *db,
+                               int64_t run_id)
+{
+    for (int k = 0; k < cell->nkernels; k++) {
+        struct pp_sample s = sample_of(cell->kernels[k].name, shape->signature, cell->load, &cell->kernels[k].ns);
+        PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
+    }
+    if (cell->nkernels == 0) return PP_OK;
+    struct pp_sample sum = figure_of("all kernels", shape->signature, cell->load, cell->kernels_ns);
+    struct pp_sample residual = figure_of("residual", shape->signature, cell->load, cell->ns.median_ns - cell->kernels_ns);
+    PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &sum));
+    return pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &residual);
+}
+
+static pp_status store_cell(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, struct pp_db *db,
+                            int64_t run_id)
+{
+    if (cell->ns.count == 0) return PP_OK;
+    struct pp_sample s = sample_of(shape->signature, "", cell->load, &cell->ns);
+    s.flops = shape->flops;
+    s.moved_bytes = shape->bytes;
+    PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_TASK, &s));
+    return store_kernels(shape, cell, db, run_id);
+}
+
+pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id)
+{
+    static const char *const when[] = {"before", "during", "after"};
+    for (int i = 0; i < profile->nshapes; i++)
+        for (int load = 0; load < profile->nloads; load++)
+            PP_TRY(store_cell(&profile->shapes[i], &profile->shapes[i].cell[load], db, run_id));
+    for (int i = 0; i < 3; i++) {
+        struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
+        struct pp_sample s = sample_of("reference", when[i], 1, &ns);
+        if (ns.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
+    }
+    return pp_db_flush(db);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/profile_team.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/clock.h"
+#include "kernels/profile_arena.h"
+
+enum {
+    MANY = 200,         /* samples of each wanted class make a worker content early */
+    KERNELS_EVERY = 4,  /* of so many runs of a class one is timed kernel by kernel */
+    SPINS_TO_YIELD = 64 /* a waiting worker has a core of its own; should it have none, it must not keep others from theirs */
+};
+
+/* Counters only grow: the k-th meeting of n workers is complete at k*n. */
+struct team {
+    const struct pp_profile_setup *setup;
+    const struct pp_job *job;
+    int n;
+    atomic_int opened;    /* workers that are ready, or failed */
+    atomic_int contented; /* workers that have what they want */
+    atomic_int arrived;   /* at the optimizer step, summed over steps */
+    atomic_int gathered;  /* ... and wait there */
+    atomic_int waiting;   /* how many wait now: the others do not run under full load */
+    atomic_bool stop;
+};
+
+struct worker {
+    struct team *team;
+    struct pp_team_member *member;
+    int index;
+    pthread_t thread;
+    struct pp_profile_arena arena;
+    const struct pp_task **tasks; /* the rank's computations in order */
+    int ntasks;
+    int steps;          /* meetings so far */
+    int64_t deadline;
+    bool content;
+    int64_t *kernel_ns; /* room for the longest program */
+    int64_t reference_ns;
+    pp_status status;
+    char message[256];
+};
+
+static bool interrupted(const struct team *team)
+{
+    return team->setup->interrupted && *team->setup->interrupted;
+}
+
+/* Waits until the counter has reached `target` or the team stops. */
+static void wait_for(struct team *team, atomic_int *counter, int target)
+{
+    atomic_fetch_add(&team->waiting, 1);
+    for (int spins = 0; atomic_load(counter) < target && !atomic_load(&team->stop); spins++) {
+        if (interrupted(team)) atomic_store(&team->stop, true);
+        if (spins % SPINS_TO_YIELD == 0) sched_yield();
+    }
+    atomic_fetch_sub(&team->waiting, 1);
+}
+
+/* What one run of a task cost. */
+struct run {
+    int64_t wall_ns, cpu_ns;
+    long preemptions;
+};
+
+static void stamp(struct run *run)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    int64_t micros = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * (int64_t)1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    run->cpu_ns = micros * 1000;
+    run->preemptions = usage.ru_nivcsw;
+    run->wall_ns = pp_now_ns();
+}
+
+/* The core was taken away for more than 2 % of the time. */
+static bool disturbed(const struct run *before, const struct run *after)
+{
+    int64_t wall = after->wall_ns - before->wall_ns, cpu = after->cpu_ns - before->cpu_ns;
+    return after->preemptions != before->preemptions && wall - cpu > wall / 50 + 20000;
+}
+
+static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program, const int64_t *kernel_ns,
+                        int64_t wall_ns)
+{
+    if (!kernel_ns) return pp_times_add(&tally->task, wall_ns);
+    if (!tally->call) PP_TRY(PP_NEW(&tally->call, program->ncalls));
+    for (int i = 0; i < program->ncalls; i++) PP_TRY(pp_times_add(&tally->call[i], w->kernel_ns[i]));
+    return PP_OK;
+}
+
+/* Runs one task; keeps its duration unless it is the class's first (caches, BLAS set-up), or others waited, or was disturbed. */
+static pp_status run_task(struct worker *w, const struct pp_task *task)
+{
+    struct team *team = w->team;
+    const struct pp_program *program = &team->job->phase[PP_TRAIN].programs[task->cls];
+    struct pp_tally *tally = &w->member->tally[task->cls];
+    int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_EVERY - 1 ? w->kernel_ns : NULL;
+    struct pp_frame frame;
+    pp_profile_arena_frame(&w->arena, task, &frame);
+
+    struct run before, after;
+    bool full = atomic_load(&team->waiting) == 0;
+    stamp(&before);
+    int64_t start = pp_now_ns();
+    PP_TRY(team->setup->backend->run(w->arena.device, program, &frame, NULL, kernel_ns));
+    int64_t end = pp_now_ns();
+    stamp(&after);
+    full = full && atomic_load(&team->waiting) == 0 && !atomic_load(&team->stop);
+
+    bool late = end > w->deadline; /* better a disturbed sample than none */
+    if (tally->seen++ == 0 || !full || (disturbed(&before, &after) && !late)) return PP_OK;
+    return record(w, tally, program, kernel_ns, end - start);
+}
+
+/* Content: a sample of each wanted class and no time left, or many samples of each. The last to be content stops the team. */
+static void look_around(struct worker *w)
+{
+    struct team *team = w->team;
+    if (interrupted(team)) atomic_store(&team->stop, true);
+    if (w->content) return;
+    int enough = pp_now_ns() > w->deadline ? 1 : MANY;
+    for (int c = 0; c < team->job->train->nclasses; c++) {
+        const struct pp_tally *tally = &w->member->tally[c];
+        if (tally->wanted && tally->task.n < enough) return;
+    }
+    w->content = true;
+    if (atomic_fetch_add(&team->contented, 1) + 1 == team->n) atomic_store(&team->stop, true);
+}
+
+static pp_status run_and_look(struct worker *w, int i)
+{
+    PP_TRY(run_task(w, w->tasks[i]));
+    look_around(w);
+    return PP_OK;
+}
+
+/* All start the optimizer step together. Who comes early goes on with forward and backward tasks, so that the others' load stays. */
+static pp_status meet(struct worker *w, int first_step)
+{
+    struct team *team = w->team;
+    int target = team->n * ++w->steps;
+    atomic_fetch_add(&team->arrived, 1);
+    for (int i = 0; atomic_load(&team->arrived) < target && !atomic_load(&team->stop); i = (i + 1) % first_step)
+        PP_TRY(run_and_look(w, i));
+    atomic_fetch_add(&team->gathered, 1);
+    wait_for(team, &team->gathered, target);
+    return PP_OK;
+}
+
+static pp_status run_steps(struct worker *w)
+{
+    struct team *team = w->team;
+    int first_step = w->ntasks; /* the first STEP: all that come after it are STEPs too */
+    while (first_step > 0 && w->tasks[first_step - 1]->kind == PP_STEP) first_step--;
+    while (!atomic_load(&team->stop)) {
+        for (int i = 0; i < w->ntasks && !atomic_load(&team->stop); i++) {
+            if (i == first_step && i > 0) PP_TRY(meet(w, first_step));
+            PP_TRY(run_and_look(w, i));
+        }
+    }
+    return PP_OK;
+}
+
+static pp_status list_tasks(struct worker *w)
+{
+    const struct pp_plan *plan = w->team->job->train;
+    int longest = 0;
+    PP_TRY(PP_NEW(&w->tasks, plan->ntasks));
+    for (int64_t i = 0; i < plan->ntasks; i++) {
+        const struct pp_task *t = &plan->tasks[i];
+        if (!pp_kinds[t->kind].computes || pp_task_rank(t) != w->member->rank) continue;
+        w->tasks[w->ntasks++] = t;
+        int ncalls = w->team->job->phase[PP_TRAIN].programs[t->cls].ncalls;
+        longest = ncalls > longest ? ncalls : longest;
+    }
+    return PP_NEW(&w->kernel_ns, longest);
+}
+
+static pp_status measure(struct worker *w)
+{
+    struct team *team = w->team;
+    const struct pp_profile_setup *setup = team->setup;
+    struct pp_device *device;
+    if (setup->pin) PP_TRY(setup->pin(w->index, team->n));
+    PP_TRY(list_tasks(w));
+    PP_TRY(setup->backend->open(w->index, setup->config->threads, &device));
+    pp_status status = pp_profile_arena_open(team->job, setup->backend, device, w->member->rank, &w->arena);
+    if (status == PP_OK) {
+        atomic_fetch_add(&team->opened, 1);
+        wait_for(team, &team->opened, team->n);
+        w->reference_ns = setup->backend->reference_ns(device);
+        w->deadline = pp_now_ns() + w->member->budget_ns;
+        status = run_steps(w);
+        pp_profile_arena_close(&w->arena);
+    }
+    setup->backend->close(device);
+    return status;
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    w->status = measure(w);
+    if (w->status != PP_OK) {
+        snprintf(w->message, sizeof w->message, "%s", pp_message());
+        atomic_store(&w->team->stop, true);
+    }
+    free(w->tasks);
+    free(w->kernel_ns);
+    return NULL;
+}
+
+static pp_status start(struct team *team, struct worker *workers, struct pp_team_member *members, int *started)
+{
+    for (int i = 0; i < team->n; i++, ++*started) {
+        workers[i] = (struct worker){.team = team, .member = &members[i], .index = i};
+        int error = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        if (!error) continue;
+        atomic_store(&team->stop, true);
+        return pp_fail(PP_IO, "cannot start thread %d of %d for profiling: %s", i + 1, team->n, strerror(error));
+    }
+    return PP_OK;
+}
+
+pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members, int n,
+                      int64_t *reference_ns)
+{
+    struct team team = {.setup = setup, .job = job, .n = n};
+    struct worker *workers;
+    PP_TRY(PP_NEW(&workers, n));
+    int started = 0;
+    pp_status status = start(&team, workers, members, &started);
+    *reference_ns = 0;
+    for (int i = 0; i < started; i++) {
+        struct worker *w = &workers[i];
+        pthread_join(w->thread, NULL);
+        *reference_ns += w->reference_ns / n;
+        if (status == PP_OK && w->status != PP_OK)
+            status = pp_fail(w->status, "profiling rank %d: %s", w->member->rank, w->message);
+    }
+    free(workers);
+    if (status == PP_OK && interrupted(&team)) status = pp_fail(PP_INTERRUPTED, "profiling was interrupted");
+    return status;
+}
