@@ -23,12 +23,6 @@ enum {
 
 extern const char pp_schema_sql[], pp_views_sql[];
 
-static const char *const statements[PP_SQL_COUNT] = {
-#define X(id, text) text,
-    PP_DB_STATEMENTS(X)
-#undef X
-};
-
 /* What each primary result code means for the user. */
 static const struct {
     int rc;
@@ -36,14 +30,19 @@ static const struct {
     const char *advice;
 } advices[] = {
     {SQLITE_NOTADB, PP_INPUT, "it is not an SQLite file; name another file with --db"},
-    {SQLITE_CORRUPT, PP_INPUT, "it is damaged; save what can be read with `sqlite3 FILE .recover`, then write to a new file"},
+    {SQLITE_CORRUPT, PP_INPUT,
+     "it is damaged; save what can be read with `sqlite3 FILE .recover`, then write to a new file"},
     {SQLITE_ERROR, PP_INPUT, "its tables are not those of ppkit; name another file with --db"},
-    {SQLITE_READONLY, PP_IO, "it or its folder may not be written; change the permissions or name another file with --db"},
+    {SQLITE_READONLY, PP_IO,
+     "it or its folder may not be written; change the permissions or name another file with --db"},
     {SQLITE_CANTOPEN, PP_IO, "it cannot be opened; check the path and the permissions of the file and its folder"},
     {SQLITE_PERM, PP_IO, "it cannot be opened; check the permissions of the file and its folder"},
     {SQLITE_FULL, PP_IO, "the disk is full; free space and run again (what was committed before is kept)"},
-    {SQLITE_IOERR, PP_IO, "the system could not read or write it; check the disk and the limits on file size (what was committed before is kept)"},
-    {SQLITE_BUSY, PP_IO, "another process has been writing to it for half a minute; wait for that process or name another file"},
+    {SQLITE_IOERR, PP_IO,
+     "the system could not read or write it; check the disk and the limits on file size (what was committed before is "
+     "kept)"},
+    {SQLITE_BUSY, PP_IO,
+     "another process has been writing to it for half a minute; wait for that process or name another file"},
     {SQLITE_LOCKED, PP_IO, "it is locked by another user of this process"},
     {SQLITE_PROTOCOL, PP_IO, "its lock could not be had; try again, or use a file on a local disk"},
     {SQLITE_NOMEM, PP_NOMEM, "there is not enough memory"},
@@ -61,11 +60,15 @@ static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *
     }
     int system_error = sql ? sqlite3_system_errno(sql) : 0;
     bool by_system = (status == PP_IO && system_error != 0);
-    return pp_fail(status, "database %s: %s failed: %s%s%s: %s", path, doing, sql ? sqlite3_errmsg(sql) : sqlite3_errstr(rc),
-                   by_system ? ": " : "", by_system ? strerror(system_error) : "", advice);
+    return pp_fail(status, "database %s: %s failed: %s%s%s: %s", path, doing,
+                   sql ? sqlite3_errmsg(sql) : sqlite3_errstr(rc), by_system ? ": " : "",
+                   by_system ? strerror(system_error) : "", advice);
 }
 
-pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing) { return error_text(db->path, db->sql, rc, doing); }
+pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing)
+{
+    return error_text(db->path, db->sql, rc, doing);
+}
 
 static pp_status run_script(struct pp_db *db, const char *text, const char *doing)
 {
@@ -96,8 +99,10 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
     if (application != APPLICATION_ID && (tables > 0 || *version != 0))
         return pp_fail(PP_INPUT, "database %s: it was not made by ppkit: name another file", db->path);
     if (*version > PP_DB_VERSION)
-        return pp_fail(PP_INPUT, "database %s: it has schema version %lld and this ppkit knows versions up to %d: use a newer ppkit",
-                       db->path, (long long)*version, PP_DB_VERSION);
+        return pp_fail(
+            PP_INPUT,
+            "database %s: it has schema version %lld and this ppkit knows versions up to %d: use a newer ppkit",
+            db->path, (long long)*version, PP_DB_VERSION);
     return PP_OK;
 }
 
@@ -105,15 +110,13 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
 static pp_status bring_up_to_date(struct pp_db *db)
 {
     int64_t version;
-    PP_TRY(pp_db_begin(db));
     PP_TRY(read_version(db, &version));
-    if (version == PP_DB_VERSION) return pp_db_flush(db);
+    if (version == PP_DB_VERSION) return PP_OK;
     for (; version < PP_DB_VERSION; version++) PP_TRY(run_script(db, upgrades[version], "creating the tables"));
     PP_TRY(run_script(db, pp_views_sql, "creating the views"));
     char text[96];
     snprintf(text, sizeof text, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, PP_DB_VERSION);
-    PP_TRY(run_script(db, text, "creating the tables"));
-    return pp_db_flush(db);
+    return run_script(db, text, "creating the tables");
 }
 
 static pp_status prepare_writing(struct pp_db *db)
@@ -121,9 +124,11 @@ static pp_status prepare_writing(struct pp_db *db)
     int64_t version;
     PP_TRY(read_version(db, &version)); /* before the journal mode is touched: it may be someone else's file */
     int rc = sqlite3_exec(db->sql, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
-    if (rc != SQLITE_OK && rc != SQLITE_BUSY) return pp_db_error(db, rc, "opening"); /* busy: another process is setting it */
+    if (rc != SQLITE_OK && rc != SQLITE_BUSY)
+        return pp_db_error(db, rc, "opening"); /* busy: another process is setting it */
     PP_TRY(run_script(db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384", "opening"));
-    return bring_up_to_date(db);
+    PP_TRY(pp_db_transaction(db));
+    return pp_db_finish(db, bring_up_to_date(db));
 }
 
 static pp_status check_reading(struct pp_db *db)
@@ -132,9 +137,13 @@ static pp_status check_reading(struct pp_db *db)
     PP_TRY(read_version(db, &version));
     if (version == PP_DB_VERSION) return PP_OK;
     if (version == 0)
-        return pp_fail(PP_INPUT, "database %s: it is empty: write to it first with ppprof --db, ppsim --db or ppexec --db", db->path);
-    return pp_fail(PP_INPUT, "database %s: it has schema version %lld: open it once with --db of any program to bring it up to date",
-                   db->path, (long long)version);
+        return pp_fail(PP_INPUT,
+                       "database %s: it is empty: write to it first with ppprof --db, ppsim --db or ppexec --db",
+                       db->path);
+    return pp_fail(
+        PP_INPUT,
+        "database %s: it has schema version %lld: open it once with --db of any program to bring it up to date",
+        db->path, (long long)version);
 }
 
 static pp_status connect(struct pp_db *db, const char *name, int flags)
@@ -172,7 +181,8 @@ static pp_status connect_immutable(struct pp_db *db)
 static pp_status open_reading(struct pp_db *db)
 {
     if (access(db->path, F_OK) != 0)
-        return pp_fail(PP_IO, "database %s: %s: name a file that ppprof, ppsim or ppexec wrote with --db", db->path, strerror(errno));
+        return pp_fail(PP_IO, "database %s: %s: name a file that ppprof, ppsim or ppexec wrote with --db", db->path,
+                       strerror(errno));
     PP_TRY(connect(db, db->path, SQLITE_OPEN_READONLY));
     int rc = sqlite3_exec(db->sql, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL) & 0xff;
     if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY) PP_TRY(connect_immutable(db));
@@ -198,24 +208,21 @@ pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out)
         *out = db;
         return PP_OK;
     }
-    char message[512]; /* closing rolls back and may fail in turn: the first message is the one that helps */
-    snprintf(message, sizeof message, "%s", pp_message());
-    if (db->sql) sqlite3_exec(db->sql, "ROLLBACK", NULL, NULL, NULL);
-    (void)pp_db_close(db);
-    return pp_fail(status, "%s", message);
+    (void)pp_db_close(db); /* nothing is open: it cannot fail */
+    return status;
 }
 
 pp_status pp_db_flush(struct pp_db *db)
 {
     if (sqlite3_get_autocommit(db->sql)) return PP_OK;
-    return pp_db_execute(db, PP_SQL_COMMIT, NULL, 0);
+    return pp_db_execute(db, "COMMIT", NULL, 0);
 }
 
 pp_status pp_db_close(struct pp_db *db)
 {
     if (!db) return PP_OK;
     pp_status status = db->sql ? pp_db_flush(db) : PP_OK;
-    for (int i = 0; i < PP_SQL_COUNT; i++) sqlite3_finalize(db->statement[i]);
+    for (int i = 0; i < db->nstatements; i++) sqlite3_finalize(db->statement[i].handle);
     sqlite3_close(db->sql);
     free(db->path);
     free(db);
@@ -227,20 +234,35 @@ struct sqlite3 *pp_db_handle(struct pp_db *db) { return db->sql; }
 static int bind(sqlite3_stmt *statement, int index, const struct pp_value *value)
 {
     switch (value->type) {
-    case SQLITE_INTEGER: return sqlite3_bind_int64(statement, index, value->integer);
-    case SQLITE_FLOAT: return sqlite3_bind_double(statement, index, value->real);
-    default: return sqlite3_bind_text(statement, index, value->text, -1, SQLITE_STATIC);
+    case SQLITE_INTEGER:
+        return sqlite3_bind_int64(statement, index, value->integer);
+    case SQLITE_FLOAT:
+        return sqlite3_bind_double(statement, index, value->real);
+    default:
+        return sqlite3_bind_text(statement, index, value->text, -1, SQLITE_STATIC);
     }
 }
 
-pp_status pp_db_query(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n, sqlite3_stmt **out)
+static pp_status prepared(struct pp_db *db, const char *text, sqlite3_stmt **out)
 {
-    sqlite3_stmt **statement = &db->statement[which];
+    for (int i = 0; i < db->nstatements; i++) {
+        *out = db->statement[i].handle;
+        if (db->statement[i].text == text) return PP_OK;
+    }
+    if (db->nstatements == PP_DB_STATEMENTS) return pp_fail(PP_INTERNAL, "database %s: too many statements", db->path);
+    int rc = sqlite3_prepare_v3(db->sql, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+    if (rc != SQLITE_OK) return pp_db_error(db, rc, "preparing a statement");
+    db->statement[db->nstatements].text = text;
+    db->statement[db->nstatements++].handle = *out;
+    return PP_OK;
+}
+
+pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value *values, int n, sqlite3_stmt **out)
+{
     int rc = SQLITE_OK;
-    if (!*statement) rc = sqlite3_prepare_v3(db->sql, statements[which], -1, SQLITE_PREPARE_PERSISTENT, statement, NULL);
-    for (int i = 0; i < n && rc == SQLITE_OK; i++) rc = bind(*statement, i + 1, &values[i]);
-    *out = *statement;
-    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, "preparing a statement");
+    PP_TRY(prepared(db, text, out));
+    for (int i = 0; i < n && rc == SQLITE_OK; i++) rc = bind(*out, i + 1, &values[i]);
+    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, "binding a value");
 }
 
 pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
@@ -248,23 +270,25 @@ pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
     int rc = sqlite3_step(statement);
     *found = rc == SQLITE_ROW;
     if (rc == SQLITE_ROW) return PP_OK;
-    pp_status status = rc == SQLITE_DONE ? PP_OK : pp_db_error(db, rc, sqlite3_column_count(statement) ? "reading" : "writing");
+    pp_status status =
+        rc == SQLITE_DONE ? PP_OK : pp_db_error(db, rc, sqlite3_column_count(statement) ? "reading" : "writing");
     sqlite3_reset(statement);
     return status;
 }
 
-pp_status pp_db_execute(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n)
+pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_value *values, int n)
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(db, which, values, n, &statement));
+    PP_TRY(pp_db_query(db, text, values, n, &statement));
     return pp_db_row(db, statement, &found);
 }
 
-pp_status pp_db_integer(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n, int64_t *out, bool *found)
+pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
+                        bool *found)
 {
     sqlite3_stmt *statement;
-    PP_TRY(pp_db_query(db, which, values, n, &statement));
+    PP_TRY(pp_db_query(db, text, values, n, &statement));
     PP_TRY(pp_db_row(db, statement, found));
     if (*found) *out = sqlite3_column_int64(statement, 0);
     sqlite3_reset(statement);
@@ -274,17 +298,30 @@ pp_status pp_db_integer(struct pp_db *db, enum pp_db_statement which, const stru
 pp_status pp_db_begin(struct pp_db *db)
 {
     if (!sqlite3_get_autocommit(db->sql)) return PP_OK;
-    PP_TRY(pp_db_execute(db, PP_SQL_BEGIN, NULL, 0));
+    PP_TRY(pp_db_execute(db, "BEGIN IMMEDIATE", NULL, 0));
     db->transaction_ns = pp_now_ns();
     return PP_OK;
 }
 
-pp_status pp_db_add(struct pp_db *db, enum pp_db_statement which, const struct pp_value *values, int n)
+pp_status pp_db_transaction(struct pp_db *db)
+{
+    PP_TRY(pp_db_flush(db));
+    return pp_db_begin(db);
+}
+
+pp_status pp_db_finish(struct pp_db *db, pp_status status)
+{
+    if (status == PP_OK) return pp_db_flush(db);
+    if (!sqlite3_get_autocommit(db->sql)) sqlite3_exec(db->sql, "ROLLBACK", NULL, NULL, NULL);
+    return status;
+}
+
+pp_status pp_db_add(struct pp_db *db, const char *text, const struct pp_value *values, int n)
 {
     int64_t now = pp_now_ns();
     bool alone = now - db->last_add_ns > BATCH_NS;
     PP_TRY(pp_db_begin(db));
-    PP_TRY(pp_db_execute(db, which, values, n));
+    PP_TRY(pp_db_execute(db, text, values, n));
     db->last_add_ns = now;
     return alone || now - db->transaction_ns > BATCH_NS ? pp_db_flush(db) : PP_OK;
 }

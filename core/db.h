@@ -44,14 +44,17 @@ pp_status pp_db_run_begin(struct pp_db *db, const struct pp_run *run, const stru
                           const struct pp_job *job, int64_t *run_id) PP_MUST_CHECK;
 /* The run's results; NAN where there is none. status: "ok", "failed: ...", "interrupted". */
 struct pp_run_result {
-    double ms_per_batch, makespan_ms, span_ms, bubble, bubble_span, lower_bound_ms, test_loss, trace_overhead, reference_ns;
+    double ms_per_batch, makespan_ms, span_ms, bubble, bubble_span, lower_bound_ms, test_loss, trace_overhead,
+        reference_ns;
     const char *status;
 };
 pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_result *result) PP_MUST_CHECK;
 
-/* The tasks of a plan, once per plan hash (does nothing if they are there). */
+/* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not known. */
 pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const struct pp_plan *plan) PP_MUST_CHECK;
-pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan, const struct pp_trace *trace) PP_MUST_CHECK;
+/* All events of one step in one call: `start` of a transfer is set to the later of its two posts. */
+pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan,
+                           const struct pp_trace *trace) PP_MUST_CHECK;
 /* One training step. loss, valid_loss: NAN if unknown. */
 pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, int step, int epoch, int64_t ns, double loss, int64_t tokens,
                          bool traced) PP_MUST_CHECK;
@@ -63,26 +66,29 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 struct pp_sample {
     const char *name; /* kernel: call_name; task: program signature; link: "inproc p2p", "mpi p2p", "... allreduce" */
     const char *context; /* kernel: signature of the task it ran in; else "" */
-    int load;         /* workers busy in the domain while it ran */
-    int64_t bytes;    /* links: message size; else 0 */
+    int load;            /* workers busy in the domain while it ran */
+    int64_t bytes;       /* links: message size; else 0 */
     int64_t count, median_ns, p5_ns, p95_ns, min_ns;
     double flops, moved_bytes;
 };
 enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
-pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind, const struct pp_sample *sample) PP_MUST_CHECK;
+pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
+                           const struct pp_sample *sample) PP_MUST_CHECK;
 
 /* Fitted parameters of a link ("latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte", "task_overhead_ns", ...). */
-pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter, double value) PP_MUST_CHECK;
+pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
+                         double value) PP_MUST_CHECK;
 
 /* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. */
-pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, int load, int64_t *median_ns,
-                          bool *found) PP_MUST_CHECK;
+pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, int load,
+                          int64_t *median_ns, bool *found) PP_MUST_CHECK;
 pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
                           bool *found) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix` (newest per signature and load first). */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t median_ns);
-pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, pp_db_task_fn fn, void *arg) PP_MUST_CHECK;
+pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, pp_db_task_fn fn,
+                          void *arg) PP_MUST_CHECK;
 
 #endif

@@ -69,6 +69,8 @@ CREATE TABLE run (
     trace_overhead REAL,
     reference_ns REAL
 );
+-- Predictions and measurements of one configuration find each other.
+CREATE INDEX run_by_plan ON run (plan_hash, workload);
 
 CREATE TABLE run_config (
     run INTEGER NOT NULL REFERENCES run (id),
@@ -90,6 +92,18 @@ CREATE TABLE event (
     start_ns INTEGER NOT NULL,
     end_ns INTEGER NOT NULL,
     PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+
+-- What each worker's compute lane did in a traced step, summed from its events when they were written.
+CREATE TABLE busy (
+    run INTEGER NOT NULL REFERENCES run (id),
+    step INTEGER NOT NULL,
+    worker INTEGER NOT NULL,
+    first_ns INTEGER NOT NULL,
+    last_ns INTEGER NOT NULL,
+    busy_ns INTEGER NOT NULL,
+    recompute_ns INTEGER NOT NULL,
+    PRIMARY KEY (run, step, worker)
 ) WITHOUT ROWID;
 
 CREATE TABLE step (

@@ -1,1 +1,135 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
+
+-- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
+-- Quantiles are those of the plain steps, nearest rank below.
+DROP VIEW IF EXISTS v_ms_per_batch;
+CREATE VIEW v_ms_per_batch AS
+WITH counted AS (
+    SELECT run, ns, traced, tokens,
+        row_number() OVER (PARTITION BY run ORDER BY step) AS ordinal,
+        count(*) OVER (PARTITION BY run) AS steps,
+        max(tokens) OVER (PARTITION BY run) AS full_tokens
+    FROM step
+), plain AS (
+    SELECT c.run, c.ns / 1e6 AS ms,
+        row_number() OVER (PARTITION BY c.run ORDER BY c.ns) AS place,
+        count(*) OVER (PARTITION BY c.run) AS n
+    FROM counted c LEFT JOIN run_config w ON w.run = c.run AND w.name = 'warmup'
+    WHERE NOT c.traced AND c.tokens = c.full_tokens
+        AND c.ordinal > CASE WHEN w.value GLOB '[0-9]*' THEN CAST(w.value AS INTEGER) ELSE min(3, c.steps / 4) END
+), spread AS (
+    SELECT run, n AS plain_steps,
+        avg(ms) FILTER (WHERE place IN ((n + 1) / 2, n / 2 + 1)) AS median_ms,
+        max(ms) FILTER (WHERE place = 1 + (n - 1) * 5 / 100) AS p5_ms,
+        max(ms) FILTER (WHERE place = 1 + (n - 1) * 95 / 100) AS p95_ms
+    FROM plain GROUP BY run
+)
+SELECT r.id AS run, coalesce(r.ms_per_batch, s.median_ms) AS ms, s.median_ms, s.p5_ms, s.p95_ms,
+    coalesce(s.plain_steps, 0) AS plain_steps
+FROM run r LEFT JOIN spread s ON s.run = r.id
+WHERE r.plan IS NOT NULL;
+
+-- Idle share of each rank's compute lane over the traced steps; `bubble` of all ranks together is their mean.
+DROP VIEW IF EXISTS v_bubble;
+CREATE VIEW v_bubble AS
+SELECT b.run, b.worker, b.worker / r.stages AS replica, b.worker % r.stages AS rank, count(*) AS steps,
+    avg(b.busy_ns) / 1e6 AS busy_ms, avg(w.makespan_ns) / 1e6 AS makespan_ms,
+    1.0 - sum(b.busy_ns) * 1.0 / sum(w.makespan_ns) AS bubble,
+    1.0 - sum(b.busy_ns - b.recompute_ns) * 1.0 / sum(w.makespan_ns) AS useful_bubble
+FROM busy b JOIN run r ON r.id = b.run
+    JOIN (
+        SELECT o.run, o.step, o.worker / q.stages AS replica, max(o.last_ns) - min(o.first_ns) AS makespan_ns
+        FROM busy o JOIN run q ON q.id = o.run
+        GROUP BY o.run, o.step, o.worker / q.stages
+    ) w ON w.run = b.run AND w.step = b.step AND w.replica = b.worker / r.stages
+GROUP BY b.run, b.worker, r.stages;
+
+-- Bytes of each worker. The kinds that the arena is made of are in table memory.
+DROP VIEW IF EXISTS v_memory;
+CREATE VIEW v_memory AS
+SELECT m.run, m.worker, m.worker / r.stages AS replica, m.worker % r.stages AS rank,
+    max(m.bytes) FILTER (WHERE m.kind = 'arena') AS arena_bytes,
+    max(m.bytes) FILTER (WHERE m.kind = 'live_peak') AS live_peak_bytes,
+    max(m.bytes) FILTER (WHERE m.kind = 'process') AS process_bytes
+FROM memory m JOIN run r ON r.id = m.run
+WHERE r.stages > 0
+GROUP BY m.run, m.worker, r.stages;
+
+-- Tasks of one kind in one run; per_step and ms_per_step are of one replica (a prediction holds only one). A transfer lasts from the moment when both ends are ready to the moment when the receiver has it.
+DROP VIEW IF EXISTS v_task_kind;
+CREATE VIEW v_task_kind AS
+SELECT e.run, t.kind, count(*) * 1.0 / count(DISTINCT e.step * r.replicas + e.worker / r.stages) AS per_step,
+    avg(e.end_ns - e.start_ns) / 1e3 AS mean_us, min(e.end_ns - e.start_ns) / 1e3 AS min_us,
+    max(e.end_ns - e.start_ns) / 1e3 AS max_us,
+    sum(e.end_ns - e.start_ns) / 1e6 / count(DISTINCT e.step * r.replicas + e.worker / r.stages) AS ms_per_step
+FROM event e JOIN run r ON r.id = e.run JOIN task t ON t.plan = r.plan AND t.id = e.task
+WHERE e.side <> 1
+GROUP BY e.run, t.kind;
+
+-- The finished runs that can be compared.
+DROP VIEW IF EXISTS v_result;
+CREATE VIEW v_result AS
+SELECT r.*, m.ms, m.p5_ms, m.p95_ms, m.plain_steps,
+    (SELECT max(bytes) FROM memory WHERE run = r.id AND kind = 'arena') AS peak_bytes,
+    (SELECT max(bytes) FROM memory WHERE run = r.id AND kind = 'process') AS process_bytes
+FROM run r JOIN v_ms_per_batch m ON m.run = r.id
+WHERE r.status = 'ok' AND r.tool IN ('ppsim', 'ppexec') AND m.ms IS NOT NULL;
+
+-- Which runs belong together: for each configuration the newest measurement (of each transport) and the newest prediction of the same
+-- plan, workload, device and threads; a prediction for the same transport goes before others. One of the two may be NULL.
+-- Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7 of 20 rows): each is a row.
+DROP VIEW IF EXISTS v_pair;
+CREATE VIEW v_pair AS
+WITH done AS (
+    SELECT id, tool, plan_hash, workload, device, threads, transport, schedule, chunks FROM run
+    WHERE status = 'ok' AND tool IN ('ppsim', 'ppexec') AND plan IS NOT NULL
+), measured AS (
+    SELECT max(id) AS id, plan_hash, workload, device, threads, transport FROM done WHERE tool = 'ppexec'
+    GROUP BY plan_hash, workload, device, threads, transport, schedule, chunks
+)
+SELECT coalesce(
+        (SELECT max(p.id) FROM run p
+            WHERE p.status = 'ok' AND p.tool = 'ppsim' AND p.plan_hash = m.plan_hash AND p.workload = m.workload
+                AND p.device IS m.device AND p.threads IS m.threads AND p.transport IS m.transport),
+        (SELECT max(p.id) FROM run p
+            WHERE p.status = 'ok' AND p.tool = 'ppsim' AND p.plan_hash = m.plan_hash AND p.workload = m.workload
+                AND p.device IS m.device AND p.threads IS m.threads)
+    ) AS predicted_run, m.id AS measured_run
+FROM measured m
+UNION ALL
+SELECT max(p.id), NULL FROM done p
+WHERE p.tool = 'ppsim' AND NOT EXISTS (
+    SELECT 1 FROM run m
+    WHERE m.status = 'ok' AND m.tool = 'ppexec' AND m.plan_hash = p.plan_hash AND m.workload = p.workload
+        AND m.device IS p.device AND m.threads IS p.threads AND m.schedule = p.schedule AND m.chunks = p.chunks)
+GROUP BY p.plan_hash, p.workload, p.device, p.threads, p.schedule, p.chunks;
+
+-- One row for each configuration, with what is known of it.
+DROP VIEW IF EXISTS v_configuration;
+CREATE VIEW v_configuration AS
+SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas, r.checkpoint, r.workload, r.device,
+    r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, p.cost_source,
+    p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
+    m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
+    p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,
+    p.peak_bytes AS predicted_peak_bytes, m.peak_bytes AS measured_peak_bytes, m.process_bytes,
+    m.plain_steps AS steps
+FROM v_pair a
+    JOIN run r ON r.id = coalesce(a.measured_run, a.predicted_run)
+    LEFT JOIN v_result p ON p.id = a.predicted_run
+    LEFT JOIN v_result m ON m.id = a.measured_run;
+
+-- The configurations that were both predicted and measured.
+DROP VIEW IF EXISTS v_compare;
+CREATE VIEW v_compare AS
+SELECT * FROM v_configuration WHERE predicted_ms IS NOT NULL AND measured_ms IS NOT NULL;
+
+-- Predicted and measured time by kind of task, for each row of v_compare.
+DROP VIEW IF EXISTS v_kind;
+CREATE VIEW v_kind AS
+SELECT c.predicted_run, c.measured_run, m.kind, m.per_step, p.mean_us AS predicted_us, m.mean_us AS measured_us,
+    100.0 * (p.mean_us - m.mean_us) / m.mean_us AS error_percent, p.ms_per_step AS predicted_ms, m.ms_per_step AS measured_ms
+FROM v_pair c
+    JOIN v_task_kind m ON m.run = c.measured_run
+    JOIN v_task_kind p ON p.run = c.predicted_run AND p.kind = m.kind;

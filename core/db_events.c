@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Events into the database. The two ends of a transfer come from two workers, neither of which knows when both were ready; here
+ * both are at hand, so it is here that `start` of a transfer becomes the later of the two posts. What each worker computed in
+ * each step is summed on the way, so that reading a bubble does not need the events.
+ */
+#include <stdlib.h>
+
+#include "core/db.h"
+#include "core/db_private.h"
+
+struct busy {
+    int64_t first_ns, last_ns, busy_ns, recompute_ns;
+};
+
+struct summary {
+    const struct pp_plan *plan;
+    int first_step, steps, workers;
+    struct busy *busy;  /* [steps][workers] */
+    int64_t *posted_ns; /* [steps][replicas][ntasks] the later post of a transfer */
+};
+
+static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
+{
+    int64_t replica = e->worker / s->plan->ranks;
+    return &s->posted_ns[((e->step - s->first_step) * (int64_t)s->plan->replicas + replica) * s->plan->ntasks +
+                         e->task];
+}
+
+static void summarise(struct summary *s, const struct pp_event *e)
+{
+    int kind = s->plan->tasks[e->task].kind;
+    if (e->side != PP_SIDE_RUN) {
+        int64_t *posted = posted_of(s, e);
+        if (e->posted_ns > *posted) *posted = e->posted_ns;
+    } else if (pp_kinds[kind].computes) {
+        struct busy *b = &s->busy[(int64_t)(e->step - s->first_step) * s->workers + e->worker];
+        if (e->start_ns < b->first_ns) b->first_ns = e->start_ns;
+        if (e->end_ns > b->last_ns) b->last_ns = e->end_ns;
+        b->busy_ns += e->end_ns - e->start_ns;
+        if (kind == PP_R) b->recompute_ns += e->end_ns - e->start_ns;
+    }
+}
+
+static pp_status check_events(const struct pp_db *db, const struct pp_plan *plan, const struct pp_trace *trace)
+{
+    int workers = plan->ranks * plan->replicas;
+    for (int64_t i = 0; i < trace->nevents; i++) {
+        const struct pp_event *e = &trace->events[i];
+        if (e->task < 0 || e->task >= plan->ntasks || e->worker < 0 || e->worker >= workers)
+            return pp_fail(PP_INTERNAL,
+                           "database %s: event %lld names task %d and worker %d of %lld tasks and %d workers", db->path,
+                           (long long)i, e->task, e->worker, (long long)plan->ntasks, workers);
+    }
+    return PP_OK;
+}
+
+static pp_status summary_create(struct summary *s, const struct pp_plan *plan, const struct pp_trace *trace)
+{
+    *s = (struct summary){.plan = plan, .workers = plan->ranks * plan->replicas, .first_step = INT32_MAX};
+    int last = 0;
+    for (int64_t i = 0; i < trace->nevents; i++) {
+        if (trace->events[i].step < s->first_step) s->first_step = trace->events[i].step;
+        if (trace->events[i].step > last) last = trace->events[i].step;
+    }
+    s->steps = trace->nevents ? last - s->first_step + 1 : 0;
+    PP_TRY(PP_NEW(&s->busy, (int64_t)s->steps * s->workers));
+    for (int64_t i = 0; i < (int64_t)s->steps * s->workers; i++)
+        s->busy[i] = (struct busy){.first_ns = INT64_MAX, .last_ns = INT64_MIN};
+    int64_t ends = (int64_t)s->steps * plan->replicas * plan->ntasks;
+    PP_TRY(PP_NEW(&s->posted_ns, ends));
+    for (int64_t i = 0; i < ends; i++) s->posted_ns[i] = INT64_MIN;
+    for (int64_t i = 0; i < trace->nevents; i++) summarise(s, &trace->events[i]);
+    return PP_OK;
+}
+
+static pp_status insert_events(struct pp_db *db, int64_t run_id, const struct summary *s, const struct pp_trace *trace)
+{
+    int64_t seq;
+    bool found;
+    sqlite3_stmt *statement;
+    PP_TRY(pp_db_integer(db, "SELECT coalesce(max(seq) + 1, 0) FROM event WHERE run = ?1", PP_VALUES(PP_INT(run_id)),
+                         &seq, &found));
+    PP_TRY(pp_db_query(db, "INSERT INTO event VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)", PP_VALUES(PP_INT(run_id)),
+                       &statement));
+    for (int64_t i = 0; i < trace->nevents; i++) {
+        const struct pp_event *e = &trace->events[i];
+        int64_t start = e->side == PP_SIDE_RUN ? e->start_ns : *posted_of(s, e);
+        const int64_t values[] = {seq + i, e->step, e->worker, e->task, e->side, e->posted_ns, start, e->end_ns};
+        for (int k = 0; k < 8; k++) sqlite3_bind_int64(statement, k + 2, values[k]);
+        PP_TRY(pp_db_row(db, statement, &found));
+    }
+    return PP_OK;
+}
+
+static pp_status insert_busy(struct pp_db *db, int64_t run_id, const struct summary *s)
+{
+    for (int64_t i = 0; i < (int64_t)s->steps * s->workers; i++) {
+        const struct busy *b = &s->busy[i];
+        if (b->last_ns < b->first_ns) continue; /* this worker computed nothing in this step */
+        PP_TRY(pp_db_execute(db, "INSERT INTO busy VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                             PP_VALUES(PP_INT(run_id), PP_INT(s->first_step + i / s->workers), PP_INT(i % s->workers),
+                                       PP_INT(b->first_ns), PP_INT(b->last_ns), PP_INT(b->busy_ns),
+                                       PP_INT(b->recompute_ns))));
+    }
+    return PP_OK;
+}
+
+pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan, const struct pp_trace *trace)
+{
+    struct summary s = {0};
+    pp_status status;
+    PP_TRY(check_events(db, plan, trace));
+    PP_TRY_DONE(summary_create(&s, plan, trace));
+    PP_TRY_DONE(pp_db_transaction(db));
+    status = insert_events(db, run_id, &s, trace);
+    if (status == PP_OK) status = insert_busy(db, run_id, &s);
+    status = pp_db_finish(db, status);
+done:
+    free(s.busy);
+    free(s.posted_ns);
+    return status;
+}
