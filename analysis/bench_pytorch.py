@@ -199,9 +199,10 @@ def turn_mpi(args, o, config):
 
 def contestants(args, model):
     """(label, function, schedule and V)."""
-    made = [("PyTorch, 2 threads", turn_plain, None)]
+    made = [] if args.no_pytorch else [("PyTorch, 2 threads", turn_plain, None)]
     for config in SCHEDULES[model]:
-        made.append((f"PyTorch pipelining {config[0]}", turn_pipeline, config))
+        if not args.no_pytorch:
+            made.append((f"PyTorch pipelining {config[0]}", turn_pipeline, config))
         made.append((f"ppexec {config[0]}, threads", turn_threads, config))
         if not args.no_mpi:
             made.append((f"ppexec {config[0]}, MPI", turn_mpi, config))
@@ -217,6 +218,7 @@ def main():
     parser.add_argument("--models", default="small,wide,lab")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--no-mpi", action="store_true")
+    parser.add_argument("--no-pytorch", action="store_true", help="ppexec alone")
     args = parser.parse_args()
     print(f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n| --- | --- | ---: | ---: | ---: |")
     for model in args.models.split(","):
@@ -227,9 +229,10 @@ def main():
                 times[label].append(turn(args, MODELS[model], config))
         for label, _, config in rows:
             middle = statistics.median(times[label])
-            peer = statistics.median(times[f"PyTorch pipelining {(config or ('gpipe',))[0]}"])
+            peer = times.get(f"PyTorch pipelining {(config or ('gpipe',))[0]}")
+            ratio = f"{middle / statistics.median(peer):.3f}" if peer else "-"
             spread = 100 * (max(times[label]) - min(times[label])) / middle
-            print(f"| {model} | {label} | {middle:.2f} | {spread:.1f} | {middle / peer:.3f} |", flush=True)
+            print(f"| {model} | {label} | {middle:.2f} | {spread:.1f} | {ratio} |", flush=True)
     return 0
 
 
