@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Least times of a stage for one row count. -1 = the plan has no such task. */
+struct stage_times {
+    int64_t forward, backward, weights, hop_forward, hop_backward; /* hops: to the next, to the previous stage */
+};
+
+struct rank_times {
+    int64_t work, back, weights;          /* sums over all its tasks; back and weights are parts of work */
+    int64_t norm, step, least_step;
+    int64_t head, first, tail;            /* as in bound.h */
+};
+
+struct bounding {
+    const struct pp_plan *plan;
+    const struct pp_cost *cost;
+    int *rows;                   /* [nrows] the distinct row counts of microbatches */
+    int nrows;
+    struct stage_times *stages;  /* [nrows * stages] */
+    struct rank_times *ranks;
+    int64_t *before, *after;     /* [stages + 1] chains of one row count, see chain() */
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+int64_t pp_sim_alone_ns(const struct pp_plan *plan, const struct pp_cost *cost, int cls)
+{
+    const struct pp_class_cost *c = &cost->classes[cls];
+    const struct pp_link_cost *link = &cost->link;
+    int kind = plan->classes[cls].kind;
+    if (kind != PP_XFER_F && kind != PP_XFER_B) return c->ns;
+    int64_t wire = llround((double)c->bytes * link->ns_per_byte);
+    return link->send_overhead_ns + link->latency_ns + wire + link->recv_overhead_ns;
+}
+
+static int64_t at_least(const struct bounding *b, int cls)
+{
+    const struct pp_class_cost *c = &b->cost->classes[cls];
+    int64_t ns = pp_sim_alone_ns(b->plan, b->cost, cls);
+    return b->cost->cores > 0 && c->loaded_ns > 0 ? least(ns, c->loaded_ns) : ns;
+}
+
+static pp_status find_rows(struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    PP_TRY(PP_NEW(&b->rows, plan->microbatches));
+    for (int m = 0; m < plan->microbatches; m++) {
+        int i = 0;
+        while (i < b->nrows && b->rows[i] != plan->rows[m]) i++;
+        if (i == b->nrows) b->rows[b->nrows++] = plan->rows[m];
+    }
+    return PP_OK;
+}
+
+static int64_t *field_of(struct stage_times *t, int kind)
+{
+    switch (kind) {
+    case PP_F: return &t->forward;
+    case PP_B:
+    case PP_I: return &t->backward;
+    case PP_W: return &t->weights;
+    case PP_XFER_F: return &t->hop_forward;
+    case PP_XFER_B: return &t->hop_backward;
+    default: return NULL;
+    }
+}
+
+static void fill_stages(struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    memset(b->stages, 0xff, (size_t)b->nrows * (size_t)plan->stages * sizeof *b->stages); /* all -1 */
+    for (int c = 0; c < plan->nclasses; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        for (int i = 0; i < b->nrows; i++) {
+            if (cls->stage < 0 || cls->rows != b->rows[i]) continue;
+            int64_t *field = field_of(&b->stages[i * plan->stages + cls->stage], cls->kind);
+            if (field) *field = at_least(b, c);
+        }
+    }
+}
+
+static void fill_ranks(struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        const struct pp_task *t = &plan->tasks[id];
+        if (t->lane >= plan->ranks) continue;
+        struct rank_times *r = &b->ranks[t->lane];
+        int64_t ns = at_least(b, t->cls);
+        if (t->kind == PP_NORM) {
+            r->norm += ns;
+        } else if (t->kind == PP_STEP) {
+            r->least_step = r->step > 0 ? least(r->least_step, ns) : ns;
+            r->step += ns;
+        } else {
+            r->work += ns;
+            if (t->kind == PP_B || t->kind == PP_I || t->kind == PP_W) r->back += ns;
+            if (t->kind == PP_W) r->weights += ns;
+        }
+    }
+}
+
+static int64_t known(int64_t ns) { return ns < 0 ? 0 : ns; }
+
+/* before[s] = forwards of stages 0 .. s-1 with their hops; after[s] = what then follows until a backward can start on s (training), or
+ * the rest of the forwards (else). */
+static void chain(struct bounding *b, const struct stage_times *t)
+{
+    int stages = b->plan->stages;
+    b->before[0] = 0;
+    for (int s = 0; s < stages; s++) b->before[s + 1] = b->before[s] + known(t[s].forward) + known(t[s].hop_forward);
+    b->after[stages - 1] = b->before[stages];
+    for (int s = stages - 2; s >= 0; s--) b->after[s] = b->after[s + 1] + known(t[s + 1].backward) + known(t[s + 1].hop_backward);
+}
+
+/* Least head, first and tail of each rank over its stages, for one row count. */
+static void fill_chains(struct bounding *b, const struct stage_times *t)
+{
+    const struct pp_plan *plan = b->plan;
+    chain(b, t);
+    int64_t tail = 0;
+    for (int s = 0; s < plan->stages; s++) {
+        struct rank_times *r = &b->ranks[plan->stage_rank[s]];
+        r->head = least(r->head, b->before[s]);
+        if (plan->training) {
+            if (s > 0) tail += known(t[s].hop_backward);
+            r->first = least(r->first, b->after[s]);
+            r->tail = least(r->tail, tail);
+            tail += known(t[s].backward);
+        } else {
+            r->first = 0;
+            r->tail = least(r->tail, b->before[plan->stages] - b->before[s + 1] + known(t[s].hop_forward));
+        }
+    }
+}
+
+static int64_t least_first_weights(const struct bounding *b)
+{
+    int64_t ns = INT64_MAX;
+    for (int i = 0; i < b->nrows; i++) ns = least(ns, known(b->stages[i * b->plan->stages].weights));
+    return ns;
+}
+
+/* The time from which on all ranks' pipeline work, NORM and STEP can be over. */
+static int64_t combine(const struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    int end_rank = plan->stage_rank[plan->training ? 0 : plan->stages - 1]; /* where tails end */
+    int64_t bound = 0, norms = 0, steps = 0, last_weights = least_first_weights(b);
+    for (int i = 0; i < plan->ranks; i++) {
+        const struct rank_times *r = &b->ranks[i], *end = &b->ranks[end_rank];
+        int64_t done = most(r->head + r->work, r->first + r->back);
+        int64_t passed = done - r->weights + r->tail + last_weights;
+        bound = most(bound, most(done + r->step, passed + end->least_step));
+        norms = most(norms, most(done + r->norm, passed));
+        steps = most(steps, r->step);
+    }
+    int64_t all = 0;
+    for (int c = 0; c < plan->nclasses; c++)
+        if (plan->classes[c].kind == PP_NORM_ALL) all = at_least(b, c);
+    return plan->clip && plan->optimizer ? norms + all + steps : bound;
+}
+
+/* All work of all workers over the cores that carry them. */
+static int64_t shared(const struct bounding *b)
+{
+    double total = 0;
+    if (b->cost->cores == 0 || b->cost->cores >= b->cost->workers) return 0;
+    for (int r = 0; r < b->plan->ranks; r++) total += (double)(b->ranks[r].work + b->ranks[r].norm + b->ranks[r].step);
+    return (int64_t)(total * b->cost->workers / b->plan->ranks / b->cost->cores);
+}
+
+pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns)
+{
+    struct bounding b = {.plan = plan, .cost = cost};
+    pp_status status;
+    PP_TRY_DONE(find_rows(&b));
+    PP_TRY_DONE(PP_NEW(&b.stages, (int64_t)b.nrows * plan->stages));
+    PP_TRY_DONE(PP_NEW(&b.ranks, plan->ranks));
+    PP_TRY_DONE(PP_NEW(&b.before, plan->stages + 1));
+    PP_TRY_DONE(PP_NEW(&b.after, plan->stages + 1));
+    fill_stages(&b);
+    fill_ranks(&b);
+    for (int r = 0; r < plan->ranks; r++) b.ranks[r].head = b.ranks[r].first = b.ranks[r].tail = INT64_MAX;
+    for (int i = 0; i < b.nrows; i++) fill_chains(&b, &b.stages[i * plan->stages]);
+    *out_ns = most(combine(&b), shared(&b));
+done:
+    free(b.rows);
+    free(b.stages);
+    free(b.ranks);
+    free(b.before);
+    free(b.after);
+    return status;
+}

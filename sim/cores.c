@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cores.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct piece {
+    struct work work;
+    int32_t core;                /* -1: a delay */
+    int32_t next;                /* on the same core, or in the chain of unused pieces */
+    int32_t heap_at;             /* -1: not in the heap yet */
+    int64_t ns, loaded_ns;       /* its length alone and with every core of the domain busy */
+    int64_t length_ns;           /* its length at the present rate; -1 = no rate yet */
+    int64_t since_ns, finish_ns; /* when the rate was set, and when it ends at that rate */
+    double left;                 /* part of the work left at since_ns */
+};
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
+{
+    *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1};
+    if (cost->workers > ranks) c->alike = cost->workers / ranks;
+    PP_TRY(PP_NEW(&c->on_core, ranks));
+    PP_TRY(PP_NEW(&c->load, ranks));
+    PP_TRY(PP_NEW(&c->changed, ranks));
+    PP_TRY(PP_NEW(&c->is_changed, ranks));
+    for (int r = 0; r < ranks; r++) c->on_core[r] = -1;
+    return PP_OK;
+}
+
+void pp_cores_release(struct cores *c)
+{
+    free(c->pieces);
+    free(c->heap);
+    free(c->on_core);
+    free(c->load);
+    free(c->changed);
+    free(c->is_changed);
+}
+
+static bool before(const struct cores *c, int32_t a, int32_t b)
+{
+    const struct piece *x = &c->pieces[a], *y = &c->pieces[b];
+    if (x->finish_ns != y->finish_ns) return x->finish_ns < y->finish_ns;
+    if (x->work.task != y->work.task) return x->work.task < y->work.task;
+    return x->work.step < y->work.step;
+}
+
+static void place(struct cores *c, int32_t at, int32_t piece)
+{
+    c->heap[at] = piece;
+    c->pieces[piece].heap_at = at;
+}
+
+static void sift_up(struct cores *c, int32_t at)
+{
+    int32_t piece = c->heap[at];
+    for (; at > 0 && before(c, piece, c->heap[(at - 1) / 2]); at = (at - 1) / 2) place(c, at, c->heap[(at - 1) / 2]);
+    place(c, at, piece);
+}
+
+static void sift_down(struct cores *c, int32_t at)
+{
+    int32_t piece = c->heap[at];
+    for (;;) {
+        int32_t child = 2 * at + 1;
+        if (child + 1 < c->nheap && before(c, c->heap[child + 1], c->heap[child])) child++;
+        if (child >= c->nheap || !before(c, c->heap[child], piece)) break;
+        place(c, at, c->heap[child]);
+        at = child;
+    }
+    place(c, at, piece);
+}
+
+static void put_in_heap(struct cores *c, int32_t piece)
+{
+    if (c->pieces[piece].heap_at < 0) place(c, c->nheap++, piece);
+    sift_up(c, c->pieces[piece].heap_at);
+    sift_down(c, c->pieces[piece].heap_at);
+}
+
+static void mark_changed(struct cores *c, int core)
+{
+    if (c->is_changed[core]) return;
+    c->is_changed[core] = true;
+    c->changed[c->nchanged++] = core;
+}
+
+static pp_status new_piece(struct cores *c, int32_t *out)
+{
+    if (c->unused >= 0) {
+        *out = c->unused;
+        c->unused = c->pieces[*out].next;
+        return PP_OK;
+    }
+    if (c->npieces == c->capacity) {
+        int32_t capacity = c->capacity ? 2 * c->capacity : 64;
+        struct piece *pieces = realloc(c->pieces, (size_t)capacity * sizeof *pieces);
+        if (!pieces) return pp_fail(PP_NOMEM, "cannot allocate %d simulated activities", capacity);
+        c->pieces = pieces;
+        int32_t *heap = realloc(c->heap, (size_t)capacity * sizeof *heap);
+        if (!heap) return pp_fail(PP_NOMEM, "cannot allocate %d simulated activities", capacity);
+        c->heap = heap;
+        c->capacity = capacity;
+    }
+    *out = c->npieces++;
+    return PP_OK;
+}
+
+pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns)
+{
+    int32_t id = -1;
+    PP_TRY(new_piece(c, &id));
+    struct piece *p = &c->pieces[id];
+    *p = (struct piece){.work = work, .core = core, .next = -1, .heap_at = -1, .ns = ns, .loaded_ns = loaded_ns,
+                        .length_ns = -1, .since_ns = c->now_ns, .finish_ns = c->now_ns + ns, .left = 1.0};
+    if (core < 0) {
+        put_in_heap(c, id);
+        return PP_OK;
+    }
+    p->next = c->on_core[core];
+    c->on_core[core] = id;
+    if (c->load[core]++ == 0) c->active++;
+    mark_changed(c, core);
+    return PP_OK;
+}
+
+/* Length of a piece while `active` cores of the domain have work. */
+static double length_in_domain(const struct pp_cost *cost, const struct piece *p, int active)
+{
+    int full = smaller(cost->workers, cost->cores);
+    if (cost->cores == 0 || active <= 1 || p->ns == 0 || p->loaded_ns == 0) return (double)p->ns;
+    if (active > cost->cores) return (double)p->loaded_ns * active / cost->cores;
+    if (active >= full) return (double)p->loaded_ns;
+    double alone = 1.0 / (double)p->ns, loaded = 1.0 / (double)p->loaded_ns;
+    return 1.0 / (alone + (loaded - alone) * (active - 1) / (full - 1));
+}
+
+static void set_rate(struct cores *c, int32_t id)
+{
+    struct piece *p = &c->pieces[id];
+    int64_t length = llround(length_in_domain(c->cost, p, c->active * c->alike) * c->load[p->core]);
+    if (length == p->length_ns) return;
+    if (p->length_ns > 0) p->left = fmax(0.0, p->left - (double)(c->now_ns - p->since_ns) / (double)p->length_ns);
+    p->since_ns = c->now_ns;
+    p->length_ns = length;
+    p->finish_ns = c->now_ns + llround(p->left * (double)length);
+    put_in_heap(c, id);
+}
+
+static void set_rates_of(struct cores *c, int core)
+{
+    for (int32_t id = c->on_core[core]; id >= 0; id = c->pieces[id].next) set_rate(c, id);
+}
+
+static void set_rates(struct cores *c)
+{
+    if (c->cost->cores > 0 && c->active != c->active_rated) {
+        for (int r = 0; r < c->ranks; r++) set_rates_of(c, r);
+    } else {
+        for (int32_t i = 0; i < c->nchanged; i++) set_rates_of(c, c->changed[i]);
+    }
+    for (int32_t i = 0; i < c->nchanged; i++) c->is_changed[c->changed[i]] = false;
+    c->nchanged = 0;
+    c->active_rated = c->active;
+}
+
+static void leave_core(struct cores *c, int32_t id)
+{
+    int core = c->pieces[id].core;
+    int32_t *link = &c->on_core[core];
+    while (*link != id) link = &c->pieces[*link].next;
+    *link = c->pieces[id].next;
+    if (--c->load[core] == 0) c->active--;
+    mark_changed(c, core);
+}
+
+bool pp_cores_next(struct cores *c, struct work *out)
+{
+    /* Rates are set when all that happens at this moment has happened: what ends and goes on at once changes nothing. */
+    if (c->nheap == 0 || c->pieces[c->heap[0]].finish_ns > c->now_ns) set_rates(c);
+    if (c->nheap == 0) return false;
+    int32_t id = c->heap[0];
+    struct piece *p = &c->pieces[id];
+    c->heap[0] = c->heap[--c->nheap];
+    if (c->nheap > 0) sift_down(c, 0);
+    if (p->core >= 0) leave_core(c, id);
+    c->now_ns = p->finish_ns;
+    *out = p->work;
+    p->next = c->unused;
+    c->unused = id;
+    return true;
+}

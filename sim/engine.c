@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/bound.h"
+#include "sim/simulating.h"
+
+/* Steps and slow-down leave room below 2^63. */
+static const double longest_step_ns = 1e16;
+
+static bool is_constant(const struct pp_cost *cost)
+{
+    const struct pp_link_cost *link = &cost->link;
+    return cost->cores == 0 && !link->receiver_copies && link->send_overhead_ns == 0 && link->recv_overhead_ns == 0;
+}
+
+static bool is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
+
+static void set_durations(struct sim *s)
+{
+    const struct pp_link_cost *link = &s->cost->link;
+    for (int c = 0; c < s->plan->nclasses; c++) {
+        int kind = s->plan->classes[c].kind;
+        s->duration[c] = s->hold[c] = pp_sim_alone_ns(s->plan, s->cost, c);
+        if (is_transfer(kind)) s->hold[c] -= link->latency_ns + link->recv_overhead_ns;
+        if (pp_kinds[kind].computes) s->hold[c] += s->cost->launch_ns;
+    }
+}
+
+static int by_target(const void *a, const void *b)
+{
+    const struct pp_wrap *x = a, *y = b;
+    if (x->to != y->to) return x->to < y->to ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Notes each lane's last task, and refuses times that could leave 64 bits. */
+static pp_status look_over_tasks(struct sim *s)
+{
+    const struct pp_plan *plan = s->plan;
+    double total = (double)s->cost->step_overhead_ns;
+    for (int lane = 0; lane < plan->nlanes; lane++) s->last_task[lane] = -1;
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        int cls = plan->tasks[id].cls;
+        s->last_task[plan->tasks[id].lane] = id;
+        total += (double)s->duration[cls] + (double)s->cost->launch_ns;
+    }
+    if (s->cost->cores > 0) total *= (double)s->cost->workers / s->cost->cores;
+    if (total < longest_step_ns) return PP_OK;
+    return pp_fail(PP_INPUT, "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give shorter times",
+                   total / 1e9, longest_step_ns / 1e9);
+}
+
+static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)
+{
+    *s = (struct sim){.plan = plan, .cost = cost, .constant = is_constant(cost)};
+    PP_TRY(PP_NEW(&s->duration, plan->nclasses));
+    PP_TRY(PP_NEW(&s->hold, plan->nclasses));
+    PP_TRY(PP_NEW(&s->wraps, plan->nwraps));
+    PP_TRY(PP_NEW(&s->last_task, plan->nlanes));
+    PP_TRY(PP_NEW(&s->lane_ready, plan->nlanes));
+    PP_TRY(PP_NEW(&s->mark, plan->nlanes + plan->nwraps));
+    PP_TRY(PP_NEW(&s->last_mark, plan->nlanes + plan->nwraps));
+    if (plan->nwraps) memcpy(s->wraps, plan->wraps, (size_t)plan->nwraps * sizeof *s->wraps);
+    qsort(s->wraps, (size_t)plan->nwraps, sizeof *s->wraps, by_target);
+    set_durations(s);
+    return look_over_tasks(s);
+}
+
+static void release(struct sim *s)
+{
+    free(s->duration);
+    free(s->hold);
+    free(s->wraps);
+    free(s->last_task);
+    free(s->lane_ready);
+    free(s->mark);
+    free(s->last_mark);
+    free(s->start);
+    free(s->end);
+    free(s->sent);
+}
+
+static void set_marks(struct sim *s)
+{
+    const struct pp_plan *plan = s->plan;
+    int64_t finish = INT64_MIN;
+    for (int r = 0; r < plan->ranks; r++) {
+        int32_t last = s->last_task[r];
+        if (last >= 0 && s->end[last] > finish) finish = s->end[last];
+    }
+    s->step_end[s->steps] = finish;
+    for (int lane = 0; lane < plan->nlanes; lane++) {
+        s->mark[lane] = s->last_task[lane] >= 0 ? s->end[s->last_task[lane]] : finish;
+    }
+    for (int i = 0; i < plan->nwraps; i++) s->mark[plan->nlanes + i] = pp_sim_sent(s, s->wraps[i].from);
+}
+
+void pp_sim_step_finished(struct sim *s)
+{
+    int64_t *previous = s->mark;
+    s->mark = s->last_mark;
+    s->last_mark = previous;
+    set_marks(s);
+    if (s->steps++ == 0) return;
+    int64_t distance = s->mark[0] - s->last_mark[0];
+    int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates leave roundings behind */
+    s->steady = true;
+    for (int i = 1; i < s->plan->nlanes + s->plan->nwraps && s->steady; i++) {
+        s->steady = llabs(s->mark[i] - s->last_mark[i] - distance) <= slack;
+    }
+}
+
+static int64_t step_distance(const struct sim *s)
+{
+    int last = s->steps - 1, from = s->steady ? last - 1 : last / 2;
+    return (s->step_end[last] - s->step_end[from]) / (last - from);
+}
+
+static pp_status measure(const struct sim *s, struct pp_sim_result *out)
+{
+    struct pp_metrics_sums sums;
+    PP_TRY(PP_NEW(&out->rank_bubble, s->plan->ranks));
+    PP_TRY(pp_metrics_begin(&sums, s->plan->ranks));
+    for (int32_t id = 0; id < s->plan->ntasks; id++) {
+        const struct pp_task *t = &s->plan->tasks[id];
+        if (t->lane < s->plan->ranks) pp_metrics_add(&sums, t->lane, t->kind, pp_sim_start(s, id), s->end[id]);
+    }
+    pp_metrics_finish(&sums, &out->metrics, out->rank_bubble);
+    out->batch_ns = step_distance(s);
+    out->steps = s->steps;
+    out->steady = s->steady;
+    return PP_OK;
+}
+
+static pp_status run(struct sim *s, const struct pp_sim_options *options, struct pp_sim_result *out)
+{
+    PP_TRY(s->constant && !options->events ? pp_sim_sweep(s) : pp_sim_events(s));
+    PP_TRY(measure(s, out));
+    PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
+    PP_TRY(pp_sim_find_path(s, &out->path));
+    return options->trace ? pp_sim_record(s, &out->trace) : PP_OK;
+}
+
+pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, const struct pp_sim_options *options,
+                     struct pp_sim_result *out)
+{
+    struct sim s;
+    *out = (struct pp_sim_result){0};
+    pp_status status = prepare(&s, plan, cost);
+    if (status == PP_OK) status = run(&s, options, out);
+    release(&s);
+    if (status != PP_OK) pp_sim_result_free(out);
+    return status;
+}
+
+void pp_sim_result_free(struct pp_sim_result *result)
+{
+    free(result->rank_bubble);
+    free(result->path.tasks);
+    pp_trace_clear(&result->trace);
+    *result = (struct pp_sim_result){0};
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The times of a step as trace events, as an executor would have written them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/simulating.h"
+
+struct recording {
+    const struct sim *sim;
+    struct pp_trace *trace;
+    int64_t origin;    /* start of the step's first compute task: time 0 of the trace */
+    int64_t *ready_at; /* [ranks] when the rank was free for its next task */
+};
+
+static pp_status add(struct recording *r, int worker, int32_t task, int side, int64_t posted, int64_t start, int64_t end)
+{
+    struct pp_event event = {.worker = worker, .task = task, .side = side, .posted_ns = posted - r->origin,
+                             .start_ns = start - r->origin, .end_ns = end - r->origin};
+    return pp_trace_add(r->trace, &event);
+}
+
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in order, when the
+ * task before it in the receiver's list has run). What starts later still waited for its channel, or for a reader of the step
+ * before: the receiver's post is put there. */
+static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, int32_t task)
+{
+    const struct sim *s = r->sim;
+    const struct pp_task *t = &s->plan->tasks[task];
+    int64_t start = pp_sim_start(s, task), receive = s->lane_ready[lane->dst];
+    int64_t send = t->dep[0] >= 0 ? s->end[t->dep[0]] : start;
+    if (t->dep[1] >= 0) receive = s->end[t->dep[1]];
+    if (pp_sim_dep_holds(s, t, 2)) receive = later(receive, s->end[t->dep[2]]);
+    if (later(send, receive) < start) receive = start;
+    PP_TRY(add(r, lane->src, task, PP_SIDE_SEND, send, start, pp_sim_sent(s, task)));
+    return add(r, lane->dst, task, PP_SIDE_RECV, receive, start, s->end[task]);
+}
+
+static pp_status add_task(struct recording *r, int32_t task)
+{
+    const struct sim *s = r->sim;
+    const struct pp_task *t = &s->plan->tasks[task];
+    const struct pp_lane *lane = &s->plan->lanes[t->lane];
+    int64_t start = pp_sim_start(s, task), end = s->end[task];
+    int64_t posted;
+    switch (lane->kind) {
+    case PP_LANE_COMPUTE:
+        posted = r->ready_at[t->lane];
+        r->ready_at[t->lane] = end + s->cost->launch_ns;
+        return add(r, lane->src, task, PP_SIDE_RUN, posted, start, end);
+    case PP_LANE_CHANNEL: return add_transfer(r, lane, task);
+    case PP_LANE_REDUCE: return add(r, lane->src, task, PP_SIDE_RUN, start, start, end);
+    default:
+        for (int rank = 0; rank < s->plan->ranks; rank++) PP_TRY(add(r, rank, task, PP_SIDE_RUN, start, start, end));
+        return PP_OK;
+    }
+}
+
+static int64_t first_start(const struct sim *s)
+{
+    int64_t first = INT64_MAX;
+    for (int32_t id = 0; id < s->plan->ntasks; id++) {
+        if (s->plan->tasks[id].lane >= s->plan->ranks) continue;
+        int64_t start = pp_sim_start(s, id);
+        if (start < first) first = start;
+    }
+    return first;
+}
+
+pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace)
+{
+    struct recording r = {.sim = s, .trace = trace, .origin = first_start(s)};
+    PP_TRY(pp_trace_reserve(trace, 2 * s->plan->ntasks + s->plan->ranks));
+    PP_TRY(PP_NEW(&r.ready_at, s->plan->ranks));
+    memcpy(r.ready_at, s->lane_ready, (size_t)s->plan->ranks * sizeof *r.ready_at);
+    pp_status status = PP_OK;
+    for (int32_t id = 0; id < s->plan->ntasks && status == PP_OK; id++) status = add_task(&r, id);
+    free(r.ready_at);
+    return status;
+}

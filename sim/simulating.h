@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of a simulation between the files of the engine. Nothing else includes this.
+ */
+#ifndef PP_SIM_SIMULATING_H
+#define PP_SIM_SIMULATING_H
+
+#include "sim/engine.h"
+
+enum { PP_SIM_STEPS = 50 }; /* most steps that are simulated */
+
+struct sim {
+    const struct pp_plan *plan;
+    const struct pp_cost *cost;
+    bool constant;         /* every duration is constant: the sweep will do */
+    int64_t *duration;     /* [nclasses] start to end of a task that nothing slows down */
+    int64_t *hold;         /* [nclasses] start of a task until its lane is free for the next */
+    struct pp_wrap *wraps; /* [plan->nwraps] in ascending order of `to` */
+    int32_t *last_task;    /* [nlanes] -1: the lane has no task */
+    int64_t *lane_ready;   /* [nlanes] when the lane was free for its first task of the reported step */
+
+    /* The reported step. Where durations are constant, start and sent are NULL and follow from end. */
+    int64_t *start, *end;
+    int64_t *sent; /* a transfer's send slot is free again */
+
+    /* Finished steps. */
+    int steps;
+    int64_t step_end[PP_SIM_STEPS]; /* last end of a compute task */
+    int64_t *mark, *last_mark;      /* [nlanes + nwraps] all that the next step depends on, of this step and of the last */
+    bool steady;
+};
+
+static inline int64_t pp_sim_start(const struct sim *s, int32_t task)
+{
+    return s->start ? s->start[task] : s->end[task] - s->duration[s->plan->tasks[task].cls];
+}
+
+/* When what the task read may be written again. */
+static inline int64_t pp_sim_sent(const struct sim *s, int32_t task)
+{
+    const struct pp_task *t = &s->plan->tasks[task];
+    if (s->sent) return s->sent[task];
+    return s->plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? pp_sim_start(s, task) + s->hold[t->cls] : s->end[task];
+}
+
+/* Does `waiting` only wait until `other`, a transfer, has emptied its send slot? It does where it does not read what was sent. */
+static inline bool pp_sim_waits_for_slot(const struct pp_plan *plan, const struct pp_task *waiting, int32_t other)
+{
+    return waiting->lane < plan->ranks && plan->lanes[plan->tasks[other].lane].kind == PP_LANE_CHANNEL;
+}
+
+/* Dependencies of a task in the order dep[0], dep[1], dep[2] that hold on this kind of link; a range is not looked at. */
+static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t, int i)
+{
+    return t->dep[i] >= 0 && (i < 2 || t->lane < s->plan->ranks || s->cost->link.posts_in_order);
+}
+
+/* A task's work is done on the core of its rank, though its lane is not the rank's: reductions where the host moves the bytes. */
+static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_lane *lane)
+{
+    return lane->kind == PP_LANE_REDUCE && s->cost->link.receiver_copies;
+}
+
+/* Notes that a step has finished: s->end holds its times. Sets s->steady if the next one would be a copy. */
+void pp_sim_step_finished(struct sim *s);
+
+/* sweep.c, events.c: simulate steps until pp_sim_step_finished() says steady or PP_SIM_STEPS are done; leave the times of the last. */
+pp_status pp_sim_sweep(struct sim *s) PP_MUST_CHECK;
+pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
+
+/* path.c, record.c */
+pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path) PP_MUST_CHECK;
+pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace) PP_MUST_CHECK;
+
+#endif
