@@ -55,6 +55,9 @@ def random_options(dice):
                 replicas=dice.choice((1, 1, 2)), checkpoint=dice.choice(check_golden.CHECKPOINTS),
                 eval_rows=dice.randint(1, 10), data=str(TEXT), seed=dice.randint(0, 999))
     pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
+    if made["preset"] == "lab" and dice.random() < 0.5:
+        made.update(data="constant", vocab=dice.randint(2, 50))
+        del made["eval_rows"]
     if schedule == "interleaved" and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made
