@@ -78,6 +78,7 @@ static pp_status run_script(struct pp_db *db, const char *text, const char *doin
 
 static pp_status read_pragma(struct pp_db *db, const char *text, int64_t *out)
 {
+    *out = 0;
     sqlite3_stmt *statement = NULL;
     int rc = sqlite3_prepare_v2(db->sql, text, -1, &statement, NULL);
     if (rc == SQLITE_OK) rc = sqlite3_step(statement);
@@ -215,7 +216,7 @@ pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out)
 pp_status pp_db_flush(struct pp_db *db)
 {
     if (sqlite3_get_autocommit(db->sql)) return PP_OK;
-    return pp_db_execute(db, "COMMIT", NULL, 0);
+    return pp_db_finish(db, PP_OK);
 }
 
 pp_status pp_db_close(struct pp_db *db)
@@ -311,7 +312,7 @@ pp_status pp_db_transaction(struct pp_db *db)
 
 pp_status pp_db_finish(struct pp_db *db, pp_status status)
 {
-    if (status == PP_OK) return pp_db_flush(db);
+    if (status == PP_OK) status = pp_db_execute(db, "COMMIT", NULL, 0);
     if (!sqlite3_get_autocommit(db->sql)) sqlite3_exec(db->sql, "ROLLBACK", NULL, NULL, NULL);
     return status;
 }

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The database: what is written can be read, views compute what docs/METRICS.md says, and no accident (a killed writer, two writers,
+ * a full disk, a file that is something else) harms what was committed.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "tests/unit/synthetic_db.h"
+
+#define PATH "test.db"
+
+static int empty_folder(void **state)
+{
+    (void)state;
+    unlink(PATH), unlink(PATH "-wal"), unlink(PATH "-shm");
+    return 0;
+}
+
+static struct pp_db *open_db(enum pp_db_mode mode)
+{
+    struct pp_db *db;
+    must(pp_db_open(PATH, mode, &db));
+    return db;
+}
+
+/* The first value of a query; NAN for NULL or no row. */
+static double number(struct pp_db *db, const char *text)
+{
+    sqlite3_stmt *statement;
+    double value = NAN;
+    if (sqlite3_prepare_v2(pp_db_handle(db), text, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", text, sqlite3_errmsg(pp_db_handle(db)));
+    if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) != SQLITE_NULL)
+        value = sqlite3_column_double(statement, 0);
+    sqlite3_finalize(statement);
+    return value;
+}
+
+static void near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-9 * fabs(expected) + 1e-12)) fail_msg("%.12g is not %.12g", value, expected);
+}
+
+static void script(const char *text)
+{
+    sqlite3 *sql;
+    assert_int_equal(sqlite3_open(PATH, &sql), SQLITE_OK);
+    if (sqlite3_exec(sql, text, NULL, NULL, NULL) != SQLITE_OK) fail_msg("%s", sqlite3_errmsg(sql));
+    sqlite3_close(sql);
+}
+
+static int64_t begin_run(struct pp_db *db, struct synthetic *s, const char *tool)
+{
+    int64_t run;
+    struct pp_run info = {tool, "cpu", "synthetic", "inproc", NULL, 1, 2};
+    must(pp_db_run_begin(db, &info, &s->config, s->job.train ? &s->job : NULL, &run));
+    return run;
+}
+
+static const struct synthetic_case two_stages = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0.05};
+
+static void test_schema(void **state)
+{
+    (void)state;
+    static const char *const views[] = {"v_ms_per_batch", "v_bubble",        "v_memory",  "v_task_kind",
+                                        "v_pair",         "v_configuration", "v_compare", "v_kind"};
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    near(number(db, "PRAGMA user_version"), 1);
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "SELECT count(*) FROM %s", views[i]);
+        near(number(db, text), 0);
+    }
+    must(pp_db_close(db));
+    must(pp_db_close(open_db(PP_DB_WRITE)));
+    must(pp_db_close(open_db(PP_DB_READ)));
+}
+
+static void refused(enum pp_db_mode mode, pp_status expected, const char *part)
+{
+    struct pp_db *db;
+    assert_int_equal(pp_db_open(PATH, mode, &db), expected);
+    assert_null(db);
+    if (!strstr(pp_message(), PATH) || !strstr(pp_message(), part)) fail_msg("message: %s", pp_message());
+}
+
+static void test_refused_files(void **state)
+{
+    refused(PP_DB_READ, PP_IO, "No such file");
+    FILE *file = fopen(PATH, "w");
+    fclose(file);
+    refused(PP_DB_READ, PP_INPUT, "is empty");
+    file = fopen(PATH, "w");
+    for (int i = 0; i < 1000; i++) fprintf(file, "loss,ms\n%d,%d\n", i, i);
+    fclose(file);
+    refused(PP_DB_READ, PP_INPUT, "not an SQLite file");
+    refused(PP_DB_WRITE, PP_INPUT, "not an SQLite file");
+    empty_folder(state);
+    script("CREATE TABLE songs(name)");
+    refused(PP_DB_WRITE, PP_INPUT, "not made by ppkit");
+    refused(PP_DB_READ, PP_INPUT, "not made by ppkit");
+    empty_folder(state);
+    must(pp_db_close(open_db(PP_DB_WRITE)));
+    script("PRAGMA user_version = 99");
+    refused(PP_DB_WRITE, PP_INPUT, "newer ppkit");
+    refused(PP_DB_READ, PP_INPUT, "newer ppkit");
+    rename(PATH, "kept.db");
+    struct pp_db *db;
+    assert_int_equal(pp_db_open("no/such/folder/x.db", PP_DB_WRITE, &db), PP_IO);
+    assert_non_null(strstr(pp_message(), "no/such/folder/x.db"));
+}
+
+/* Pages that were overwritten are noticed, not believed. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    for (int i = 0; i < 3; i++) synthetic_run(db, &two_stages, true, NULL);
+    must(pp_db_close(db));
+    FILE *file = fopen(PATH, "r+");
+    fseek(file, 4096, SEEK_SET);
+    for (int i = 0; i < 60000; i++) fputc(i * 7 & 0xff, file);
+    fclose(file);
+    if (pp_db_open(PATH, PP_DB_READ, &db) == PP_OK) { /* the damage is met when it is read */
+        int64_t ns;
+        bool found;
+        assert_int_equal(pp_db_find_task(db, "cpu", 1, "F", 1, &ns, &found), PP_INPUT);
+        (void)pp_db_close(db);
+    }
+    if (!strstr(pp_message(), "damaged")) fail_msg("message: %s", pp_message());
+}
+
+static void test_run(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    synthetic_open(&s, &two_stages);
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    int64_t run = begin_run(db, &s, "ppexec");
+    must(pp_db_add_tasks(db, &s.job, s.job.train));
+    must(pp_db_add_tasks(db, &s.job, s.job.train)); /* does nothing */
+    near(number(db, "SELECT count(*) FROM task"), (double)s.job.train->ntasks);
+    near(number(db, "SELECT count(*) FROM plan"), 1);
+    near(number(db, "SELECT sum(taken_bytes) - sum(freed_bytes) FROM task"), 0);
+    near(number(db, "SELECT count(*) FROM task WHERE kind = 'F' AND taken_bytes > 0"), 8);
+    near(number(db, "SELECT count(*) FROM run_config"), number(db, "SELECT count(DISTINCT name) FROM run_config"));
+    near(number(db, "SELECT value FROM run_config WHERE name = 'd-model'"), s.config.d_model);
+    near(number(db, "SELECT stages * 1000 + chunks * 10 + replicas FROM run"), 2041);
+    near(number(db, "SELECT parameters FROM run"), 12025582);
+    must(pp_db_add_epoch(db, run, 0, NAN, 17));
+    near(number(db, "SELECT valid_loss IS NULL FROM epoch"), 1);
+    struct pp_run_result result = {.ms_per_batch = 12.5, .bubble = NAN, .status = "ok"};
+    must(pp_db_run_end(db, run, &result));
+    near(number(db, "SELECT ms_per_batch FROM run WHERE status = 'ok' AND bubble IS NULL AND ended IS NOT NULL"), 12.5);
+    must(pp_db_close(db));
+    synthetic_close(&s);
+}
+
+static void collect(void *arg, const char *signature, int load, int64_t median_ns)
+{
+    char *text = arg;
+    sprintf(text + strlen(text), "%s/%d/%lld;", signature, load, (long long)median_ns);
+}
+
+static void add_times(struct pp_db *db, int64_t run, int64_t ns)
+{
+    struct pp_sample sample = {.name = "F 1l seq35 rows5",
+                               .load = 1,
+                               .count = 9,
+                               .median_ns = ns,
+                               .p5_ns = ns - 1,
+                               .p95_ns = ns + 1,
+                               .min_ns = ns - 2,
+                               .flops = 1e9,
+                               .moved_bytes = NAN};
+    must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    sample.load = 2, sample.median_ns = ns + 5;
+    must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    sample.name = "F 1l seq35 rows%", sample.load = 1;
+    must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    sample.name = "gemm", sample.context = "F";
+    must(pp_db_add_sample(db, run, PP_SAMPLE_KERNEL, &sample));
+    sample.name = "inproc p2p", sample.bytes = 4096;
+    must(pp_db_add_sample(db, run, PP_SAMPLE_LINK, &sample));
+    must(pp_db_add_link(db, run, "inproc p2p", "latency_ns", 3.5 * (double)ns));
+}
+
+static void test_profile(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    int64_t ns = 0;
+    int cores = 0;
+    double value;
+    bool found;
+    char text[512] = "";
+    synthetic_open(&s, &two_stages);
+    pp_plan_free(s.job.train);
+    s.job.train = NULL;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    must(pp_db_has_profile(db, "cpu", &cores, &found));
+    assert_false(found);
+    add_times(db, begin_run(db, &s, "ppprof"), 100);
+    add_times(db, begin_run(db, &s, "ppprof"), 200); /* the newest wins */
+    s.config.threads = 7;
+    add_times(db, begin_run(db, &s, "ppprof"), 300);
+    must(pp_db_has_profile(db, "cpu", &cores, &found));
+    assert_true(found && cores == 2);
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", 2, &ns, &found));
+    assert_true(found && ns == 205);
+    must(pp_db_find_task(db, "cpu", 7, "F 1l seq35 rows5", 1, &ns, &found));
+    assert_true(found && ns == 300);
+    must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", 1, &ns, &found));
+    assert_false(found);
+    must(pp_db_find_link(db, "cpu", "inproc p2p", "latency_ns", &value, &found));
+    assert_true(found);
+    near(value, 1050);
+    must(pp_db_find_link(db, "cpu", "mpi p2p", "latency_ns", &value, &found));
+    assert_false(found);
+    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", collect, text));
+    assert_string_equal(text, "F 1l seq35 rows%/1/205;F 1l seq35 rows5/1/200;F 1l seq35 rows5/2/205;");
+    must(pp_db_close(db));
+}
+
+/* Medians and quantiles of steps 10, 20, ... ns: warm-up, traced and short steps do not count. */
+static void test_ms_per_batch(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    synthetic_open(&s, &two_stages);
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    int64_t run = begin_run(db, &s, "ppexec");
+    for (int i = 0; i < 3; i++) must(pp_db_add_step(db, run, i, 0, 99000000, NAN, 700, false));
+    for (int i = 3; i < 23; i++) must(pp_db_add_step(db, run, i, 0, 1000000 * (i - 2), NAN, 700, false));
+    must(pp_db_add_step(db, run, 23, 0, 1, NAN, 350, false));
+    must(pp_db_add_step(db, run, 24, 0, 98000000, NAN, 700, true));
+    must(pp_db_flush(db));
+    near(number(db, "SELECT plain_steps FROM v_ms_per_batch"), 20);
+    near(number(db, "SELECT ms FROM v_ms_per_batch"), 10.5);
+    near(number(db, "SELECT p5_ms FROM v_ms_per_batch"), 1);
+    near(number(db, "SELECT p95_ms FROM v_ms_per_batch"), 19);
+    script("UPDATE run SET ms_per_batch = 77");
+    near(number(db, "SELECT ms FROM v_ms_per_batch"), 77);
+    must(pp_db_close(db));
+    synthetic_close(&s);
+}
+
+static void test_compare(void **state)
+{
+    (void)state;
+    struct synthetic_case other = {"gpipe", 2, 1, 2, 1, PP_CHECKPOINT_NEVER, -0.1};
+    int64_t predicted_ns, measured_ns;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    synthetic_run(db, &two_stages, true, NULL);
+    near(number(db, "SELECT count(*) FROM v_compare"), 0);
+    near(number(db, "SELECT count(*) FROM v_configuration"), 1);
+    int64_t predicted = synthetic_run(db, &two_stages, true, &predicted_ns); /* the newest prediction wins */
+    synthetic_run(db, &two_stages, false, NULL);
+    int64_t measured = synthetic_run(db, &two_stages, false, &measured_ns);
+    synthetic_run(db, &other, false, NULL);
+    near(number(db, "SELECT count(*) FROM v_configuration"), 2);
+    near(number(db, "SELECT count(*) FROM v_compare"), 1);
+    near(number(db, "SELECT predicted_run FROM v_compare"), (double)predicted);
+    near(number(db, "SELECT measured_run FROM v_compare"), (double)measured);
+    double p = (double)predicted_ns / 1e6, m = (double)measured_ns / 1e6;
+    near(number(db, "SELECT predicted_ms FROM v_compare"), p);
+    near(number(db, "SELECT error_percent FROM v_compare"), 100 * (p - m) / m);
+    near(number(db, "SELECT bubble_error_points FROM v_compare"),
+         100 * (number(db, "SELECT predicted_bubble FROM v_compare") -
+                number(db, "SELECT measured_bubble FROM v_compare")));
+    near(number(db, "SELECT measured_peak_bytes FROM v_compare"), 91000000);
+    near(number(db, "SELECT process_bytes FROM v_compare"), 140000000);
+    near(number(db, "SELECT predicted_us FROM v_kind WHERE kind = 'F'"), 10000 * 1.05);
+    near(number(db, "SELECT per_step FROM v_kind WHERE kind = 'F'"), 8);
+    near(number(db, "SELECT predicted_ms FROM v_kind WHERE kind = 'F'"), 8 * 10 * 1.05);
+    near(number(db, "SELECT avg(bubble) FROM v_bubble WHERE run = 2"),
+         number(db, "SELECT bubble FROM run WHERE id = 2"));
+    script("UPDATE run SET status = 'interrupted' WHERE id = 4"); /* only finished runs are compared */
+    near(number(db, "SELECT measured_run FROM v_compare"), 3);
+    script("UPDATE run SET workload = 'other' WHERE id = 3");
+    near(number(db, "SELECT count(*) FROM v_compare"), 0);
+    must(pp_db_close(db));
+}
+
+/* A transfer starts when both ends are posted, whoever reported it. */
+static void test_transfer_start(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    struct pp_trace trace = {0};
+    synthetic_open(&s, &two_stages);
+    int32_t transfer = 0;
+    while (s.job.train->tasks[transfer].kind != PP_XFER_F) transfer++;
+    synthetic_event(&trace, 0, transfer, PP_SIDE_SEND, 40, 40, 90);
+    synthetic_event(&trace, 1, transfer, PP_SIDE_RECV, 60, 0, 100);
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    must(pp_db_add_events(db, begin_run(db, &s, "ppexec"), s.job.train, &trace));
+    near(number(db, "SELECT sum(start_ns) FROM event"), 120);
+    must(pp_db_add_tasks(db, &s.job, s.job.train));
+    near(number(db, "SELECT mean_us FROM v_task_kind"), 0.04);
+    trace.events[0].task = (int32_t)s.job.train->ntasks;
+    assert_int_equal(pp_db_add_events(db, 1, s.job.train, &trace), PP_INTERNAL);
+    must(pp_db_close(db));
+    pp_trace_clear(&trace);
+    synthetic_close(&s);
+}
+
+static pid_t child(void (*body)(void))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        body();
+        _exit(0);
+    }
+    return pid;
+}
+
+static void write_for_ever(void)
+{
+    struct synthetic s;
+    synthetic_open(&s, &two_stages);
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    int64_t run = begin_run(db, &s, "ppexec");
+    for (int step = 0;; step++) must(pp_db_add_step(db, run, step, 0, 1000, 1.0, 700, false));
+}
+
+static void test_killed_writer(void **state)
+{
+    (void)state;
+    pid_t pid = child(write_for_ever);
+    usleep(500000);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    struct pp_db *db = open_db(PP_DB_READ);
+    double steps = number(db, "SELECT count(*) FROM step");
+    assert_true(steps > 100);
+    near(number(db, "SELECT max(step) + 1 FROM step"), steps); /* none is missing */
+    near(number(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+    must(pp_db_close(db));
+    must(pp_db_close(open_db(PP_DB_WRITE)));
+}
+
+enum { RUNS = 40 };
+
+static void write_runs(void)
+{
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    for (int i = 0; i < RUNS; i++) synthetic_run(db, &two_stages, i % 2, NULL);
+    must(pp_db_close(db));
+}
+
+/* Both also race to create the file. */
+static void test_two_writers(void **state)
+{
+    (void)state;
+    pid_t a = child(write_runs), b = child(write_runs);
+    int status_a, status_b;
+    waitpid(a, &status_a, 0);
+    waitpid(b, &status_b, 0);
+    assert_int_equal(status_a, 0);
+    assert_int_equal(status_b, 0);
+    struct pp_db *db = open_db(PP_DB_READ);
+    near(number(db, "SELECT count(*) FROM run WHERE status = 'ok'"), 2 * RUNS);
+    near(number(db, "SELECT count(*) FROM plan"), 1);
+    near(number(
+             db,
+             "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM event JOIN run ON id = run GROUP BY run, tool)"),
+         2);
+    must(pp_db_close(db));
+}
+
+/* Writes until the file may not grow any more; the message must name the file and the reason. */
+static void fill_disk(void)
+{
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    synthetic_run(db, &two_stages, true, NULL);
+    must(pp_db_flush(db));
+    struct rlimit limit = {600000, 600000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_IGN);
+    pp_status status = PP_OK;
+    for (int i = 0; i < 1000000 && status == PP_OK; i++) status = pp_db_add_step(db, 1, i, 0, 1, 1.0, 1, false);
+    if (status != PP_IO || !strstr(pp_message(), PATH) || !strstr(pp_message(), "limits on file size")) _exit(3);
+    (void)pp_db_close(db);
+}
+
+static void test_full_disk(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = child(fill_disk);
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    struct pp_db *db = open_db(PP_DB_READ);
+    near(number(db, "SELECT count(*) FROM run WHERE status = 'ok'"), 1);
+    near(number(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+    must(pp_db_close(db));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, empty_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(test_schema),        TEST(test_refused_files), TEST(test_damaged),   TEST(test_run),
+        TEST(test_profile),       TEST(test_ms_per_batch),  TEST(test_compare),   TEST(test_transfer_start),
+        TEST(test_killed_writer), TEST(test_two_writers),   TEST(test_full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
