@@ -74,20 +74,35 @@ static pp_status summary_create(struct summary *s, const struct pp_plan *plan, c
     return PP_OK;
 }
 
+/* Eight rows in one statement are half as fast again as eight statements. */
+enum { BLOCK = 8, COLUMNS = 9 };
+#define ROW "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+static const char insert_one[] = "INSERT INTO event VALUES" ROW;
+static const char insert_block[] =
+    "INSERT INTO event VALUES" ROW "," ROW "," ROW "," ROW "," ROW "," ROW "," ROW "," ROW;
+
+static void bind_event(sqlite3_stmt *statement, int row, int64_t run_id, int64_t seq, const struct pp_event *e,
+                       int64_t start_ns)
+{
+    const int64_t values[COLUMNS] = {run_id,  seq,          e->step,  e->worker, e->task,
+                                     e->side, e->posted_ns, start_ns, e->end_ns};
+    for (int k = 0; k < COLUMNS; k++) sqlite3_bind_int64(statement, row * COLUMNS + k + 1, values[k]);
+}
+
 static pp_status insert_events(struct pp_db *db, int64_t run_id, const struct summary *s, const struct pp_trace *trace)
 {
     int64_t seq;
     bool found;
-    sqlite3_stmt *statement;
     PP_TRY(pp_db_integer(db, "SELECT coalesce(max(seq) + 1, 0) FROM event WHERE run = ?1", PP_VALUES(PP_INT(run_id)),
                          &seq, &found));
-    PP_TRY(pp_db_query(db, "INSERT INTO event VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)", PP_VALUES(PP_INT(run_id)),
-                       &statement));
-    for (int64_t i = 0; i < trace->nevents; i++) {
-        const struct pp_event *e = &trace->events[i];
-        int64_t start = e->side == PP_SIDE_RUN ? e->start_ns : *posted_of(s, e);
-        const int64_t values[] = {seq + i, e->step, e->worker, e->task, e->side, e->posted_ns, start, e->end_ns};
-        for (int k = 0; k < 8; k++) sqlite3_bind_int64(statement, k + 2, values[k]);
+    for (int64_t i = 0; i < trace->nevents;) {
+        int rows = trace->nevents - i >= BLOCK ? BLOCK : 1;
+        sqlite3_stmt *statement;
+        PP_TRY(pp_db_query(db, rows == BLOCK ? insert_block : insert_one, NULL, 0, &statement));
+        for (int row = 0; row < rows; row++, i++) {
+            const struct pp_event *e = &trace->events[i];
+            bind_event(statement, row, run_id, seq + i, e, e->side == PP_SIDE_RUN ? e->start_ns : *posted_of(s, e));
+        }
         PP_TRY(pp_db_row(db, statement, &found));
     }
     return PP_OK;
