@@ -55,7 +55,7 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
 static pp_status transfer(struct builder *b, struct channel *c)
 {
     struct pp_plan *plan = b->plan;
-    int32_t producer = c->pending[c->head], id;
+    int32_t producer = c->pending[c->head], id = -1;
     c->head = (c->head + 1) % c->capacity;
     c->n--;
     const struct pp_task *from = &plan->tasks[producer];
@@ -198,7 +198,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, &task.cls));
     PP_TRY(hold(b, rank, op, &task));
     account(b, rank, op, &task);
-    int32_t id;
+    int32_t id = -1;
     PP_TRY(pp_builder_task(b, &task, &id));
     PP_TRY(pp_builder_issue(b, rank, id, false));
     b->ranks[rank].last_compute = id;

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Jobs: order of a sweep, refusals with advice, and what a job is made of, for real presets.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/job.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+
+static struct pp_config config;
+
+/* Options as one string, separated by blanks. */
+static void configure(const char *options)
+{
+    static char text[512];
+    static char *argv[64];
+    int argc = 0, operands;
+    const char *operand[1];
+    argv[argc++] = (char *)"ppsim";
+    strncpy(text, options, sizeof text - 1);
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    if (pp_config_parse(PP_PPSIM, argc, argv, &config, operand, 1, &operands) != PP_OK) fail_msg("%s", pp_message());
+}
+
+static pp_status create(struct pp_job **job, bool evaluate)
+{
+    struct pp_point *points = NULL;
+    int n;
+    pp_status status = pp_points(&config, &pp_schedules, &points, &n);
+    if (status == PP_OK) status = pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, evaluate, 0, 0, job);
+    free(points);
+    return status;
+}
+
+static void test_sweep_order(void **state)
+{
+    (void)state;
+    struct pp_point *points;
+    int n;
+    configure("--schedule gpipe,interleaved --stages 1,2 --chunks 4,2");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 8);
+    static const struct pp_point expected[8] = {{"gpipe", 1, 1, 4},       {"gpipe", 1, 1, 2},       {"gpipe", 2, 1, 4},
+                                                {"gpipe", 2, 1, 2},       {"interleaved", 1, 2, 4}, {"interleaved", 1, 2, 2},
+                                                {"interleaved", 2, 2, 4}, {"interleaved", 2, 2, 2}};
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(points[i].schedule, expected[i].schedule);
+        assert_int_equal(points[i].stages, expected[i].stages);
+        assert_int_equal(points[i].virtual_stages, expected[i].virtual_stages);
+        assert_int_equal(points[i].chunks, expected[i].chunks);
+    }
+    free(points);
+}
+
+static void refuse(const char *options, const char *text)
+{
+    struct pp_job *job = NULL;
+    configure(options);
+    assert_int_equal(create(&job, true), PP_USAGE);
+    assert_null(job);
+    if (!strstr(pp_message(), text)) fail_msg("\"%s\" does not contain \"%s\"", pp_message(), text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refuse("--stages 3", "3 stages (--stages 3 x --virtual 1) need as many layers, and the model has 2");
+    refuse("--chunks 21", "more than the 20 rows");
+    refuse("--schedule 1f2b", "did you mean \"1f1b\"");
+    refuse("--schedule interleaved --layers 8 --stages 4 --rows 9 --chunks 9", "--chunks 1, 2, 3");
+    refuse("--schedule gpipe --virtual 2 --layers 4", "--virtual must be 1");
+}
+
+static void test_presets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int64_t parameters;
+        int microbatches;
+    } cases[] = {
+        {"--preset tutorial", 1041444974, 7},
+        {"--preset tutorial-12", 1444261998, 7},
+        {"--preset small", 12025582, 4},
+        {"--preset lab", 5068, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job = NULL;
+        configure(cases[i].options);
+        if (create(&job, true) != PP_OK) fail_msg("%s: %s", cases[i].options, pp_message());
+        assert_int_equal(job->model->parameters, cases[i].parameters);
+        assert_int_equal(job->train->microbatches, cases[i].microbatches);
+        int64_t fixed = 0;
+        for (int r = 0; r < job->layout->ranks; r++) {
+            fixed += job->layout->bytes[r][PP_BYTES_PARAM] + job->layout->bytes[r][PP_BYTES_GRAD];
+            assert_true(job->layout->live_peak_bytes[r] <= job->layout->arena_bytes[r]);
+        }
+        assert_true(fixed >= 8 * job->model->parameters);
+        pp_job_free(job);
+    }
+}
+
+/* Eleven evaluation rows suit interleaved on 4 ranks only in fewer chunks; the job finds them. */
+static void test_evaluation_plan(void **state)
+{
+    (void)state;
+    struct pp_job *job = NULL;
+    configure("--schedule interleaved --layers 8 --stages 4 --rows 12 --chunks 12 --eval-rows 11");
+    assert_int_equal(create(&job, true), PP_OK);
+    assert_int_equal(job->train->microbatches, 12);
+    assert_true(job->eval->microbatches < 11);
+    assert_false(job->eval->training);
+    assert_non_null(job->phase[PP_EVAL].programs);
+    assert_null(job->phase[PP_TRAIN_TAIL].plan);
+    pp_job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_presets), cmocka_unit_test(test_evaluation_plan)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
