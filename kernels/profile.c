@@ -26,8 +26,8 @@ struct session {
 struct visit {
     struct session *session;
     struct pp_job *job;
-    int *shape;     /* [nclasses] shape of each class, -1 where nothing is computed */
-    bool *open;     /* [nshapes * PP_PROFILE_LOADS] still to be measured in this round */
+    int *shape; /* [nclasses] shape of each class, -1 where nothing is computed */
+    bool *open; /* [nshapes * PP_PROFILE_LOADS] still to be measured in this round */
 };
 
 static void show_progress(const struct session *s)
@@ -74,7 +74,8 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
     for (int i = 0; i < n; i++) {
         for (int c = 0; c < v->job->train->nclasses && members[i].tally; c++) {
             struct pp_tally *tally = &members[i].tally[c];
-            for (int k = 0; tally->call && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++) pp_times_free(&tally->call[k]);
+            for (int k = 0; tally->call && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++)
+                pp_times_free(&tally->call[k]);
             free(tally->call);
             pp_times_free(&tally->task);
         }
@@ -172,6 +173,7 @@ static pp_status take_references(struct pp_profile *profile, int when)
     struct pp_device *device;
     PP_TRY(setup->backend->open(0, setup->config->threads, &device));
     pp_status status = PP_OK;
+    for (int i = 0; i < REFERENCES; i++) setup->backend->reference_ns(device); /* until the clock has settled */
     for (int i = 0; i < REFERENCES && status == PP_OK; i++)
         status = pp_times_add(&profile->reference[when], setup->backend->reference_ns(device));
     strncpy(profile->device_text, setup->backend->describe(device), sizeof profile->device_text - 1);
@@ -213,7 +215,8 @@ pp_status pp_profile_run(struct pp_profile *profile)
 {
     struct session s = {.profile = profile, .start_ns = pp_now_ns()};
     for (int i = 0; i < profile->nshapes; i++)
-        for (int load = 0; load < profile->nloads; load++) s.timings += ROUNDS * (profile->shapes[i].cell[load].load > 0);
+        for (int load = 0; load < profile->nloads; load++)
+            s.timings += ROUNDS * (profile->shapes[i].cell[load].load > 0);
     PP_TRY(take_references(profile, BEFORE));
     pp_status status = PP_OK;
     for (int round = 0; round < ROUNDS && status == PP_OK; round++) status = run_round(&s, round);
@@ -221,7 +224,8 @@ pp_status pp_profile_run(struct pp_profile *profile)
     if (status != PP_OK && status != PP_INTERRUPTED) return status;
     PP_TRY(take_references(profile, AFTER));
     for (int i = 0; i < profile->nshapes; i++)
-        for (int load = 0; load < profile->nloads; load++) PP_TRY(sum_up(&profile->shapes[i], &profile->shapes[i].cell[load]));
+        for (int load = 0; load < profile->nloads; load++)
+            PP_TRY(sum_up(&profile->shapes[i], &profile->shapes[i].cell[load]));
     return status == PP_OK ? PP_OK : pp_fail(status, "profiling was interrupted; what was measured is kept");
 }
 

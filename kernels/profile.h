@@ -2,21 +2,22 @@
  *
  * The profile: how long the tasks of some configurations take on this machine.
  *
- * A task is timed where it will run: a worker has the arena of its rank and runs the compute tasks of the plan in the plan's order, step
- * after step, with its inputs always ready. So weights are read again for every microbatch, slots are as cold as in training, and
- * nothing is allocated. Each rank runs alone (load 1), and together with others, each on its own core, as many as run at once in training
- * (load min(workers, cores)): they share caches and the memory bus. The optimizer step starts on all together, since in training it
- * follows the global norm; a worker that is early goes on with forward and backward tasks until then.
+ * A task is timed where it will run: a worker has the arena of its rank and runs the compute tasks of the plan in the
+ * plan's order, step after step, with its inputs always ready. So weights are read again for every microbatch, slots
+ * are as cold as in training, and nothing is allocated. Each rank runs alone (load 1), and together with others, each
+ * on its own core, as many as run at once in training (load min(workers, cores)): they share caches and the memory
+ * bus. The optimizer step starts on all together, since in training it follows the global norm; a worker that is
+ * early goes on with forward and backward tasks until then.
  *
- * Tasks with equal signatures are one shape and share their samples, whatever plan they ran in. A shape is measured in several rounds,
- * spread over the session (a disturbance then hits one of them) and over the plans that contain it. Samples during which the
- * operating system took the core away are dropped. Some tasks are timed kernel by kernel instead: what the sum of the kernels' medians
- * misses of the whole task is its residual.
+ * Tasks with equal signatures are one shape and share their samples, whatever plan they ran in. A shape is measured
+ * in several rounds, spread over the session (a disturbance then hits one of them) and over the plans that contain
+ * it. Samples during which the operating system took the core away are dropped. Some tasks are timed kernel by kernel
+ * instead: what the sum of the kernels' medians misses of the whole task is its residual.
  */
 #ifndef PP_KERNELS_PROFILE_H
 #define PP_KERNELS_PROFILE_H
 
-#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/db.h"
@@ -32,7 +33,7 @@ struct pp_profile_setup {
     const struct pp_backend *backend;
     int cores;                                 /* how many workers may run at once */
     pp_status (*pin)(int worker, int workers); /* called in each worker's thread; NULL: workers stay where they are */
-    const volatile sig_atomic_t *interrupted;  /* measuring ends early when it becomes non-zero; NULL: never */
+    bool (*interrupted)(void);                 /* measuring ends early when it says so; NULL: never */
 };
 
 /* One kernel call of a shape's program, all calls of one name together. */
@@ -48,8 +49,8 @@ struct pp_profile_cell {
     struct pp_quantiles ns;
     int nkernels;
     struct pp_profile_kernel *kernels;
-    int64_t kernels_ns;             /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
-    struct pp_times task, *call;    /* raw samples: of whole tasks; of each call [ncalls] */
+    int64_t kernels_ns;          /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
+    struct pp_times task, *call; /* raw samples: of whole tasks; of each call [ncalls] */
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
@@ -66,7 +67,7 @@ struct pp_profile_shape {
 struct pp_profile {
     struct pp_profile_setup setup;
     int npoints;
-    struct pp_point *points; /* those that are possible */
+    struct pp_point *points;             /* those that are possible */
     int nloads, loads[PP_PROFILE_LOADS]; /* the first is 1; the others: workers busy at once in some configuration */
     int nshapes;
     struct pp_profile_shape *shapes; /* each signature once, in order of appearance */
@@ -74,7 +75,8 @@ struct pp_profile {
     char device_text[128];
 };
 
-/* Finds the shapes. A single impossible configuration is PP_USAGE; of several, the impossible are left out with a line in the log. */
+/* Finds the shapes. A single impossible configuration is PP_USAGE; of several, the impossible are left out with a
+ * line in the log. */
 pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_profile **out) PP_MUST_CHECK;
 /* Measures. PP_INTERRUPTED leaves what there is. */
 pp_status pp_profile_run(struct pp_profile *profile) PP_MUST_CHECK;
@@ -86,7 +88,8 @@ void pp_profile_free(struct pp_profile *profile); /* NULL is fine */
 int pp_profile_find(const struct pp_profile *profile, const char *signature);
 /* Position in loads[] of what a configuration puts on the machine: min(workers, cores). */
 int pp_profile_load(const struct pp_profile *profile, const struct pp_plan *plan);
-/* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not measured. */
+/* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not
+ * measured. */
 double pp_profile_drift(struct pp_profile *profile);
 
 #endif

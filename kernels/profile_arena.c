@@ -95,8 +95,8 @@ static pp_status fill(struct pp_profile_arena *arena)
     return fill_tokens(arena, layout->data_offset[arena->rank], 2 * layout->data_elements);
 }
 
-pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backend *backend, struct pp_device *device, int rank,
-                                struct pp_profile_arena *out)
+pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backend *backend, struct pp_device *device,
+                                int rank, struct pp_profile_arena *out)
 {
     *out = (struct pp_profile_arena){
         .job = job, .backend = backend, .device = device, .rank = rank, .bytes = job->layout->arena_bytes[rank]};
@@ -131,17 +131,18 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     char *tokens = arena->base + layout->data_offset[arena->rank];
     int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);
     *out = (struct pp_frame){
-        .base = {
-            [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
-            [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
-            [PP_MEM_ACT] = slot_memory(arena, task->act),
-            [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
-            [PP_MEM_IN] = slot_memory(arena, task->in),
-            [PP_MEM_OUT] = slot_memory(arena, task->out),
-            [PP_MEM_WORK] = arena->base + layout->work_offset[arena->rank],
-            [PP_MEM_TOKENS] = tokens + skip,
-            [PP_MEM_TARGETS] = tokens + layout->data_elements * (int64_t)sizeof(int32_t) + skip,
-        },
+        .base =
+            {
+                [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
+                [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
+                [PP_MEM_ACT] = slot_memory(arena, task->act),
+                [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
+                [PP_MEM_IN] = slot_memory(arena, task->in),
+                [PP_MEM_OUT] = slot_memory(arena, task->out),
+                [PP_MEM_WORK] = arena->base + layout->work_offset[arena->rank],
+                [PP_MEM_TOKENS] = tokens + skip,
+                [PP_MEM_TARGETS] = tokens + layout->data_elements * (int64_t)sizeof(int32_t) + skip,
+            },
         .seed = job->config->seed,
         .first_row = first_row,
         .training = true,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank's memory for profiling: the arena of the layout with parameters, tokens and received values that look like those of training.
+ * One rank's memory for profiling: the arena of the layout with parameters, tokens and received values that look like
+ * those of training.
  */
 #ifndef PP_KERNELS_PROFILE_ARENA_H
 #define PP_KERNELS_PROFILE_ARENA_H
@@ -20,8 +21,8 @@ struct pp_profile_arena {
 };
 
 /* Allocates on `device` (borrowed) and fills in. On failure there is nothing to close. */
-pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backend *backend, struct pp_device *device, int rank,
-                                struct pp_profile_arena *out) PP_MUST_CHECK;
+pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backend *backend, struct pp_device *device,
+                                int rank, struct pp_profile_arena *out) PP_MUST_CHECK;
 void pp_profile_arena_close(struct pp_profile_arena *arena);
 
 /* The frame of a compute task of the rank in the training plan. */

@@ -96,10 +96,13 @@ static void print_json(FILE *out, const struct record *r, bool first)
 {
     double figures[FIGURES];
     list_figures(r, figures);
-    fprintf(out, "%s\n  {\"what\": \"%s\", \"name\": \"%s\", \"context\": \"%s\"", first ? "" : ",", r->what, r->name, r->context);
+    fprintf(out, "%s\n  {\"what\": \"%s\", \"name\": \"%s\", \"context\": \"%s\"", first ? "" : ",", r->what, r->name,
+            r->context);
     for (int i = 0; i < FIGURES; i++) {
-        if (isnan(figures[i])) fprintf(out, ", \"%s\": null", figure_names[i]);
-        else fprintf(out, ", \"%s\": %.10g", figure_names[i], figures[i]);
+        if (isnan(figures[i]))
+            fprintf(out, ", \"%s\": null", figure_names[i]);
+        else
+            fprintf(out, ", \"%s\": %.10g", figure_names[i], figures[i]);
     }
     fputs("}", out);
 }
@@ -115,8 +118,10 @@ static void print_tsv(FILE *out, const struct record *r, bool first)
     }
     fprintf(out, "%s\t%s\t%s", r->what, r->name, r->context);
     for (int i = 0; i < FIGURES; i++) {
-        if (isnan(figures[i])) fputs("\t", out);
-        else fprintf(out, "\t%.10g", figures[i]);
+        if (isnan(figures[i]))
+            fputs("\t", out);
+        else
+            fprintf(out, "\t%.10g", figures[i]);
     }
     fputs("\n", out);
 }
@@ -139,24 +144,29 @@ static void print_tasks(FILE *out, const struct pp_profile *profile)
         for (int load = 0; load < profile->nloads; load++) {
             struct record r = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
             if (!(r.count > 0)) continue;
-            fprintf(out, "%-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", width, r.name, r.load, r.count, r.median_ns / 1e6,
-                    100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1), r.gflops);
-            if (isnan(r.residual_ns)) fputs("         -\n", out);
-            else fprintf(out, "  %+7.1f%%\n", 100 * r.residual_ns / r.median_ns);
+            fprintf(out, "%-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", width, r.name, r.load, r.count,
+                    r.median_ns / 1e6, 100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1), r.gflops);
+            if (isnan(r.residual_ns))
+                fputs("         -\n", out);
+            else
+                fprintf(out, "  %+7.1f%%\n", 100 * r.residual_ns / r.median_ns);
         }
 }
 
 static void print_links(FILE *out, const struct pp_profile_links *links)
 {
-    if (links->nsamples > 0) fprintf(out, "\n%-18s  %-12s  %10s  %9s      p5     p95    GB/s\n", "link", "buffers", "bytes", "median us");
+    if (links->nsamples > 0)
+        fprintf(out, "\n%-18s  %-12s  %10s  %9s      p5     p95    GB/s\n", "link", "buffers", "bytes", "median us");
     for (int i = 0; i < links->nsamples; i++) {
         struct record r = of_sample(&links->samples[i]);
-        fprintf(out, "%-18s  %-12s  %10.0f  %9.2f  %+5.1f%%  %+5.1f%%  %6.2f\n", r.name, r.context, r.bytes, r.median_ns / 1e3,
-                100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1), r.bytes / r.median_ns);
+        fprintf(out, "%-18s  %-12s  %10.0f  %9.2f  %+5.1f%%  %+5.1f%%  %6.2f\n", r.name, r.context, r.bytes,
+                r.median_ns / 1e3, 100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1),
+                r.bytes / r.median_ns);
     }
     if (links->nparameters > 0) fprintf(out, "\n%-18s  %-18s  %12s\n", "link", "parameter", "value");
     for (int i = 0; i < links->nparameters; i++)
-        fprintf(out, "%-18s  %-18s  %12.4g\n", links->parameters[i].of, links->parameters[i].name, links->parameters[i].value);
+        fprintf(out, "%-18s  %-18s  %12.4g\n", links->parameters[i].of, links->parameters[i].name,
+                links->parameters[i].value);
 }
 
 static void print_table(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links)

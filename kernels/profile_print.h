@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was measured, for people (table) and programs (tsv, json: one record per line or object, `what` = task, link, parameter or
- * reference; figures that a record does not have are empty or null).
+ * What was measured, for people (table) and programs (tsv, json: one record per line or object, `what` = task, link,
+ * parameter or reference; figures that a record does not have are empty or null).
  */
 #ifndef PP_KERNELS_PROFILE_PRINT_H
 #define PP_KERNELS_PROFILE_PRINT_H

@@ -29,8 +29,10 @@ static pp_status add_load(struct pp_profile *profile, const struct pp_plan *plan
     int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
     if (pp_profile_load(profile, plan) < profile->nloads) return PP_OK;
     if (profile->nloads == PP_PROFILE_LOADS)
-        return pp_fail(PP_USAGE, "the configurations keep more than %d different numbers of workers busy at once: "
-                       "profile them in several runs (shorter lists for --stages)", PP_PROFILE_LOADS);
+        return pp_fail(PP_USAGE,
+                       "the configurations keep more than %d different numbers of workers busy at once: "
+                       "profile them in several runs (shorter lists for --stages)",
+                       PP_PROFILE_LOADS);
     profile->loads[profile->nloads++] = workers < cores ? workers : cores;
     return PP_OK;
 }

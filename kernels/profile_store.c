@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The profile as rows of the database. Kernel rows name the task that they ran in; two of them are no kernels: "all kernels" (the sum over the
- * calls of their medians) and "residual" (what the whole task took beyond that).
+ * The profile as rows of the database. Kernel rows name the task that they ran in; two of them are no kernels: "all
+ * kernels" (the sum over the calls of their medians) and "residual" (what the whole task took beyond that).
  */
 #include <math.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static struct pp_sample figure_of(const char *name, const char *context, int loa
     return sample_of(name, context, load, &same);
 }
 
-static pp_status store_kernels(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, struct pp_db *db,
-                               int64_t run_id)
+static pp_status store_kernels(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell,
+                               struct pp_db *db, int64_t run_id)
 {
     for (int k = 0; k < cell->nkernels; k++) {
         struct pp_sample s = sample_of(cell->kernels[k].name, shape->signature, cell->load, &cell->kernels[k].ns);
@@ -40,7 +40,8 @@ static pp_status store_kernels(const struct pp_profile_shape *shape, const struc
     }
     if (cell->nkernels == 0) return PP_OK;
     struct pp_sample sum = figure_of("all kernels", shape->signature, cell->load, cell->kernels_ns);
-    struct pp_sample residual = figure_of("residual", shape->signature, cell->load, cell->ns.median_ns - cell->kernels_ns);
+    struct pp_sample residual =
+        figure_of("residual", shape->signature, cell->load, cell->ns.median_ns - cell->kernels_ns);
     PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &sum));
     return pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &residual);
 }

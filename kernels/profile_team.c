@@ -13,9 +13,10 @@
 #include "kernels/profile_arena.h"
 
 enum {
-    MANY = 200,         /* samples of each wanted class make a worker content early */
-    KERNELS_EVERY = 4,  /* of so many runs of a class one is timed kernel by kernel */
-    SPINS_TO_YIELD = 64 /* a waiting worker has a core of its own; should it have none, it must not keep others from theirs */
+    MANY = 200,        /* samples of each wanted class make a worker content early */
+    KERNELS_EVERY = 4, /* of so many runs of a class one is timed kernel by kernel */
+    SPINS_TO_YIELD =
+        64 /* a waiting worker has a core of its own; should it have none, it must not keep others from theirs */
 };
 
 /* Counters only grow: the k-th meeting of n workers is complete at k*n. */
@@ -39,7 +40,7 @@ struct worker {
     struct pp_profile_arena arena;
     const struct pp_task **tasks; /* the rank's computations in order */
     int ntasks;
-    int steps;          /* meetings so far */
+    int steps; /* meetings so far */
     int64_t deadline;
     bool content;
     int64_t *kernel_ns; /* room for the longest program */
@@ -48,10 +49,7 @@ struct worker {
     char message[256];
 };
 
-static bool interrupted(const struct team *team)
-{
-    return team->setup->interrupted && *team->setup->interrupted;
-}
+static bool interrupted(const struct team *team) { return team->setup->interrupted && team->setup->interrupted(); }
 
 /* Waits until the counter has reached `target` or the team stops. */
 static void wait_for(struct team *team, atomic_int *counter, int target)
@@ -74,7 +72,8 @@ static void stamp(struct run *run)
 {
     struct rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
-    int64_t micros = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * (int64_t)1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    int64_t micros = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * (int64_t)1000000 + usage.ru_utime.tv_usec +
+                     usage.ru_stime.tv_usec;
     run->cpu_ns = micros * 1000;
     run->preemptions = usage.ru_nivcsw;
     run->wall_ns = pp_now_ns();
@@ -87,8 +86,8 @@ static bool disturbed(const struct run *before, const struct run *after)
     return after->preemptions != before->preemptions && wall - cpu > wall / 50 + 20000;
 }
 
-static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program, const int64_t *kernel_ns,
-                        int64_t wall_ns)
+static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program,
+                        const int64_t *kernel_ns, int64_t wall_ns)
 {
     if (!kernel_ns) return pp_times_add(&tally->task, wall_ns);
     if (!tally->call) PP_TRY(PP_NEW(&tally->call, program->ncalls));
@@ -96,7 +95,8 @@ static pp_status record(struct worker *w, struct pp_tally *tally, const struct p
     return PP_OK;
 }
 
-/* Runs one task; keeps its duration unless it is the class's first (caches, BLAS set-up), or others waited, or was disturbed. */
+/* Runs one task; keeps its duration unless it is the class's first (caches, BLAS set-up), or others waited, or was
+ * disturbed. */
 static pp_status run_task(struct worker *w, const struct pp_task *task)
 {
     struct team *team = w->team;
@@ -120,7 +120,8 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     return record(w, tally, program, kernel_ns, end - start);
 }
 
-/* Content: a sample of each wanted class and no time left, or many samples of each. The last to be content stops the team. */
+/* Content: a sample of each wanted class and no time left, or many samples of each. The last to be content stops
+ * the team. */
 static void look_around(struct worker *w)
 {
     struct team *team = w->team;
@@ -142,7 +143,8 @@ static pp_status run_and_look(struct worker *w, int i)
     return PP_OK;
 }
 
-/* All start the optimizer step together. Who comes early goes on with forward and backward tasks, so that the others' load stays. */
+/* All start the optimizer step together. Who comes early goes on with forward and backward tasks, so that the
+ * others' load stays. */
 static pp_status meet(struct worker *w, int first_step)
 {
     struct team *team = w->team;
@@ -230,8 +232,8 @@ static pp_status start(struct team *team, struct worker *workers, struct pp_team
     return PP_OK;
 }
 
-pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members, int n,
-                      int64_t *reference_ns)
+pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
+                      int n, int64_t *reference_ns)
 {
     struct team team = {.setup = setup, .job = job, .n = n};
     struct worker *workers;

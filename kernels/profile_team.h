@@ -9,21 +9,22 @@
 
 /* What a worker saw of one cost class of the plan. */
 struct pp_tally {
-    bool wanted;           /* the class is the rank's and its shape is still to be measured */
-    int seen;              /* runs, timed or not */
-    struct pp_times task;  /* whole tasks */
-    struct pp_times *call; /* [ncalls of the program] single calls, from runs of their own; NULL if the rank never runs it */
+    bool wanted;          /* the class is the rank's and its shape is still to be measured */
+    int seen;             /* runs, timed or not */
+    struct pp_times task; /* whole tasks */
+    struct pp_times *call; /* [ncalls of the program] single calls, from runs of their own; NULL until there are any */
 };
 
 struct pp_team_member {
     int rank;
-    int64_t budget_ns;      /* the worker is content after this time, if it has a sample of each wanted class, or earlier with many */
+    int64_t budget_ns;      /* content after this time with a sample of each wanted class, or earlier with many */
     struct pp_tally *tally; /* [nclasses]; `wanted` is set by the caller */
 };
 
-/* Runs n members until all are content. Samples count only while all run. *reference: the mean over the members of the reference
- * kernel's duration, taken in their threads at the same moment. PP_INTERRUPTED: stopped early, the samples so far are there. */
-pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members, int n,
-                      int64_t *reference_ns) PP_MUST_CHECK;
+/* Runs n members until all are content. Samples count only while all run. *reference: the mean over the members of
+ * the reference kernel's duration, taken in their threads at the same moment. PP_INTERRUPTED: stopped early, the
+ * samples so far are there. */
+pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
+                      int n, int64_t *reference_ns) PP_MUST_CHECK;
 
 #endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+pp_status pp_times_add(struct pp_times *times, int64_t ns)
+{
+    if (times->n == times->capacity) {
+        int capacity = times->capacity ? 2 * times->capacity : 32;
+        int64_t *grown = realloc(times->ns, (size_t)capacity * sizeof *grown);
+        if (!grown) return pp_fail(PP_NOMEM, "cannot keep %d durations: out of memory", capacity);
+        times->ns = grown;
+        times->capacity = capacity;
+    }
+    times->ns[times->n++] = ns;
+    return PP_OK;
+}
+
+pp_status pp_times_merge(struct pp_times *times, const struct pp_times *from)
+{
+    for (int i = 0; i < from->n; i++) PP_TRY(pp_times_add(times, from->ns[i]));
+    return PP_OK;
+}
+
+void pp_times_free(struct pp_times *times)
+{
+    free(times->ns);
+    *times = (struct pp_times){0};
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Nearest rank: the smallest sample that at least the share `q` of all samples does not exceed. */
+static int64_t at(const struct pp_times *sorted, double q)
+{
+    int i = (int)ceil(q * sorted->n) - 1;
+    return sorted->ns[i < 0 ? 0 : i];
+}
+
+struct pp_quantiles pp_times_quantiles(struct pp_times *times)
+{
+    if (times->n == 0) return (struct pp_quantiles){0};
+    qsort(times->ns, (size_t)times->n, sizeof *times->ns, by_value);
+    int64_t low = times->ns[(times->n - 1) / 2], high = times->ns[times->n / 2];
+    return (struct pp_quantiles){
+        .count = times->n,
+        .median_ns = low + (high - low) / 2,
+        .p5_ns = at(times, 0.05),
+        .p95_ns = at(times, 0.95),
+        .min_ns = times->ns[0],
+    };
+}
+
+void pp_fit_line(const double *x, const double *y, int n, double *a, double *b)
+{
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (int i = 0; i < n; i++) {
+        double weight = y[i] > 0 ? 1 / (y[i] * y[i]) : 1;
+        w += weight;
+        wx += weight * x[i];
+        wy += weight * y[i];
+        wxx += weight * x[i] * x[i];
+        wxy += weight * x[i] * y[i];
+    }
+    double spread = w * wxx - wx * wx;
+    *b = spread > 1e-12 * w * wxx ? (w * wxy - wx * wy) / spread : 0;
+    if (*b < 0) *b = 0;
+    *a = (wy - *b * wx) / w;
+}

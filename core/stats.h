@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Durations and what is said about them. Quantiles, not means: a machine that is shared disturbs a few samples by much.
+ */
+#ifndef PP_CORE_STATS_H
+#define PP_CORE_STATS_H
+
+#include <stdint.h>
+
+#include "core/status.h"
+
+/* A list of durations that grows. Zeroed = empty. */
+struct pp_times {
+    int64_t *ns;
+    int n, capacity;
+};
+
+struct pp_quantiles {
+    int64_t count, median_ns, p5_ns, p95_ns, min_ns; /* all 0 where count is 0 */
+};
+
+pp_status pp_times_add(struct pp_times *times, int64_t ns) PP_MUST_CHECK;
+/* Appends all of `from`. */
+pp_status pp_times_merge(struct pp_times *times, const struct pp_times *from) PP_MUST_CHECK;
+void pp_times_free(struct pp_times *times);
+
+/* Nearest-rank quantiles (the median of an even count is the mean of the middle two). Sorts the list. */
+struct pp_quantiles pp_times_quantiles(struct pp_times *times);
+
+/* A figure with a name, of something with a name: a parameter of a link. Texts are borrowed. */
+struct pp_figure {
+    const char *of, *name;
+    double value;
+};
+
+/* Least squares of y = a + b*x, each point weighted by 1/y^2, so that small and large messages count alike. b is
+ * at least 0; n >= 1. One point, or all x alike: b = 0 and a = the mean. */
+void pp_fit_line(const double *x, const double *y, int n, double *a, double *b);
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/link_profile.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "exec/reduce.h"
+
+enum {
+    WARM_UP = 3, /* exchanges that do not count */
+    MANY = 400,  /* ... that are enough */
+    SMALL = 64,  /* bytes of the message whose calls are the overheads */
+    NEAR = 4 /* the line is fitted through sizes from a quarter of the smallest to four times the largest asked for */
+};
+
+static const int64_t message_sizes[] = {SMALL,     1 << 10, 4 << 10, 16 << 10, 64 << 10,
+                                        256 << 10, 1 << 20, 4 << 20, 16 << 20};
+static const int64_t gradient_sizes[] = {256 << 10, 1 << 20, 4 << 20, 16 << 20};
+enum {
+    MESSAGE_SIZES = sizeof message_sizes / sizeof *message_sizes,
+    GRADIENT_SIZES = sizeof gradient_sizes / sizeof *gradient_sizes,
+    SIZES = MESSAGE_SIZES + 2 /* and the two of the plans */
+};
+static const int64_t largest_gradient = 64 << 20; /* larger ones cost the same per byte */
+
+static const struct link_names {
+    const char *transport, *p2p, *allreduce;
+} link_names[] = {{"inproc", "inproc p2p", "inproc allreduce"}, {"mpi", "mpi p2p", "mpi allreduce"}};
+
+/* The first bytes of every message. */
+struct header {
+    int64_t sent_ns, more;
+};
+
+/* What the calls for a message take: to send and to receive it, and to learn that it is done. */
+enum call { SEND, SENT, RECEIVE, RECEIVED, CALLS };
+
+/* One of the two workers. Worker 0 decides how often and keeps the times. */
+struct side {
+    const struct pp_link_setup *setup;
+    const struct link_names *names;
+    struct pp_world *world;
+    int me;
+    struct pp_link_profile *out; /* worker 0; else NULL */
+    struct pp_device *device;
+    void *outgoing, *incoming, *source; /* source: host memory to write from */
+    int64_t room;
+    struct pp_times one_way;
+    struct pp_times calls[CALLS];
+    pp_status status;
+    char message[256];
+};
+
+static int64_t now_of(const struct side *s) { return pp_now_ns() + s->world->processes.clock_offset_ns; }
+
+/* Waits as a worker does. *last_ns: the call that found it done. */
+static pp_status finish(struct side *s, struct pp_request *request, int64_t *last_ns)
+{
+    for (int64_t idle_since = 0;;) {
+        unsigned seen = pp_bell_seen(s->world, s->me);
+        int64_t start = pp_now_ns();
+        PP_TRY(pp_test(s->world, request));
+        *last_ns = pp_now_ns() - start;
+        if (request->done) return PP_OK;
+        PP_TRY(pp_world_check(s->world));
+        pp_world_wait(s->world, s->me, seen, &idle_since);
+    }
+}
+
+static pp_status send_one(struct side *s, int64_t bytes, bool write, bool more)
+{
+    const struct pp_backend *backend = s->setup->backend;
+    if (write) PP_TRY(backend->upload(s->device, s->outgoing, s->source, bytes));
+    struct header header = {.sent_ns = now_of(s), .more = more};
+    PP_TRY(backend->upload(s->device, s->outgoing, &header, sizeof header));
+    struct pp_request request;
+    int64_t start = pp_now_ns(), last;
+    PP_TRY(pp_send(s->world, s->me, 1 - s->me, PP_MESSAGE_FORWARD, s->outgoing, bytes, &request));
+    PP_TRY(pp_times_add(&s->calls[SEND], pp_now_ns() - start));
+    PP_TRY(finish(s, &request, &last));
+    return pp_times_add(&s->calls[SENT], last);
+}
+
+static pp_status post(struct side *s, int64_t bytes, struct pp_request *request)
+{
+    int64_t start = pp_now_ns();
+    PP_TRY(pp_recv(s->world, 1 - s->me, s->me, PP_MESSAGE_FORWARD, s->incoming, bytes, request));
+    return pp_times_add(&s->calls[RECEIVE], pp_now_ns() - start);
+}
+
+static pp_status take_one(struct side *s, struct pp_request *request, bool *more)
+{
+    int64_t last;
+    struct header header;
+    PP_TRY(finish(s, request, &last));
+    int64_t arrived = now_of(s);
+    PP_TRY(s->setup->backend->download(s->device, &header, s->incoming, sizeof header));
+    *more = header.more;
+    PP_TRY(pp_times_add(&s->one_way, arrived - header.sent_ns));
+    return pp_times_add(&s->calls[RECEIVED], last);
+}
+
+static void forget(struct side *s)
+{
+    s->one_way.n = 0;
+    for (int i = 0; i < CALLS; i++) s->calls[i].n = 0;
+}
+
+static pp_status lead_exchanges(struct side *s, int64_t bytes, bool write)
+{
+    int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9);
+    bool more = true;
+    for (int i = 0; more; i++) {
+        struct pp_request request;
+        bool echoed;
+        if (i == WARM_UP) forget(s);
+        more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
+        PP_TRY(post(s, bytes, &request));
+        PP_TRY(send_one(s, bytes, write, more));
+        PP_TRY(take_one(s, &request, &echoed));
+    }
+    return PP_OK;
+}
+
+static pp_status follow_exchanges(struct side *s, int64_t bytes, bool write)
+{
+    struct pp_request request;
+    PP_TRY(post(s, bytes, &request));
+    for (bool more = true; more;) {
+        PP_TRY(take_one(s, &request, &more));
+        if (more) PP_TRY(post(s, bytes, &request));
+        PP_TRY(send_one(s, bytes, write, more));
+    }
+    forget(s);
+    return PP_OK;
+}
+
+static pp_status add_sample(struct side *s, const char *name, const char *context, int64_t bytes,
+                            const struct pp_quantiles *ns)
+{
+    struct pp_link_profile *out = s->out;
+    if (out->nsamples == PP_LINK_SAMPLES) return pp_fail(PP_INTERNAL, "more than %d samples of links", PP_LINK_SAMPLES);
+    out->samples[out->nsamples++] = (struct pp_sample){
+        .name = name,
+        .context = context,
+        .load = 2,
+        .bytes = bytes,
+        .count = ns->count,
+        .median_ns = ns->median_ns,
+        .p5_ns = ns->p5_ns,
+        .p95_ns = ns->p95_ns,
+        .min_ns = ns->min_ns,
+        .flops = NAN,
+        .moved_bytes = NAN,
+    };
+    return PP_OK;
+}
+
+static pp_status add_figure(struct side *s, const char *link, const char *parameter, double value)
+{
+    struct pp_link_profile *out = s->out;
+    if (out->nfigures == PP_LINK_FIGURES) return pp_fail(PP_INTERNAL, "more than %d figures of links", PP_LINK_FIGURES);
+    out->figures[out->nfigures++] = (struct pp_figure){.of = link, .name = parameter, .value = value};
+    return PP_OK;
+}
+
+/* A fixed list of sizes and the two that the plans ask for; returns how many. */
+static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64_t limit, int64_t sizes[SIZES])
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) sizes[count++] = fixed[i];
+    for (int i = 0; i < 2; i++) {
+        int64_t size = asked[i] < limit ? asked[i] : limit;
+        bool known = size < SMALL;
+        for (int j = 0; j < count; j++) known = known || sizes[j] == size;
+        if (!known) sizes[count++] = size;
+    }
+    return count;
+}
+
+/* A line through the points near the sizes asked for, or through all where these are fewer than three. */
+static void fit_near(const double *x, const double *y, int n, const int64_t asked[2], double *a, double *b)
+{
+    double near_x[SIZES], near_y[SIZES];
+    int near = 0;
+    for (int i = 0; i < n; i++) {
+        if (x[i] * NEAR < (double)asked[0] || x[i] > (double)asked[1] * NEAR) continue;
+        near_x[near] = x[i];
+        near_y[near++] = y[i];
+    }
+    if (near < 3)
+        pp_fit_line(x, y, n, a, b);
+    else
+        pp_fit_line(near_x, near_y, near, a, b);
+}
+
+static pp_status measure_size(struct side *s, int64_t bytes, bool write, struct pp_quantiles *ns)
+{
+    forget(s);
+    if (s->me != 0) return follow_exchanges(s, bytes, write);
+    PP_TRY(lead_exchanges(s, bytes, write));
+    *ns = pp_times_quantiles(&s->one_way);
+    return add_sample(s, s->names->p2p, write ? "written" : "same", bytes, ns);
+}
+
+/* The receive was posted before, and what the sender does after its call is nobody's latency. */
+static pp_status add_parameters(struct side *s, const double *x, const double *y, int n, const double calls[CALLS])
+{
+    double a, b;
+    fit_near(x, y, n, s->setup->message_bytes, &a, &b);
+    PP_TRY(add_figure(s, s->names->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
+    PP_TRY(add_figure(s, s->names->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
+    PP_TRY(add_figure(s, s->names->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
+    return add_figure(s, s->names->p2p, "ns_per_byte", b);
+}
+
+static pp_status measure_p2p(struct side *s)
+{
+    int64_t sizes[SIZES];
+    double x[SIZES], y[SIZES], calls[CALLS] = {0};
+    int n = list_sizes(message_sizes, MESSAGE_SIZES, s->setup->message_bytes, s->room, sizes), points = 0;
+    for (int i = 0; i < n; i++) {
+        struct pp_quantiles same = {0}, written = {0};
+        PP_TRY(measure_size(s, sizes[i], false, &same));
+        for (int k = 0; k < CALLS && sizes[i] == SMALL; k++)
+            calls[k] = (double)pp_times_quantiles(&s->calls[k]).median_ns;
+        PP_TRY(measure_size(s, sizes[i], true, &written));
+        if (sizes[i] == SMALL) continue;
+        x[points] = (double)sizes[i];
+        y[points++] = (double)written.median_ns;
+    }
+    return s->me == 0 ? add_parameters(s, x, y, points, calls) : PP_OK;
+}
+
+/* Worker 0 tells whether to go on; that message is also the start. */
+static pp_status agree(struct side *s, int64_t *more)
+{
+    struct pp_request request;
+    int64_t last;
+    if (s->me == 0)
+        PP_TRY(pp_send(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more, &request));
+    else
+        PP_TRY(pp_recv(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more, &request));
+    return finish(s, &request, &last);
+}
+
+static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t bytes)
+{
+    int64_t start = pp_now_ns();
+    PP_TRY(pp_reduce_start(s->world, reduce, s->outgoing, bytes / (int64_t)sizeof(float)));
+    for (int64_t idle_since = 0; !reduce->done;) {
+        unsigned seen = pp_bell_seen(s->world, s->me);
+        PP_TRY(pp_reduce_poll(s->world, reduce));
+        if (reduce->done) break;
+        PP_TRY(pp_world_check(s->world));
+        pp_world_wait(s->world, s->me, seen, &idle_since);
+    }
+    return pp_times_add(&s->one_way, pp_now_ns() - start);
+}
+
+static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t bytes, struct pp_quantiles *ns)
+{
+    int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9), more = 1;
+    for (int i = 0; more; i++) {
+        if (i == WARM_UP) forget(s);
+        more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
+        PP_TRY(agree(s, &more));
+        PP_TRY(reduce_once(s, reduce, bytes));
+    }
+    *ns = pp_times_quantiles(&s->one_way);
+    return s->me == 0 ? add_sample(s, s->names->allreduce, "", bytes, ns) : PP_OK;
+}
+
+static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *reduce)
+{
+    int64_t sizes[SIZES];
+    double x[SIZES], y[SIZES], a, b;
+    int n = list_sizes(gradient_sizes, GRADIENT_SIZES, s->setup->gradient_bytes, s->room, sizes);
+    for (int i = 0; i < n; i++) {
+        struct pp_quantiles ns;
+        PP_TRY(reduce_size(s, reduce, sizes[i], &ns));
+        x[i] = (double)sizes[i];
+        y[i] = (double)ns.median_ns;
+    }
+    if (s->me != 0) return PP_OK;
+    fit_near(x, y, n, s->setup->gradient_bytes, &a, &b);
+    PP_TRY(add_figure(s, s->names->allreduce, "latency_ns", a > 0 ? a : 0));
+    return add_figure(s, s->names->allreduce, "ns_per_byte", b);
+}
+
+static pp_status measure_reduction(struct side *s)
+{
+    struct pp_reduce *reduce;
+    struct pp_group group = {.first = 0, .stride = 1, .n = 2};
+    PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, &reduce));
+    pp_status status = measure_sizes_of_reduction(s, reduce);
+    pp_reduce_free(reduce);
+    return status;
+}
+
+static int64_t room_for(const struct pp_link_setup *setup)
+{
+    int64_t room = message_sizes[MESSAGE_SIZES - 1];
+    if (setup->message_bytes[1] > room) room = setup->message_bytes[1];
+    int64_t gradient = setup->gradient_bytes[1] < largest_gradient ? setup->gradient_bytes[1] : largest_gradient;
+    return gradient > room ? gradient : room;
+}
+
+static pp_status measure(struct side *s)
+{
+    const struct pp_backend *backend = s->setup->backend;
+    pp_status status = PP_OK;
+    s->room = room_for(s->setup);
+    PP_TRY(backend->open(s->me, s->setup->threads, &s->device));
+    PP_TRY_DONE(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
+    PP_TRY_DONE(backend->alloc(s->device, s->room, &s->outgoing));
+    PP_TRY_DONE(backend->alloc(s->device, s->room, &s->incoming));
+    PP_TRY_DONE(measure_p2p(s));
+    PP_TRY_DONE(measure_reduction(s));
+done:
+    if (s->incoming) backend->release(s->device, s->incoming, s->room);
+    if (s->outgoing) backend->release(s->device, s->outgoing, s->room);
+    free(s->source);
+    pp_times_free(&s->one_way);
+    for (int i = 0; i < CALLS; i++) pp_times_free(&s->calls[i]);
+    backend->close(s->device);
+    return status;
+}
+
+static void *side_main(void *arg)
+{
+    struct side *s = arg;
+    s->status = s->setup->pin ? s->setup->pin(s->me, 2) : PP_OK;
+    if (s->status == PP_OK) s->status = measure(s);
+    if (s->status != PP_OK) {
+        snprintf(s->message, sizeof s->message, "%s", pp_message());
+        pp_world_stop(s->world, s->status);
+    }
+    return NULL;
+}
+
+static pp_status measure_threads(const struct pp_link_setup *setup, struct pp_world *world, struct pp_link_profile *out)
+{
+    struct side sides[2];
+    pthread_t threads[2];
+    int started = 0, error = 0;
+    for (int i = 0; i < 2 && !error; i++) {
+        sides[i] =
+            (struct side){.setup = setup, .names = &link_names[0], .world = world, .me = i, .out = i == 0 ? out : NULL};
+        error = pthread_create(&threads[i], NULL, side_main, &sides[i]);
+        if (!error) started++;
+    }
+    if (error) pp_world_stop(world, PP_IO);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    if (error) return pp_fail(PP_IO, "cannot start a thread to measure links: %s", strerror(error));
+    /* One that gave up because the other failed has nothing to tell. */
+    for (int i = 0; i < 2; i++)
+        if (sides[i].status != PP_OK && sides[i].status != PP_PEER)
+            return pp_fail(sides[i].status, "measuring links between threads: %s", sides[i].message);
+    return PP_OK;
+}
+
+pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out)
+{
+    struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct pp_world *world;
+    PP_TRY(pp_world_open(pp_transports[0], &alone, 2, setup->threads, &world));
+    pp_status status = measure_threads(setup, world, out);
+    pp_world_close(world);
+    return status;
+}
+
+pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
+                                    const struct pp_processes *processes, struct pp_link_profile *out)
+{
+    const struct link_names *names = NULL;
+    for (size_t i = 0; i < sizeof link_names / sizeof *link_names; i++)
+        if (!strcmp(link_names[i].transport, transport->name)) names = &link_names[i];
+    if (!names) return pp_fail(PP_INTERNAL, "links of transport '%s' have no name for the database", transport->name);
+    struct pp_world *world;
+    PP_TRY(pp_world_open(transport, processes, processes->count, setup->threads, &world));
+    struct side side = {
+        .setup = setup, .names = names, .world = world, .me = world->first, .out = world->first == 0 ? out : NULL};
+    pp_status status = side.me < 2 ? measure(&side) : PP_OK;
+    if (status == PP_OK) status = pp_barrier(world, side.me);
+    pp_world_close(world);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measures the links between workers through the transports that training uses.
+ *
+ * Point to point: messages go back and forth between two workers; each carries the time at which it was sent, so
+ * every one gives a one-way time, from before pp_send() until the receiver's pp_test() has said done, with the
+ * receive posted before. A sample's context says what the sender did before: "written" = its core wrote the buffer,
+ * as a pipeline's does; "same" = the bytes of last time. A line fitted through the medians ("written", sizes near
+ * those that the plans send) gives ns_per_byte and, less what both ends spend in calls for a small message
+ * (send_overhead_ns, recv_overhead_ns), latency_ns. All-reduce: pp_reduce over two workers, from a common start until
+ * done at worker 0: latency_ns + bytes * ns_per_byte; with D replicas a worker moves and adds 2 (D - 1) / D as much.
+ */
+#ifndef PP_EXEC_LINK_PROFILE_H
+#define PP_EXEC_LINK_PROFILE_H
+
+#include "core/db.h"
+#include "core/program.h"
+#include "core/stats.h"
+#include "exec/transport.h"
+
+struct pp_link_setup {
+    const struct pp_backend *backend;
+    int threads;                               /* of each worker */
+    double seconds;                            /* for each size */
+    pp_status (*pin)(int worker, int workers); /* called in threads that it starts; NULL: they stay where they are */
+    /* Bytes of the smallest and largest message, and of the smallest and largest gradient of the plans; 0: none
+     * are sent */
+    int64_t message_bytes[2], gradient_bytes[2];
+};
+
+enum { PP_LINK_SAMPLES = 96, PP_LINK_FIGURES = 32 };
+
+struct pp_link_profile {
+    int nsamples, nfigures;
+    struct pp_sample samples[PP_LINK_SAMPLES];
+    struct pp_figure figures[PP_LINK_FIGURES];
+};
+
+/* Between two threads of this process: "inproc p2p", "inproc allreduce". Appends to *out, which is zeroed at first. */
+pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
+/* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce". All processes call it; only the
+ * first gets results. */
+pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
+                                    const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;
+/* While the first process goes on measuring alone: all call it. The first runs `work`; the others sleep until it
+ * has returned. */
+pp_status pp_link_profile_alone(const struct pp_transport *transport, const struct pp_processes *processes,
+                                pp_status (*work)(void *arg), void *arg) PP_MUST_CHECK;
+
+#endif

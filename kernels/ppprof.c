@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ppprof: measures tasks, kernels and links on this machine, prints what it found and stores it in a database.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "exec/link_profile.h"
+#include "exec/signals.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/model.h"
+#include "kernels/profile.h"
+#include "kernels/profile_print.h"
+#include "schedules/schedule.h"
+
+static const struct pp_program_info info = {
+    .tool = PP_PPPROF,
+    .name = "ppprof",
+    .summary = "measure what the tasks and links of a pipeline take on this machine",
+    .operands = "",
+    .description = "Times every task that the asked configurations consist of, as it runs in training: in the order of "
+                   "the schedule, over memory as "
+                   "large as in training, alone and with as many workers busy as will be. Times its kernels one by "
+                   "one, and the links between "
+                   "workers: latency, overheads, bandwidth by size, and all-reduce. Everything is printed and stored "
+                   "in a database (pp.db unless "
+                   "--db names another), from which ppsim predicts.\n\n"
+                   "Started alone it measures links between threads; under mpirun, with two processes or more, those "
+                   "between processes as "
+                   "well. Lists of schedules, stages, virtual stages and chunks are measured together, each task once. "
+                   "--seconds is the time spent "
+                   "on each task under each load.",
+    .examples = "ppprof\tmeasure the default configuration\n"
+                "ppprof --schedule gpipe,1f1b --chunks 1,2,4,8\tall tasks of eight configurations\n"
+                "mpirun -n 2 ppprof --chunks 4\tlinks between processes as well\n",
+};
+
+struct session {
+    struct pp_config config;
+    const struct pp_backend *backend;
+    const struct pp_transport *transport;
+    struct pp_processes processes;
+    struct pp_profile *profile;
+    struct pp_link_profile links;
+    struct pp_db *db;
+    int64_t run_id;
+    int cores;
+};
+
+/* The cores that this process may use: also those that a launcher kept from it, where the system allows it. */
+static cpu_set_t allowed;
+
+static int find_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_CONF);
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (long i = 0; i < n && i < CPU_SETSIZE; i++) CPU_SET((size_t)i, &all);
+    if (sched_setaffinity(0, sizeof all, &all) != 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    return CPU_COUNT(&allowed);
+}
+
+/* Worker i on the i-th core. A machine that does not let it leaves the worker where it is. */
+static pp_status pin(int worker, int workers)
+{
+    (void)workers;
+    int skip = worker % CPU_COUNT(&allowed);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        break;
+    }
+    return PP_OK;
+}
+
+static void list_all(FILE *out)
+{
+    fputs("schedules:\n", out);
+    pp_schedules.list(out);
+    fputs("\npresets:\n", out);
+    pp_config_list_presets(out);
+    fputs("\ndevices:\n", out);
+    pp_backend_list(out);
+}
+
+static void widen(int64_t range[2], int64_t bytes)
+{
+    if (bytes > 0 && (range[0] == 0 || bytes < range[0])) range[0] = bytes;
+    if (bytes > range[1]) range[1] = bytes;
+}
+
+/* Smallest and largest message and gradient of all configurations. */
+static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
+{
+    for (int i = 0; i < s->profile->npoints; i++) {
+        struct pp_job *job;
+        PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, 0, 0, &job));
+        int64_t row = (int64_t)s->config.tokens * s->config.d_model * (int64_t)sizeof(float);
+        for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);
+        for (int k = 0; k < job->model->nstages; k++) widen(setup->gradient_bytes, job->model->stages[k].param_bytes);
+        pp_job_free(job);
+    }
+    return PP_OK;
+}
+
+static pp_status measure_links(struct session *s)
+{
+    struct pp_link_setup setup = {
+        .backend = s->backend, .threads = s->config.threads, .seconds = fmin(s->config.seconds, 0.05), .pin = pin};
+    PP_TRY(find_sizes(s, &setup));
+    if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
+    if (s->processes.count == 1) return PP_OK;
+    return pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
+}
+
+static pp_status store_links(struct session *s)
+{
+    for (int i = 0; i < s->links.nsamples; i++)
+        PP_TRY(pp_db_add_sample(s->db, s->run_id, PP_SAMPLE_LINK, &s->links.samples[i]));
+    for (int i = 0; i < s->links.nfigures; i++)
+        PP_TRY(pp_db_add_link(s->db, s->run_id, s->links.figures[i].of, s->links.figures[i].name,
+                              s->links.figures[i].value));
+    return pp_db_flush(s->db);
+}
+
+static pp_status begin_run(struct session *s)
+{
+    struct pp_device *device;
+    PP_TRY(s->backend->open(0, s->config.threads, &device));
+    struct pp_run run = {
+        .tool = "ppprof",
+        .device = s->backend->name,
+        .device_text = s->backend->describe(device),
+        .transport = s->transport->name,
+        .processes = s->processes.count,
+        .cores = s->cores,
+    };
+    pp_info("%s; %d cores; %d task shapes of %d configurations", run.device_text, s->cores, s->profile->nshapes,
+            s->profile->npoints);
+    pp_status status = pp_db_run_begin(s->db, &run, &s->config, NULL, &s->run_id);
+    s->backend->close(device);
+    return status;
+}
+
+static pp_status measure_and_store(struct session *s)
+{
+    PP_TRY(store_links(s));
+    pp_status measured = pp_profile_run(s->profile);
+    if (measured != PP_OK && measured != PP_INTERRUPTED) return measured;
+    PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
+    struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
+    if (measured == PP_OK) pp_profile_print(stdout, s->config.format, s->profile, &links);
+    return measured == PP_OK ? PP_OK
+                             : pp_fail(measured, "profiling was interrupted; what was measured is in the database");
+}
+
+static pp_status end_run(struct session *s, pp_status status)
+{
+    struct pp_run_result result = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "ok"};
+    char text[256];
+    if (s->profile->reference[0].n > 0)
+        result.reference_ns = (double)pp_times_quantiles(&s->profile->reference[0]).median_ns;
+    snprintf(text, sizeof text, "failed: %s", pp_message());
+    if (status != PP_OK) result.status = status == PP_INTERRUPTED ? "interrupted" : text;
+    return pp_db_run_end(s->db, s->run_id, &result);
+}
+
+/* What the first process does while the others rest. */
+static pp_status record(void *arg)
+{
+    struct session *s = arg;
+    const char *path = s->config.db ? s->config.db : "pp.db";
+    PP_TRY(pp_db_open(path, PP_DB_WRITE, &s->db));
+    pp_status status = begin_run(s);
+    if (status == PP_OK) {
+        status = measure_and_store(s);
+        char message[512];
+        snprintf(message, sizeof message, "%s", pp_message());
+        pp_status ended = end_run(s, status);
+        if (status == PP_OK)
+            status = ended;
+        else
+            pp_fail(status, "%s", message);
+    }
+    pp_status closed = pp_db_close(s->db);
+    if (status == PP_OK) status = closed;
+    if (status == PP_OK) pp_info("stored in %s", path);
+    return status;
+}
+
+static pp_status prepare(struct session *s)
+{
+    if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
+    PP_TRY(pp_backend_find(s->config.device, &s->backend));
+    PP_TRY(pp_signals_catch());
+    s->cores = find_cores() / s->config.threads;
+    if (s->cores < 1) s->cores = 1;
+    struct pp_profile_setup setup = {
+        .config = &s->config,
+        .schedules = &pp_schedules,
+        .ops = &pp_model_ops,
+        .backend = s->backend,
+        .cores = s->cores,
+        .pin = pin,
+        .interrupted = pp_signals_caught,
+    };
+    return pp_profile_create(&setup, &s->profile);
+}
+
+static pp_status run(struct session *s)
+{
+    PP_TRY(prepare(s));
+    PP_TRY(measure_links(s));
+    return pp_link_profile_alone(s->transport, &s->processes, record, s);
+}
+
+/* Ends this process: with the others where all is well, else taking them along. */
+static int leave(struct session *s, pp_status status)
+{
+    int code = pp_exit_code(status);
+    if (status != PP_OK) pp_error("%s", pp_message());
+    pp_profile_free(s->profile);
+    if (status != PP_OK)
+        s->transport->abort(code);
+    else
+        s->transport->finish();
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static struct session session;
+    struct pp_config *config = &session.config;
+    int operands;
+    pp_log_init(info.name, false);
+    if (pp_config_parse(PP_PPPROF, argc, argv, config, NULL, 0, &operands) != PP_OK) {
+        pp_error("%s", pp_message());
+        return pp_exit_code(PP_USAGE);
+    }
+    if (pp_config_answer(config, &info, stdout)) return 0;
+    if (config->list) {
+        list_all(stdout);
+        return 0;
+    }
+    pp_status status = pp_transport_start(config->transport, &session.transport, &session.processes);
+    if (status != PP_OK) {
+        pp_error("%s", pp_message());
+        return pp_exit_code(status);
+    }
+    pp_log_init(info.name, session.processes.index > 0);
+    return leave(&session, run(&session));
+}
