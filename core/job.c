@@ -5,18 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static pp_status known(const struct pp_schedules *schedules, const char *name, bool *virtual_stages)
 {
     char near[64];
     if (schedules->find(name, virtual_stages)) return PP_OK;
     const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
     if (nearest)
-        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)", name, nearest);
+        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)",
+                       name, nearest);
     return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
 }
 
-pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points, int *n)
+pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
+                    int *n)
 {
     bool virtual_stages;
     int total = 0, nv;
@@ -33,16 +34,18 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
         for (int p = 0; p < config->stages.n; p++)
             for (int v = 0; v < nv; v++)
                 for (int c = 0; c < config->chunks.n; c++)
-                    (*points)[(*n)++] = (struct pp_point){.schedule = config->schedule.v[s],
-                                                          .stages = config->stages.v[p],
-                                                          .virtual_stages = pp_config_virtual(config, virtual_stages, v, &nv),
-                                                          .chunks = config->chunks.v[c]};
+                    (*points)[(*n)++] =
+                        (struct pp_point){.schedule = config->schedule.v[s],
+                                          .stages = config->stages.v[p],
+                                          .virtual_stages = pp_config_virtual(config, virtual_stages, v, &nv),
+                                          .chunks = config->chunks.v[c]};
     }
     return PP_OK;
 }
 
 /* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen. */
-static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text, size_t size)
+static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
+                           size_t size)
 {
     int *cut = malloc((size_t)rows * sizeof *cut), listed = 0;
     size_t used = 0;
@@ -63,7 +66,8 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     /* One microbatch suits every schedule: if it is refused too, the number of chunks is not the reason. */
     char message[512], chunks[128];
     snprintf(message, sizeof message, "%s", pp_message());
-    if (schedules->check(point->schedule, point->stages, point->virtual_stages, 1) != PP_OK) return pp_fail(PP_USAGE, "%s", message);
+    if (schedules->check(point->schedule, point->stages, point->virtual_stages, 1) != PP_OK)
+        return pp_fail(PP_USAGE, "%s", message);
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
     return pp_fail(PP_USAGE, "%s; with %d rows, --chunks %s work", message, rows, chunks);
 }
@@ -91,7 +95,8 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     int chunks = job->point.chunks < job->config->eval_rows ? job->point.chunks : job->config->eval_rows, m;
     do {
         m = pp_chunk_rows(job->config->eval_rows, chunks, rows);
-    } while (schedules->check(job->point.schedule, job->point.stages, job->point.virtual_stages, m) != PP_OK && --chunks > 0);
+    } while (schedules->check(job->point.schedule, job->point.stages, job->point.virtual_stages, m) != PP_OK &&
+             --chunks > 0);
     struct pp_plan_spec spec = spec_of(job, rows, m, groups);
     spec.training = false;
     spec.replicas = 1;
@@ -156,10 +161,12 @@ static pp_status check_shape(const struct pp_config *config, const struct pp_poi
     int stages = point->stages * point->virtual_stages;
     if (stages > config->layers)
         return pp_fail(PP_USAGE,
-                       "%d stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer stages or more --layers",
+                       "%d stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
+                       "stages or more --layers",
                        stages, point->stages, point->virtual_stages, config->layers);
     if (point->chunks > config->rows)
-        return pp_fail(PP_USAGE, "--chunks %d is more than the %d rows of a batch; use at most %d chunks, or more --rows",
+        return pp_fail(PP_USAGE,
+                       "--chunks %d is more than the %d rows of a batch; use at most %d chunks, or more --rows",
                        point->chunks, config->rows, config->rows);
     return PP_OK;
 }
@@ -167,17 +174,19 @@ static pp_status check_shape(const struct pp_config *config, const struct pp_poi
 static void name_key(struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
-    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d rows", job->config->replicas,
-                                   plan->microbatches);
+    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d rows",
+                                   job->config->replicas, plan->microbatches);
     for (int m = 0; m < plan->microbatches && used + 16 < sizeof job->accumulation_key; m++) {
         int same = 1;
         while (m + 1 < plan->microbatches && plan->rows[m + 1] == plan->rows[m]) m++, same++;
-        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " %dx%d", same, plan->rows[m]);
+        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " %dx%d", same,
+                                 plan->rows[m]);
     }
 }
 
-pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point, const struct pp_schedules *schedules,
-                        const struct pp_model_ops *ops, bool evaluate, int tail_seq, int eval_tail_seq, struct pp_job **out)
+pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
+                        const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
+                        int tail_seq, int eval_tail_seq, struct pp_job **out)
 {
     struct pp_shape shape;
     struct pp_job *job;

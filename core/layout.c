@@ -10,7 +10,7 @@ const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters", "gradients", 
                                                      "transfer",   "data",      "workspace"};
 
 static const int pool_bytes_kind[PP_POOL_KINDS] = {
-    [PP_POOL_ACT] = PP_BYTES_ACT,       [PP_POOL_CKPT] = PP_BYTES_CKPT,     [PP_POOL_RECV] = PP_BYTES_TRANSFER,
+    [PP_POOL_ACT] = PP_BYTES_ACT,       [PP_POOL_CKPT] = PP_BYTES_CKPT,      [PP_POOL_RECV] = PP_BYTES_TRANSFER,
     [PP_POOL_SEND] = PP_BYTES_TRANSFER, [PP_POOL_LOCAL] = PP_BYTES_TRANSFER,
 };
 
@@ -55,7 +55,8 @@ static int64_t act_slot_bytes(const struct build *b, const struct pp_phase *phas
     int64_t most = 0;
     for (int s = 0; s < plan->stages; s++) {
         if (plan->stage_rank[s] != pool->rank || plan->act_group[s] != pool->key) continue;
-        int64_t bytes = b->ops->act_bytes(b->model, s, max_rows(plan), phase->seq, plan->training, split_backward(plan));
+        int64_t bytes =
+            b->ops->act_bytes(b->model, s, max_rows(plan), phase->seq, plan->training, split_backward(plan));
         if (bytes > most) most = bytes;
     }
     return most;
@@ -144,7 +145,8 @@ static void place_rest(struct build *b)
         if (rows * b->phases[i].seq > layout->data_elements) layout->data_elements = rows * b->phases[i].seq;
     }
     for (int r = 0; r < layout->ranks; r++) {
-        layout->data_offset[r] = reserve(layout, r, PP_BYTES_DATA, 2 * layout->data_elements * (int64_t)sizeof(int32_t));
+        layout->data_offset[r] =
+            reserve(layout, r, PP_BYTES_DATA, 2 * layout->data_elements * (int64_t)sizeof(int32_t));
         int64_t work = 0;
         for (int i = 0; i < b->n; i++) {
             const struct pp_phase *phase = &b->phases[i];
@@ -189,7 +191,8 @@ static void live_peaks(const struct build *b)
 {
     struct pp_layout *layout = b->layout;
     for (int r = 0; r < layout->ranks; r++) {
-        int64_t fixed = layout->arena_bytes[r] - layout->bytes[r][PP_BYTES_ACT] - layout->bytes[r][PP_BYTES_CKPT], most = 0;
+        int64_t fixed = layout->arena_bytes[r] - layout->bytes[r][PP_BYTES_ACT] - layout->bytes[r][PP_BYTES_CKPT],
+                most = 0;
         for (int i = 0; i < b->n; i++) {
             const struct pp_plan *plan = b->phases[i].plan;
             int64_t live = 0, taken, freed;
@@ -232,8 +235,8 @@ static pp_status allocate(struct pp_layout *layout)
     return PP_NEW(&layout->work_offset, layout->ranks);
 }
 
-pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases, int n,
-                           struct pp_layout **out)
+pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
+                           int n, struct pp_layout **out)
 {
     struct build b = {.model = model, .ops = ops, .phases = phases, .n = n};
     pp_status status;

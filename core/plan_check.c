@@ -15,9 +15,9 @@ struct check {
     int32_t *slot_first; /* [nslots] the first one that wrote it */
     int32_t *lane_last;  /* [nlanes] */
     uint8_t *seen;       /* [stages * microbatches] */
-    uint8_t *ends;       /* [ntasks] issue entries found: bit 0 run or send, bit 1 receive; NORM_ALL counts ranks elsewhere */
-    int64_t *at;         /* [ranks] position in the issue list */
-    bool *waiting;       /* [ranks] on the stack of ranks to look at */
+    uint8_t *ends; /* [ntasks] issue entries found: bit 0 run or send, bit 1 receive; NORM_ALL counts ranks elsewhere */
+    int64_t *at;   /* [ranks] position in the issue list */
+    bool *waiting; /* [ranks] on the stack of ranks to look at */
 };
 
 static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
@@ -25,8 +25,8 @@ static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
     char text[TEXT];
     const struct pp_task *t = &plan->tasks[task];
     const struct pp_lane *lane = &plan->lanes[t->lane];
-    return pp_fail(PP_INPUT, "the plan is wrong: rank %d, task %d (%s): %s", lane->src, task, pp_task_text(t, text, sizeof text),
-                   what);
+    return pp_fail(PP_INPUT, "the plan is wrong: rank %d, task %d (%s): %s", lane->src, task,
+                   pp_task_text(t, text, sizeof text), what);
 }
 
 /* Ranges of all indices, and dependencies on earlier tasks only. */
@@ -58,7 +58,8 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
     if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
     if (!transfer) return PP_OK;
     int next = t->stage + (t->kind == PP_XFER_F ? 1 : -1);
-    if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] || lane->dst != plan->stage_rank[next])
+    if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] ||
+        lane->dst != plan->stage_rank[next])
         return bad(plan, id, "it is a transfer without a partner: its channel does not join the two stages");
     return PP_OK;
 }
@@ -93,21 +94,25 @@ static pp_status check_complete(const struct check *c)
     return PP_OK;
 }
 
-/* The input comes from the neighbour stage's task of the same microbatch. */
+/* Which way a kind's data flows: +1 to the next stage, -1 to the one before, 0 neither. */
+static const int flow[PP_KINDS] = {[PP_F] = 1, [PP_XFER_F] = 1, [PP_B] = -1, [PP_I] = -1, [PP_XFER_B] = -1};
+
+/* The stage whose result a task needs: a transfer's own, else the neighbour's. -1 = none. */
+static int source_stage(const struct pp_plan *plan, const struct pp_task *t)
+{
+    int stage = computes(t) ? t->stage - flow[t->kind] : t->stage;
+    return flow[t->kind] != 0 && stage >= 0 && stage < plan->stages ? stage : -1;
+}
+
+/* The input comes from a task of the same microbatch that flows the same way. */
 static pp_status check_input(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];
-    bool forward = t->kind == PP_F || t->kind == PP_XFER_F, backward = t->kind == PP_B || t->kind == PP_I || t->kind == PP_XFER_B;
-    bool transfer = t->kind == PP_XFER_F || t->kind == PP_XFER_B;
-    bool needs = transfer || (forward && t->stage > 0) || (backward && t->stage < plan->stages - 1);
-    if (!forward && !backward) return PP_OK;
-    if (!needs) return PP_OK;
+    int stage = source_stage(plan, t);
+    if (stage < 0) return PP_OK;
     if (t->dep[0] < 0) return bad(plan, id, "nothing delivers its input");
     const struct pp_task *from = &plan->tasks[t->dep[0]];
-    int stage = transfer ? t->stage : t->stage + (forward ? -1 : 1);
-    bool same_way = forward ? from->kind == PP_F || from->kind == PP_XFER_F
-                            : from->kind == PP_B || from->kind == PP_I || from->kind == PP_XFER_B;
-    if (from->stage != stage || from->microbatch != t->microbatch || !same_way)
+    if (from->stage != stage || from->microbatch != t->microbatch || flow[from->kind] != flow[t->kind])
         return bad(plan, id, "its input comes from another stage or microbatch");
     return PP_OK;
 }
@@ -156,7 +161,8 @@ static pp_status blocked(const struct check *c)
     const struct pp_plan *plan = c->plan;
     for (int r = 0; r < plan->ranks; r++)
         if (c->at[r] < plan->issue_start[r + 1])
-            return bad(plan, pp_issue_task(plan->issue[c->at[r]]), "it would wait for ever if nothing were buffered (deadlock)");
+            return bad(plan, pp_issue_task(plan->issue[c->at[r]]),
+                       "it would wait for ever if nothing were buffered (deadlock)");
     return PP_OK;
 }
 
@@ -182,7 +188,8 @@ static pp_status advance(struct check *c, int rank, int *other)
             continue;
         }
         int peer = pp_issue_is_recv(entry) ? lane->src : lane->dst;
-        if (rank != (pp_issue_is_recv(entry) ? lane->dst : lane->src)) return bad(plan, id, "it stands in the list of another rank");
+        if (rank != (pp_issue_is_recv(entry) ? lane->dst : lane->src))
+            return bad(plan, id, "it stands in the list of another rank");
         if (head(c, peer) != (entry ^ 1)) return PP_OK;
         c->ends[id] |= 3;
         c->at[peer]++;

@@ -103,7 +103,8 @@ static int32_t channel_between(struct builder *b, int src, int dst, int transfer
     struct channel *c = &b->channels[b->nchannels];
     int buffers = b->plan->recv_buffers;
     *c = (struct channel){.lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer};
-    c->recv = (struct slots){.kind = PP_POOL_RECV, .rank = dst, .eager = buffers, .limit = buffers, .oldest_first = true};
+    c->recv =
+        (struct slots){.kind = PP_POOL_RECV, .rank = dst, .eager = buffers, .limit = buffers, .oldest_first = true};
     c->send = (struct slots){.kind = PP_POOL_SEND, .rank = src, .eager = buffers, .oldest_first = true};
     c->recv.key = c->send.key = channel_key(b->plan, c);
     return b->nchannels++;
@@ -123,7 +124,8 @@ static pp_status make_channels(struct builder *b)
         if (plan->training) b->channel_of[2 * (s + 1) + 1] = channel_between(b, next, here, PP_XFER_B);
         b->task_capacity += (int64_t)plan->microbatches * (plan->training ? 2 : 1);
     }
-    int outstanding = plan->virtual_stages * plan->microbatches; /* of one channel, at most; stages of one pair of ranks */
+    int outstanding =
+        plan->virtual_stages * plan->microbatches; /* of one channel, at most; stages of one pair of ranks */
     for (int c = 0; c < b->nchannels; c++) {
         b->channels[c].capacity = outstanding + 1;
         PP_TRY(PP_NEW(&b->channels[c].pending, outstanding + 1));
@@ -199,7 +201,8 @@ static pp_status make_tables(struct builder *b)
     memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
     b->task_capacity += 3 * (int64_t)plan->stages + 1;
     if (b->task_capacity >= INT32_MAX / 2)
-        return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number", (long long)b->task_capacity);
+        return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
+                       (long long)b->task_capacity);
     return PP_NEW(&plan->tasks, b->task_capacity);
 }
 
@@ -220,8 +223,8 @@ static void free_builder(struct builder *b)
         free(rank->ops);
         free(rank->issue);
     }
-    void *const rest[] = {b->ranks,     b->channels,       b->channel_of, b->delivered,   b->act_slot,  b->ckpt_slot,
-                          b->gradients_left, b->started, b->reduce_task, b->row_index, b->class_id};
+    void *const rest[] = {b->ranks,          b->channels, b->channel_of,  b->delivered, b->act_slot, b->ckpt_slot,
+                          b->gradients_left, b->started,  b->reduce_task, b->row_index, b->class_id};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 

@@ -16,15 +16,16 @@ struct slot_queue {
 
 /* A growing set of equal slots. Numbers are local to the pool until the builder lays pools end to end. */
 struct slots {
-    int kind, rank, key;  /* as in struct pp_pool */
+    int kind, rank, key; /* as in struct pp_pool */
     int32_t made;
-    int32_t first;        /* id of slot 0 in the plan, set when all are known */
-    int32_t eager;        /* make this many before one is used again */
-    int32_t limit;        /* most slots ever; 0 = no limit */
-    bool oldest_first;    /* transfers: the slot that was freed longest ago; activations: the one freed last (warm caches) */
+    int32_t first; /* id of slot 0 in the plan, set when all are known */
+    int32_t eager; /* make this many before one is used again */
+    int32_t limit; /* most slots ever; 0 = no limit */
+    bool
+        oldest_first; /* transfers: the slot that was freed longest ago; activations: the one freed last (warm caches) */
     struct slot_queue free;
-    int32_t *last_user;   /* [made] task that last read the slot's content; -1 = none in this step */
-    int32_t *first_user;  /* [made] */
+    int32_t *last_user;  /* [made] task that last read the slot's content; -1 = none in this step */
+    int32_t *first_user; /* [made] */
     int32_t capacity;
 };
 
@@ -57,16 +58,17 @@ struct builder {
     struct rank_state *ranks;
     struct channel *channels;
     int nchannels;
-    int32_t *channel_of;      /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
-    int32_t *delivered;       /* [2][stages * microbatches] task that delivers the input of F, of B/I; -1 = not yet */
-    int32_t *act_slot;        /* [stages * microbatches] */
-    int32_t *ckpt_slot;       /* [stages * microbatches] */
-    int32_t *gradients_left;  /* [stages] B or W still to come */
-    uint8_t *started;         /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
-    int32_t *reduce_task;     /* [stages] */
-    int32_t *row_index;       /* [microbatches] index of its row count among the distinct ones */
+    int32_t
+        *channel_of; /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
+    int32_t *delivered;      /* [2][stages * microbatches] task that delivers the input of F, of B/I; -1 = not yet */
+    int32_t *act_slot;       /* [stages * microbatches] */
+    int32_t *ckpt_slot;      /* [stages * microbatches] */
+    int32_t *gradients_left; /* [stages] B or W still to come */
+    uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
+    int32_t *reduce_task;    /* [stages] */
+    int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
     int nrows;
-    int32_t *class_id;        /* [PP_KINDS][stages][nrows] */
+    int32_t *class_id; /* [PP_KINDS][stages][nrows] */
     int class_capacity;
 };
 

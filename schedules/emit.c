@@ -34,7 +34,8 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
 {
     struct pp_plan *plan = b->plan;
     int row = microbatch < 0 ? 0 : b->row_index[microbatch];
-    int32_t *id = &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
+    int32_t *id =
+        &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
     if (*id < 0) {
         if (plan->nclasses == b->class_capacity) {
             int capacity = b->class_capacity ? 2 * b->class_capacity : 32;
@@ -59,9 +60,16 @@ static pp_status transfer(struct builder *b, struct channel *c)
     c->head = (c->head + 1) % c->capacity;
     c->n--;
     const struct pp_task *from = &plan->tasks[producer];
-    struct pp_task task = {.kind = (uint8_t)c->transfer, .count = 1, .stage = from->stage, .microbatch = from->microbatch,
-                           .lane = c->lane, .dep = {producer, -1, b->ranks[c->dst].last_compute},
-                           .act = -1, .ckpt = -1, .in = from->out, .out = -1};
+    struct pp_task task = {.kind = (uint8_t)c->transfer,
+                           .count = 1,
+                           .stage = from->stage,
+                           .microbatch = from->microbatch,
+                           .lane = c->lane,
+                           .dep = {producer, -1, b->ranks[c->dst].last_compute},
+                           .act = -1,
+                           .ckpt = -1,
+                           .in = from->out,
+                           .out = -1};
     PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
@@ -87,7 +95,8 @@ static pp_status transfers(struct builder *b, struct channel *c)
 }
 
 /* The channel (or NULL: same rank) and pool that take the output of an operation; false if it has none. */
-static bool output_of(struct builder *b, const struct pp_op *op, int rank, struct channel **channel, struct slots **pool)
+static bool output_of(struct builder *b, const struct pp_op *op, int rank, struct channel **channel,
+                      struct slots **pool)
 {
     bool backward = pp_is_backward(op->kind);
     bool last = backward ? op->stage == 0 : op->stage == b->plan->stages - 1;
@@ -185,8 +194,16 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
 static pp_status compute(struct builder *b, int rank, const struct pp_op *op, int32_t input)
 {
     struct pp_plan *plan = b->plan;
-    struct pp_task task = {.kind = op->kind, .count = 1, .stage = op->stage, .microbatch = op->microbatch, .lane = rank,
-                           .dep = {input < 0 ? -1 : input, -1, -1}, .act = -1, .ckpt = -1, .in = -1, .out = -1};
+    struct pp_task task = {.kind = op->kind,
+                           .count = 1,
+                           .stage = op->stage,
+                           .microbatch = op->microbatch,
+                           .lane = rank,
+                           .dep = {input < 0 ? -1 : input, -1, -1},
+                           .act = -1,
+                           .ckpt = -1,
+                           .in = -1,
+                           .out = -1};
     struct channel *channel = NULL;
     struct slots *pool = NULL;
     bool output = output_of(b, op, rank, &channel, &pool);
@@ -219,8 +236,9 @@ static pp_status stuck(const struct builder *b)
         const struct rank_state *rank = &b->ranks[r];
         if (rank->next == rank->nops) continue;
         const struct pp_op *op = &rank->ops[rank->next];
-        used += snprintf(text + used, sizeof text - (size_t)used, "%srank %d waits for the input of %s of stage %d, microbatch %d",
-                         used ? "; " : "", r, pp_kinds[op->kind].name, op->stage, op->microbatch);
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         "%srank %d waits for the input of %s of stage %d, microbatch %d", used ? "; " : "", r,
+                         pp_kinds[op->kind].name, op->stage, op->microbatch);
     }
     return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffers per channel: %s", b->plan->schedule,
                    b->plan->recv_buffers, text);

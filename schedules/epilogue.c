@@ -6,8 +6,15 @@
 
 static struct pp_task plain(int kind, int stage, int lane, int32_t after)
 {
-    return (struct pp_task){.kind = (uint8_t)kind, .stage = stage, .microbatch = -1, .lane = lane, .dep = {after, -1, -1},
-                            .act = -1, .ckpt = -1, .in = -1, .out = -1};
+    return (struct pp_task){.kind = (uint8_t)kind,
+                            .stage = stage,
+                            .microbatch = -1,
+                            .lane = lane,
+                            .dep = {after, -1, -1},
+                            .act = -1,
+                            .ckpt = -1,
+                            .in = -1,
+                            .out = -1};
 }
 
 static pp_status append(struct builder *b, struct pp_task *task, int rank, int32_t *id)

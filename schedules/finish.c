@@ -93,7 +93,8 @@ static pp_status make_issue_lists(struct builder *b)
     PP_TRY(PP_NEW(&plan->issue, plan->issue_start[plan->ranks]));
     for (int r = 0; r < plan->ranks; r++)
         if (b->ranks[r].nissue)
-            memcpy(plan->issue + plan->issue_start[r], b->ranks[r].issue, (size_t)b->ranks[r].nissue * sizeof *plan->issue);
+            memcpy(plan->issue + plan->issue_start[r], b->ranks[r].issue,
+                   (size_t)b->ranks[r].nissue * sizeof *plan->issue);
     return PP_OK;
 }
 

@@ -23,9 +23,10 @@ static pp_status check(const struct pp_schedule_shape *shape)
     int below = m - 1, above = m + 1;
     while (!divides(p, below)) below--;
     while (!divides(p, above)) above++;
-    return pp_fail(PP_USAGE,
-                   "interleaved on %d ranks: %d microbatches are no multiple of their %d rounds; %d and %d microbatches work", p, m,
-                   rounds(p, m), below, above);
+    return pp_fail(
+        PP_USAGE,
+        "interleaved on %d ranks: %d microbatches are no multiple of their %d rounds; %d and %d microbatches work", p,
+        m, rounds(p, m), below, above);
 }
 
 /* The k-th computation of a rank is on its v-th stage, forwards; backwards count the stages from the last. */

@@ -24,19 +24,20 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
         return pp_fail(PP_INPUT, "rank %d: only F, B, I and W stand in an order", rank);
     const char *kind = pp_kinds[op->kind].name;
     if (op->stage < 0 || op->stage >= plan->stages || op->microbatch < 0 || op->microbatch >= plan->microbatches)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is outside %d stages x %d microbatches", rank, kind,
-                       op->stage, op->microbatch, plan->stages, plan->microbatches);
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is outside %d stages x %d microbatches", rank,
+                       kind, op->stage, op->microbatch, plan->stages, plan->microbatches);
     if (plan->stage_rank[op->stage] != rank)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d, but that stage lives on rank %d", rank, kind, op->stage,
-                       op->microbatch, plan->stage_rank[op->stage]);
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d, but that stage lives on rank %d", rank, kind,
+                       op->stage, op->microbatch, plan->stage_rank[op->stage]);
     const struct rule *rule = &rules[op->kind];
     uint8_t *cell = &seen[pp_cell(plan, op->stage, op->microbatch)];
     if (*cell & rule->excludes)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is done twice or together with another backward", rank,
+        return pp_fail(PP_INPUT,
+                       "rank %d: %s of stage %d, microbatch %d is done twice or together with another backward", rank,
                        kind, op->stage, op->microbatch);
     if ((*cell & rule->needs) != rule->needs)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d stands before %s", rank, kind, op->stage, op->microbatch,
-                       rule->needs_text);
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d stands before %s", rank, kind, op->stage,
+                       op->microbatch, rule->needs_text);
     *cell |= rule->adds;
     return PP_OK;
 }
@@ -46,10 +47,13 @@ static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
     for (int s = 0; s < plan->stages; s++)
         for (int m = 0; m < plan->microbatches; m++) {
             uint8_t have = seen[pp_cell(plan, s, m)];
-            bool all = have == (SEEN_F | SEEN_B) || have == (SEEN_F | SEEN_I | SEEN_W) || (!plan->training && have == SEEN_F);
+            bool all =
+                have == (SEEN_F | SEEN_B) || have == (SEEN_F | SEEN_I | SEEN_W) || (!plan->training && have == SEEN_F);
             if (!all)
                 return pp_fail(PP_INPUT, "rank %d: stage %d, microbatch %d has no %s", plan->stage_rank[s], s, m,
-                               !(have & SEEN_F) ? "F" : have & SEEN_I ? "W" : "backward");
+                               !(have & SEEN_F) ? "F"
+                               : have & SEEN_I  ? "W"
+                                                : "backward");
         }
     return PP_OK;
 }

@@ -48,9 +48,9 @@ static void test_sweep_order(void **state)
     configure("--schedule gpipe,interleaved --stages 1,2 --chunks 4,2");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 8);
-    static const struct pp_point expected[8] = {{"gpipe", 1, 1, 4},       {"gpipe", 1, 1, 2},       {"gpipe", 2, 1, 4},
-                                                {"gpipe", 2, 1, 2},       {"interleaved", 1, 2, 4}, {"interleaved", 1, 2, 2},
-                                                {"interleaved", 2, 2, 4}, {"interleaved", 2, 2, 2}};
+    static const struct pp_point expected[8] = {
+        {"gpipe", 1, 1, 4},       {"gpipe", 1, 1, 2},       {"gpipe", 2, 1, 4},       {"gpipe", 2, 1, 2},
+        {"interleaved", 1, 2, 4}, {"interleaved", 1, 2, 2}, {"interleaved", 2, 2, 4}, {"interleaved", 2, 2, 2}};
     for (int i = 0; i < n; i++) {
         assert_string_equal(points[i].schedule, expected[i].schedule);
         assert_int_equal(points[i].stages, expected[i].stages);

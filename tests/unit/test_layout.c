@@ -34,13 +34,23 @@ struct world {
     struct pp_layout *layout;
 };
 
-static struct pp_plan *build(const char *schedule, int p, int v, int rows, int chunks, int checkpoint, bool training, const int *groups)
+static struct pp_plan *build(const char *schedule, int p, int v, int rows, int chunks, int checkpoint, bool training,
+                             const int *groups)
 {
     int cut[64];
     struct pp_plan *plan = NULL;
-    struct pp_plan_spec spec = {.schedule = schedule, .ranks = p, .virtual_stages = v, .microbatches = pp_chunk_rows(rows, chunks, cut),
-                                .rows = cut, .replicas = 1, .recv_buffers = 2, .training = training, .optimizer = true, .clip = true,
-                                .checkpoint = checkpoint, .act_group = groups};
+    struct pp_plan_spec spec = {.schedule = schedule,
+                                .ranks = p,
+                                .virtual_stages = v,
+                                .microbatches = pp_chunk_rows(rows, chunks, cut),
+                                .rows = cut,
+                                .replicas = 1,
+                                .recv_buffers = 2,
+                                .training = training,
+                                .optimizer = true,
+                                .clip = true,
+                                .checkpoint = checkpoint,
+                                .act_group = groups};
     if (pp_plan_build(&spec, &plan) != PP_OK) fail_msg("%s", pp_message());
     return plan;
 }
@@ -50,7 +60,8 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
     int groups[8] = {0}, stages = p * v;
     memset(w, 0, sizeof *w);
     groups[stages - 1] = 1;
-    for (int s = 0; s < stages; s++) w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1), .group = groups[s]};
+    for (int s = 0; s < stages; s++)
+        w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1), .group = groups[s]};
     w->model = (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D};
     w->train = build(schedule, p, v, 20, chunks, checkpoint, true, groups);
     w->eval = build(schedule, p, v, 10, 2, checkpoint, false, groups);

@@ -18,15 +18,24 @@
 
 static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
 {
-    return (struct pp_plan_spec){.schedule = schedule, .ranks = p, .virtual_stages = v, .microbatches = m, .replicas = 1,
-                                 .recv_buffers = 2, .training = true, .optimizer = true, .clip = true};
+    return (struct pp_plan_spec){.schedule = schedule,
+                                 .ranks = p,
+                                 .virtual_stages = v,
+                                 .microbatches = m,
+                                 .replicas = 1,
+                                 .recv_buffers = 2,
+                                 .training = true,
+                                 .optimizer = true,
+                                 .clip = true};
 }
 
 static struct pp_plan *build(const struct pp_plan_spec *spec)
 {
     struct pp_plan *plan = NULL;
     pp_status status = pp_plan_build(spec, &plan);
-    if (status != PP_OK) fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, pp_message());
+    if (status != PP_OK)
+        fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches,
+                 pp_message());
     return plan;
 }
 
@@ -57,14 +66,17 @@ static void check_variants(struct pp_plan_spec *spec)
         spec->clip = variant / 6;
         spec->recv_buffers = variant % 4;
         struct pp_plan *plan = build(spec);
-        if (pp_plan_check(plan) != PP_OK) fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, pp_message());
+        if (pp_plan_check(plan) != PP_OK)
+            fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches,
+                     pp_message());
         pp_plan_free(plan);
     }
     spec->training = false;
     spec->recv_buffers = 1;
     struct pp_plan *plan = build(spec);
     if (pp_plan_check(plan) != PP_OK) fail_msg("forward only: %s", pp_message());
-    for (int64_t i = 0; i < plan->ntasks; i++) assert_true(plan->tasks[i].kind == PP_F || plan->tasks[i].kind == PP_XFER_F);
+    for (int64_t i = 0; i < plan->ntasks; i++)
+        assert_true(plan->tasks[i].kind == PP_F || plan->tasks[i].kind == PP_XFER_F);
     pp_plan_free(plan);
 }
 
@@ -79,7 +91,8 @@ static void expect_peak(const char *schedule, int p, int v, int m, int rank, dou
     struct pp_plan_spec spec = spec_of(schedule, p, v, m);
     struct pp_plan *plan = build(&spec);
     if (plan->peak_microbatches[rank] != peak)
-        fail_msg("%s P%d V%d M%d rank %d: peak %g, expected %g", schedule, p, v, m, rank, plan->peak_microbatches[rank], peak);
+        fail_msg("%s P%d V%d M%d rank %d: peak %g, expected %g", schedule, p, v, m, rank, plan->peak_microbatches[rank],
+                 peak);
     pp_plan_free(plan);
 }
 
@@ -112,8 +125,9 @@ static void test_counts(void **state)
     spec.replicas = 2;
     spec.checkpoint = PP_CHECKPOINT_EXCEPT_LAST;
     struct pp_plan *plan = build(&spec);
-    static const int expected[PP_KINDS] = {[PP_F] = 64, [PP_B] = 64, [PP_R] = 56, [PP_XFER_F] = 56, [PP_XFER_B] = 56,
-                                           [PP_REDUCE_GRAD] = 8, [PP_NORM] = 8, [PP_NORM_ALL] = 1, [PP_STEP] = 8};
+    static const int expected[PP_KINDS] = {
+        [PP_F] = 64,          [PP_B] = 64,   [PP_R] = 56,       [PP_XFER_F] = 56, [PP_XFER_B] = 56,
+        [PP_REDUCE_GRAD] = 8, [PP_NORM] = 8, [PP_NORM_ALL] = 1, [PP_STEP] = 8};
     for (int k = 0; k < PP_KINDS; k++) assert_int_equal(count(plan, k), expected[k]);
     pp_plan_free(plan);
 
@@ -229,8 +243,10 @@ static void test_broken(void **state)
     int32_t *issue = NULL, *second = NULL;
     for (int64_t i = plan->issue_start[1]; i < plan->issue_start[2]; i++) {
         if (!pp_issue_is_recv(plan->issue[i])) continue;
-        if (!issue) issue = &plan->issue[i];
-        else if (!second) second = &plan->issue[i];
+        if (!issue)
+            issue = &plan->issue[i];
+        else if (!second)
+            second = &plan->issue[i];
     }
     int32_t first = *issue;
     *issue = *second;
