@@ -26,6 +26,7 @@ struct pp_config {
     struct pp_ints stages, virtual_stages, chunks;
     int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times 0 = unlimited) */
     const char *split;
+    double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
     const char *data; /* NULL: generated */
     uint64_t seed;

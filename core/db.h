@@ -82,6 +82,9 @@ pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, con
 /* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, int load,
                           int64_t *median_ns, bool *found) PP_MUST_CHECK;
+/* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */
+pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
+                            bool *found) PP_MUST_CHECK;
 pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
                           bool *found) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */

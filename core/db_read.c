@@ -3,7 +3,7 @@
  * Look-ups of measured times: the newest profile of the device wins.
  */
 #include "core/db.h"
-#include "core/db_private.h"
+#include "core/db_query.h"
 
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 
@@ -13,6 +13,15 @@ pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, con
     return pp_db_integer(
         db, "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " OF_DEVICE " ORDER BY run DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load)), median_ns, found);
+}
+
+pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
+                            bool *found)
+{
+    return pp_db_integer(db,
+                         "SELECT CAST(avg(median_ns) AS INTEGER) FROM kernel_time WHERE name = ?3 AND " OF_DEVICE
+                         " GROUP BY run, load ORDER BY run DESC, load DESC LIMIT 1",
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), median_ns, found);
 }
 
 pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
