@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "core/db_private.h"
+#include "core/db_query.h"
 
 enum {
     APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */

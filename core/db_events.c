@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/db.h"
-#include "core/db_private.h"
+#include "core/db_query.h"
 
 struct busy {
     int64_t first_ns, last_ns, busy_ns, recompute_ns;

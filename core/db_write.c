@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/db.h"
-#include "core/db_private.h"
+#include "core/db_query.h"
 
 #define NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 #define SAMPLE_INTO(table) "INSERT INTO " table " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"

@@ -76,40 +76,40 @@ SELECT r.*, m.ms, m.p5_ms, m.p95_ms, m.plain_steps,
 FROM run r JOIN v_ms_per_batch m ON m.run = r.id
 WHERE r.status = 'ok' AND r.tool IN ('ppsim', 'ppexec') AND m.ms IS NOT NULL;
 
--- Which runs belong together: for each configuration the newest measurement (of each transport) and the newest prediction of the same
--- plan, workload, device and threads; a prediction for the same transport goes before others. One of the two may be NULL.
--- Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7 of 20 rows): each is a row.
+-- Which finished runs belong together: a measurement and the newest prediction of the same plan, workload, device and threads; a
+-- prediction for the same transport goes before others. `newest` marks one row for each configuration: its newest measurement (of each
+-- transport), or its newest prediction where nothing was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk)
+-- and so may numbers of chunks (8 and 7 of 20 rows): each is a configuration of its own.
 DROP VIEW IF EXISTS v_pair;
 CREATE VIEW v_pair AS
-WITH done AS (
-    SELECT id, tool, plan_hash, workload, device, threads, transport, schedule, chunks FROM run
-    WHERE status = 'ok' AND tool IN ('ppsim', 'ppexec') AND plan IS NOT NULL
-), measured AS (
-    SELECT max(id) AS id, plan_hash, workload, device, threads, transport FROM done WHERE tool = 'ppexec'
-    GROUP BY plan_hash, workload, device, threads, transport, schedule, chunks
-)
 SELECT coalesce(
-        (SELECT max(p.id) FROM run p
-            WHERE p.status = 'ok' AND p.tool = 'ppsim' AND p.plan_hash = m.plan_hash AND p.workload = m.workload
-                AND p.device IS m.device AND p.threads IS m.threads AND p.transport IS m.transport),
-        (SELECT max(p.id) FROM run p
-            WHERE p.status = 'ok' AND p.tool = 'ppsim' AND p.plan_hash = m.plan_hash AND p.workload = m.workload
-                AND p.device IS m.device AND p.threads IS m.threads)
-    ) AS predicted_run, m.id AS measured_run
-FROM measured m
+        (SELECT max(p.id) FROM run p WHERE p.plan_hash = m.plan_hash AND p.workload = m.workload AND p.device IS m.device
+            AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok' AND p.transport IS m.transport),
+        (SELECT max(p.id) FROM run p WHERE p.plan_hash = m.plan_hash AND p.workload = m.workload AND p.device IS m.device
+            AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok')
+    ) AS predicted_run, m.id AS measured_run,
+    m.id = (SELECT max(o.id) FROM run o WHERE o.plan_hash = m.plan_hash AND o.workload = m.workload AND o.device IS m.device
+        AND o.threads IS m.threads AND o.tool = 'ppexec' AND o.status = 'ok' AND o.transport IS m.transport
+        AND o.schedule = m.schedule AND o.chunks = m.chunks) AS newest
+FROM run m
+WHERE m.tool = 'ppexec' AND m.status = 'ok' AND m.plan IS NOT NULL
 UNION ALL
-SELECT max(p.id), NULL FROM done p
-WHERE p.tool = 'ppsim' AND NOT EXISTS (
-    SELECT 1 FROM run m
-    WHERE m.status = 'ok' AND m.tool = 'ppexec' AND m.plan_hash = p.plan_hash AND m.workload = p.workload
-        AND m.device IS p.device AND m.threads IS p.threads AND m.schedule = p.schedule AND m.chunks = p.chunks)
-GROUP BY p.plan_hash, p.workload, p.device, p.threads, p.schedule, p.chunks;
+SELECT p.id,
+    (SELECT max(m.id) FROM run m WHERE m.plan_hash = p.plan_hash AND m.workload = p.workload AND m.device IS p.device
+        AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok'),
+    p.id = (SELECT max(o.id) FROM run o WHERE o.plan_hash = p.plan_hash AND o.workload = p.workload AND o.device IS p.device
+        AND o.threads IS p.threads AND o.tool = 'ppsim' AND o.status = 'ok' AND o.schedule = p.schedule AND o.chunks = p.chunks)
+    AND NOT EXISTS (
+        SELECT 1 FROM run m WHERE m.plan_hash = p.plan_hash AND m.workload = p.workload AND m.device IS p.device
+            AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok' AND m.schedule = p.schedule AND m.chunks = p.chunks)
+FROM run p
+WHERE p.tool = 'ppsim' AND p.status = 'ok' AND p.plan IS NOT NULL;
 
--- One row for each configuration, with what is known of it.
+-- What is known of each pair. The first columns name the configuration as the measured run gave it, else as the predicted one did.
 DROP VIEW IF EXISTS v_configuration;
 CREATE VIEW v_configuration AS
 SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas, r.checkpoint, r.workload, r.device,
-    r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, p.cost_source,
+    r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
     p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
     m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
     p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,
@@ -120,10 +120,10 @@ FROM v_pair a
     LEFT JOIN v_result p ON p.id = a.predicted_run
     LEFT JOIN v_result m ON m.id = a.measured_run;
 
--- The configurations that were both predicted and measured.
+-- The newest figures of the configurations that were both predicted and measured.
 DROP VIEW IF EXISTS v_compare;
 CREATE VIEW v_compare AS
-SELECT * FROM v_configuration WHERE predicted_ms IS NOT NULL AND measured_ms IS NOT NULL;
+SELECT * FROM v_configuration WHERE newest AND predicted_ms IS NOT NULL AND measured_ms IS NOT NULL;
 
 -- Predicted and measured time by kind of task, for each row of v_compare.
 DROP VIEW IF EXISTS v_kind;
@@ -132,4 +132,5 @@ SELECT c.predicted_run, c.measured_run, m.kind, m.per_step, p.mean_us AS predict
     100.0 * (p.mean_us - m.mean_us) / m.mean_us AS error_percent, p.ms_per_step AS predicted_ms, m.ms_per_step AS measured_ms
 FROM v_pair c
     JOIN v_task_kind m ON m.run = c.measured_run
-    JOIN v_task_kind p ON p.run = c.predicted_run AND p.kind = m.kind;
+    JOIN v_task_kind p ON p.run = c.predicted_run AND p.kind = m.kind
+WHERE c.newest;

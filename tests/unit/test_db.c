@@ -263,12 +263,12 @@ static void test_compare(void **state)
     struct pp_db *db = open_db(PP_DB_WRITE);
     synthetic_run(db, &two_stages, true, NULL);
     near(number(db, "SELECT count(*) FROM v_compare"), 0);
-    near(number(db, "SELECT count(*) FROM v_configuration"), 1);
+    near(number(db, "SELECT count(*) FROM v_configuration WHERE newest"), 1);
     int64_t predicted = synthetic_run(db, &two_stages, true, &predicted_ns); /* the newest prediction wins */
     synthetic_run(db, &two_stages, false, NULL);
     int64_t measured = synthetic_run(db, &two_stages, false, &measured_ns);
     synthetic_run(db, &other, false, NULL);
-    near(number(db, "SELECT count(*) FROM v_configuration"), 2);
+    near(number(db, "SELECT count(*) FROM v_configuration WHERE newest"), 2);
     near(number(db, "SELECT count(*) FROM v_compare"), 1);
     near(number(db, "SELECT predicted_run FROM v_compare"), (double)predicted);
     near(number(db, "SELECT measured_run FROM v_compare"), (double)measured);

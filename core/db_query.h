@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the database layer share: the connection, its prepared statements, and the one place where an SQLite error
- * becomes a pp_status with a message.
+ * Statements over the database, for core/db_*.c and analysis/: values bound by position, rows one by one, and the one place where an
+ * SQLite error becomes a pp_status with a message.
  */
-#ifndef PP_CORE_DB_PRIVATE_H
-#define PP_CORE_DB_PRIVATE_H
+#ifndef PP_CORE_DB_QUERY_H
+#define PP_CORE_DB_QUERY_H
 
 #include <sqlite3.h>
 
