@@ -4,9 +4,10 @@
 
   bench.py --bin build/bin [--python PYTHON-WITH-TORCH] [--models small,wide,lab] [--turns 3]
 
-Simulator: 1F1B with 256 ranks and 2048 microbatches, from the start of the program to its end (building, checking, simulating and
-printing), the best of --turns runs; a transfer counts as one task.
+Simulator: 1F1B with 256 ranks and 2048 microbatches, from the start of the program to its end (building, checking,
+simulating and printing), the best of --turns runs; a transfer counts as one task.
 """
+
 import argparse
 import json
 import pathlib
@@ -31,8 +32,11 @@ def bench_simulator(ppsim, turns):
     start = min(seconds([ppsim, *SMALL])[0] for _ in range(turns))
     best, result = min((seconds([ppsim, *LARGE]) for _ in range(turns)), key=lambda pair: pair[0])
     rate = result["tasks"] / best
-    print(f"{' '.join([ppsim, *LARGE])}\n{result['tasks']} tasks in {best:.3f} s ({start:.3f} s of it starting the program): "
-          f"{rate / 1e6:.2f} M tasks/s\n", flush=True)
+    print(
+        f"{' '.join([ppsim, *LARGE])}\n{result['tasks']} tasks in {best:.3f} s ({start:.3f} s of it starting the program): "
+        f"{rate / 1e6:.2f} M tasks/s\n",
+        flush=True,
+    )
 
 
 def main():
@@ -44,7 +48,15 @@ def main():
     args = parser.parse_args()
     programs = pathlib.Path(args.bin).resolve()
     bench_simulator(str(programs / "ppsim"), args.turns)
-    sys.argv = [bench_pytorch.__file__, "--ppexec", str(programs / "ppexec"), "--models", args.models, "--turns", str(args.turns)]
+    sys.argv = [
+        bench_pytorch.__file__,
+        "--ppexec",
+        str(programs / "ppexec"),
+        "--models",
+        args.models,
+        "--turns",
+        str(args.turns),
+    ]
     if args.python:
         sys.argv += ["--python", args.python]
     else:

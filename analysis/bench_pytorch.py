@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ms/batch of ppexec beside PyTorch's on the same cores: pipelining over gloo (2 processes, one pinned to each of two cores, one
-thread each), plain PyTorch with two threads, and ppexec --stages 2 as threads and under mpirun. All take turns within one run, so
-that drift of the machine hits all alike; each turn gives the median of its steps, the table the median of the turns and their
-spread (largest - smallest, in % of the median).
+"""ms/batch of ppexec beside PyTorch's on the same cores: pipelining over gloo (2 processes, one pinned to each of two
+cores, one thread each), plain PyTorch with two threads, and ppexec --stages 2 as threads and under mpirun. All take
+turns within one run, so that drift of the machine hits all alike; each turn gives the median of its steps, the table
+the median of the turns and their spread (largest - smallest, in % of the median).
 
   bench_pytorch.py --ppexec build/bin/ppexec [--python PYTHON-WITH-TORCH] [--models small,wide,lab] [--turns 3]
 
-A step is everything: forward, backward, clipping over all parameters, SGD; dropout on. Input is random tokens (PyTorch) and the
-generated text (ppexec); the time does not depend on the values.
+A step is everything: forward, backward, clipping over all parameters, SGD; dropout on. Input is random tokens
+(PyTorch) and the generated text (ppexec); the time does not depend on the values.
 """
+
 import argparse
 import json
 import os
@@ -20,23 +21,85 @@ import sys
 import time
 
 MODELS = {
-    "small": dict(preset="small", d_model=200, heads=2, d_ff=200, layers=2, vocab=28782, rows=20, tokens=35, mask="causal",
-                  dropout=0.2, lr=5.0, clip=0.5, chunks=4, steps=12),
-    "wide": dict(preset="small", d_model=512, heads=8, d_ff=2048, layers=8, vocab=2000, rows=16, tokens=64, mask="causal",
-                 dropout=0.2, lr=5.0, clip=0.5, chunks=4, steps=8),
-    "lab": dict(preset="lab", d_model=12, heads=4, d_ff=24, layers=2, vocab=100, rows=4, tokens=9, mask="none", dropout=0.1,
-                lr=0.01, clip=0.0, chunks=2, steps=300),
+    "small": dict(
+        preset="small",
+        d_model=200,
+        heads=2,
+        d_ff=200,
+        layers=2,
+        vocab=28782,
+        rows=20,
+        tokens=35,
+        mask="causal",
+        dropout=0.2,
+        lr=5.0,
+        clip=0.5,
+        chunks=4,
+        steps=12,
+    ),
+    "wide": dict(
+        preset="small",
+        d_model=512,
+        heads=8,
+        d_ff=2048,
+        layers=8,
+        vocab=2000,
+        rows=16,
+        tokens=64,
+        mask="causal",
+        dropout=0.2,
+        lr=5.0,
+        clip=0.5,
+        chunks=4,
+        steps=8,
+    ),
+    "lab": dict(
+        preset="lab",
+        d_model=12,
+        heads=4,
+        d_ff=24,
+        layers=2,
+        vocab=100,
+        rows=4,
+        tokens=9,
+        mask="none",
+        dropout=0.1,
+        lr=0.01,
+        clip=0.0,
+        chunks=2,
+        steps=300,
+    ),
 }
 # The schedules compared for each model, with V: interleaved needs 2 x 2 layers.
-SCHEDULES = {"small": (("gpipe", 1), ("1f1b", 1)), "wide": (("gpipe", 1), ("1f1b", 1), ("interleaved", 2)), "lab": (("gpipe", 1),)}
-PPKIT_OPTIONS = ("preset", "d_model", "heads", "d_ff", "layers", "vocab", "rows", "tokens", "mask", "dropout", "lr", "clip")
+SCHEDULES = {
+    "small": (("gpipe", 1), ("1f1b", 1)),
+    "wide": (("gpipe", 1), ("1f1b", 1), ("interleaved", 2)),
+    "lab": (("gpipe", 1),),
+}
+PPKIT_OPTIONS = (
+    "preset",
+    "d_model",
+    "heads",
+    "d_ff",
+    "layers",
+    "vocab",
+    "rows",
+    "tokens",
+    "mask",
+    "dropout",
+    "lr",
+    "clip",
+)
 WARMUP = 3
 
 
-# PyTorch's side: this file run by a Python that has torch, as a process for each rank ------------------------------------------
+# PyTorch's side: this file run by a Python that has torch, as a process for each rank
+# ------------------------------------------
+
 
 def torch_stage(o, layers, first, last):
-    """A stage of the model of tests/oracle/reference_model.py: `layers` encoder layers, embedding and decoder at the ends."""
+    """A stage of the model of tests/oracle/reference_model.py: `layers` encoder layers, embedding and decoder at the
+    ends."""
     import math
 
     import torch
@@ -48,7 +111,9 @@ def torch_stage(o, layers, first, last):
             d = o["d_model"]
             self.embedding = nn.Embedding(o["vocab"], d) if first else None
             self.layers = nn.ModuleList(
-                nn.TransformerEncoderLayer(d, o["heads"], o["d_ff"], o["dropout"], batch_first=True) for _ in range(layers))
+                nn.TransformerEncoderLayer(d, o["heads"], o["d_ff"], o["dropout"], batch_first=True)
+                for _ in range(layers)
+            )
             self.decoder = nn.Linear(d, o["vocab"]) if last else None
             self.drop = nn.Dropout(o["dropout"])
             self.scale = math.sqrt(d)
@@ -70,17 +135,20 @@ def torch_stage(o, layers, first, last):
 
 def torch_batch(o):
     import torch
+
     return torch.randint(o["vocab"], (o["rows"], o["tokens"])), torch.randint(o["vocab"], (o["rows"], o["tokens"]))
 
 
 def torch_loss(logits, targets):
     from torch.nn.functional import cross_entropy
+
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def torch_plain(o):
     """ms of each step, one process with two threads."""
     import torch
+
     torch.set_num_threads(2)
     model = torch_stage(o, o["layers"], True, True)
     optimizer = torch.optim.SGD(model.parameters(), lr=o["lr"])
@@ -101,6 +169,7 @@ def clip_over_ranks(parameters, limit):
     """clip_grad_norm_ over the parameters of both ranks."""
     import torch
     import torch.distributed as dist
+
     grads = [p.grad for p in parameters if p.grad is not None]
     total = torch.stack([g.norm() ** 2 for g in grads]).sum()
     dist.all_reduce(total)
@@ -114,13 +183,17 @@ def torch_pipeline(o, rank, port, name, virtual):
     import torch
     import torch.distributed as dist
     from torch.distributed import pipelining
+
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     device, count = torch.device("cpu"), 2 * virtual
     modules = [torch_stage(o, o["layers"] // count, s == 0, s == count - 1) for s in range(rank, count, 2)]
     stages = [pipelining.PipelineStage(m, s, count, device) for m, s in zip(modules, range(rank, count, 2))]
-    kind = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
-            "interleaved": pipelining.ScheduleInterleaved1F1B}[name]
+    kind = {
+        "gpipe": pipelining.ScheduleGPipe,
+        "1f1b": pipelining.Schedule1F1B,
+        "interleaved": pipelining.ScheduleInterleaved1F1B,
+    }[name]
     schedule = kind(stages if virtual > 1 else stages[0], o["chunks"], loss_fn=torch_loss)
     parameters = [p for m in modules for p in m.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=o["lr"])
@@ -142,14 +215,20 @@ def torch_pipeline(o, rank, port, name, virtual):
 
 def child(words):
     o = json.loads(words[0])
-    times = torch_plain(o) if words[1] == "plain" else torch_pipeline(o, int(words[1]), words[2], words[3], int(words[4]))
+    times = (
+        torch_plain(o) if words[1] == "plain" else torch_pipeline(o, int(words[1]), words[2], words[3], int(words[4]))
+    )
     print(json.dumps(times))
 
 
-# The comparison ------------------------------------------------------------------------------------------------------------------
+# The comparison
+# ------------------------------------------------------------------------------------------------------------------
+
 
 def run(command, environment=None):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, timeout=600, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, timeout=600, check=False
+    )
     if done.returncode:
         raise SystemExit(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().split("\n")[-1] if "--child" in command else done.stdout)
@@ -169,8 +248,22 @@ def turn_pipeline(args, o, config):
     name, virtual = config
     port = str(free_port())
     cores = sorted(os.sched_getaffinity(0))
-    commands = [["taskset", "-c", str(cores[rank % len(cores)]), args.python, __file__, "--child", json.dumps(o), str(rank), port,
-                 name, str(virtual)] for rank in (0, 1)]
+    commands = [
+        [
+            "taskset",
+            "-c",
+            str(cores[rank % len(cores)]),
+            args.python,
+            __file__,
+            "--child",
+            json.dumps(o),
+            str(rank),
+            port,
+            name,
+            str(virtual),
+        ]
+        for rank in (0, 1)
+    ]
     with subprocess.Popen(commands[1], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         try:
             return statistics.median(run(commands[0])[WARMUP:])
@@ -180,9 +273,26 @@ def turn_pipeline(args, o, config):
 
 def ppexec_command(args, o, config):
     name, virtual = config
-    words = [args.ppexec, "--format", "json", "--no-eval", "--stages", "2", "--chunks", str(o["chunks"]), "--schedule", name,
-             "--virtual", str(virtual), "--epochs", "1" if o["preset"] != "lab" else str(o["steps"] // 3),
-             "--warmup", str(WARMUP), "--max-batches", str(o["steps"] if o["preset"] != "lab" else 0)]
+    words = [
+        args.ppexec,
+        "--format",
+        "json",
+        "--no-eval",
+        "--stages",
+        "2",
+        "--chunks",
+        str(o["chunks"]),
+        "--schedule",
+        name,
+        "--virtual",
+        str(virtual),
+        "--epochs",
+        "1" if o["preset"] != "lab" else str(o["steps"] // 3),
+        "--warmup",
+        str(WARMUP),
+        "--max-batches",
+        str(o["steps"] if o["preset"] != "lab" else 0),
+    ]
     for option in PPKIT_OPTIONS:
         words += ["--" + option.replace("_", "-"), str(o[option])]
     return words
@@ -194,7 +304,9 @@ def turn_threads(args, o, config):
 
 def turn_mpi(args, o, config):
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return run(["mpirun", "--bind-to", "core", "-n", "2"] + ppexec_command(args, o, config), environment)[0]["ms_per_batch"]
+    return run(["mpirun", "--bind-to", "core", "-n", "2"] + ppexec_command(args, o, config), environment)[0][
+        "ms_per_batch"
+    ]
 
 
 def contestants(args, model):
@@ -220,7 +332,9 @@ def main():
     parser.add_argument("--no-mpi", action="store_true")
     parser.add_argument("--no-pytorch", action="store_true", help="ppexec alone")
     args = parser.parse_args()
-    print(f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n| --- | --- | ---: | ---: | ---: |")
+    print(
+        f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n| --- | --- | ---: | ---: | ---: |"
+    )
     for model in args.models.split(","):
         rows = contestants(args, model)
         times = {label: [] for label, _, _ in rows}

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good are the predictions? Profiles once, writes all predictions down, then runs everything for real in random order.
+"""How good are the predictions? Profiles once, writes all predictions down, then runs everything for real in random
+order.
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--repeats 3] [--p4]
 
-In the folder --out: pp.db (the profile), predictions.json (from ppsim, before anything runs), runs.jsonl (a line for each real run),
-table.md (the result). Started again with the same folder it goes on where it stopped; table.md is rewritten after every run.
+In the folder --out: pp.db (the profile), predictions.json (from ppsim, before anything runs), runs.jsonl (a line for
+each real run), table.md (the result). Started again with the same folder it goes on where it stopped; table.md is
+rewritten after every run.
 
-Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being ppexec's median
-step; spread = (largest - smallest run) / median. "drift" is how far the reference kernel's time in the runs lies above that in the
-profile, where the tools report it (reference_ns). Only the tools' JSON output is used.
+Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
+ppexec's median step; spread = (largest - smallest run) / median. "drift" is how far the reference kernel's time in
+the runs lies above that in the profile, where the tools report it (reference_ns). Only the tools' JSON output is
+used.
 """
+
 import argparse
 import itertools
 import json
@@ -24,10 +28,36 @@ import time
 
 MODELS = {
     "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
-    "wide": dict(options={"preset": "small", "d_model": 512, "heads": 8, "d_ff": 2048, "layers": 8, "vocab": 2000, "rows": 16,
-                          "tokens": 64}, rows=16, layers=8, steps=10),
-    "deep": dict(options={"preset": "small", "d_model": 128, "heads": 4, "d_ff": 512, "layers": 16, "vocab": 1000, "rows": 20,
-                          "tokens": 32}, rows=20, layers=16, steps=16),
+    "wide": dict(
+        options={
+            "preset": "small",
+            "d_model": 512,
+            "heads": 8,
+            "d_ff": 2048,
+            "layers": 8,
+            "vocab": 2000,
+            "rows": 16,
+            "tokens": 64,
+        },
+        rows=16,
+        layers=8,
+        steps=10,
+    ),
+    "deep": dict(
+        options={
+            "preset": "small",
+            "d_model": 128,
+            "heads": 4,
+            "d_ff": 512,
+            "layers": 16,
+            "vocab": 1000,
+            "rows": 20,
+            "tokens": 32,
+        },
+        rows=20,
+        layers=16,
+        steps=16,
+    ),
 }
 SCHEDULES = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2))
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
@@ -59,10 +89,20 @@ def configurations(args):
     ranks = (2, 4) if args.p4 else (2,)
     made = []
     for model, transport, stages, (schedule, virtual), c, checkpoint in itertools.product(
-            args.models.split(","), args.transports.split(","), ranks, SCHEDULES, chunks, checkpoints):
+        args.models.split(","), args.transports.split(","), ranks, SCHEDULES, chunks, checkpoints
+    ):
         if fits(model, schedule, virtual, stages, c) and (c > 1 or checkpoint != "except_last"):
-            made.append(dict(model=model, transport=transport, stages=stages, schedule=schedule, virtual=virtual, chunks=c,
-                             checkpoint=checkpoint))
+            made.append(
+                dict(
+                    model=model,
+                    transport=transport,
+                    stages=stages,
+                    schedule=schedule,
+                    virtual=virtual,
+                    chunks=c,
+                    checkpoint=checkpoint,
+                )
+            )
     return made
 
 
@@ -91,15 +131,24 @@ class Tools:
             binding = ["--bind-to", "core"] if processes <= cores else ["--oversubscribe", "--bind-to", "none"]
             launcher = ["mpirun", *binding, "-n", str(processes)]
         command = [*launcher, str(self.bin / program), *words] + (["--format", "json"] if json_output else [])
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.out,
-                              env=self.environment, timeout=1800, check=False)
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.out,
+            env=self.environment,
+            timeout=1800,
+            check=False,
+        )
         if done.returncode:
             raise SystemExit(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
         return json.loads(done.stdout) if json_output else None
 
 
 def profile(tools, configs, args):
-    """One ppprof for each model, transport and number of ranks, over all schedules, chunks and checkpoint modes asked."""
+    """One ppprof for each model, transport and number of ranks, over all schedules, chunks and checkpoint modes
+    asked."""
     made = {}
     for config in configs:
         made.setdefault((config["model"], config["transport"], config["stages"]), []).append(config)
@@ -109,10 +158,21 @@ def profile(tools, configs, args):
             continue
         for checkpoint, virtual in sorted({(c["checkpoint"], c["virtual"]) for c in group}):
             mine = [c for c in group if (c["checkpoint"], c["virtual"]) == (checkpoint, virtual)]
-            lists = {"schedule": ",".join(sorted({c["schedule"] for c in mine})), "stages": stages, "virtual": virtual,
-                     "chunks": ",".join(map(str, sorted({c["chunks"] for c in mine}))), "checkpoint": checkpoint}
+            lists = {
+                "schedule": ",".join(sorted({c["schedule"] for c in mine})),
+                "stages": stages,
+                "virtual": virtual,
+                "chunks": ",".join(map(str, sorted({c["chunks"] for c in mine}))),
+                "checkpoint": checkpoint,
+            }
             print(f"profiling {model} {transport} P={stages} V={virtual} {checkpoint}", file=sys.stderr, flush=True)
-            words = options({"model": model, **lists}) + ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
+            words = options({"model": model, **lists}) + [
+                "--db",
+                "pp.db",
+                "--seconds",
+                str(args.seconds),
+                "--no-eval",
+            ]
             tools.run("ppprof", words, processes=stages * PROCESSES[transport], json_output=False)
         mark.touch()
 
@@ -150,10 +210,18 @@ def compare(config, prediction, runs):
     times = [run["ms_per_batch"] for run in runs]
     middle = statistics.median(times)
     bubbles = [run["bubble"] for run in runs if run.get("bubble") is not None]
-    row = dict(config, measured=middle, predicted=prediction["ms_per_batch"], runs=len(runs),
-               error=100 * (prediction["ms_per_batch"] - middle) / middle, spread=100 * (max(times) - min(times)) / middle,
-               microbatches=prediction["microbatches"], source=prediction.get("cost_source"),
-               bytes_equal=prediction["peak_bytes"] == runs[0]["peak_bytes"], plan_equal=prediction["plan"] == runs[0]["plan"])
+    row = dict(
+        config,
+        measured=middle,
+        predicted=prediction["ms_per_batch"],
+        runs=len(runs),
+        error=100 * (prediction["ms_per_batch"] - middle) / middle,
+        spread=100 * (max(times) - min(times)) / middle,
+        microbatches=prediction["microbatches"],
+        source=prediction.get("cost_source"),
+        bytes_equal=prediction["peak_bytes"] == runs[0]["peak_bytes"],
+        plan_equal=prediction["plan"] == runs[0]["plan"],
+    )
     row["bubble_predicted"] = prediction["bubble"]
     row["bubble_measured"] = statistics.median(bubbles) if bubbles else None
     reference = [run["reference_ns"] for run in runs if run.get("reference_ns")]
@@ -164,8 +232,11 @@ def compare(config, prediction, runs):
 
 def group_summary(rows):
     """Lines of the summary: one for each model, transport and number of ranks, one for all."""
-    lines = ["| model | transport | P | configurations | mean error % | worst error % | worst where spread < 1.5 % | bubble, mean points off |"
-             " best chunks named | arena bytes equal | plans equal |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        "| model | transport | P | configurations | mean error % | worst error % | worst where spread < 1.5 % | bubble, mean points off |"
+        " best chunks named | arena bytes equal | plans equal |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
     groups = {}
     for row in rows:
         groups.setdefault((row["model"], row["transport"], row["stages"]), []).append(row)
@@ -173,11 +244,21 @@ def group_summary(rows):
     for name, group in groups.items():
         errors = [abs(row["error"]) for row in group]
         quiet = [abs(row["error"]) for row in group if row["spread"] < 1.5 and row["runs"] > 1]
-        bubbles = [100 * abs(r["bubble_predicted"] - r["bubble_measured"]) for r in group if r["bubble_measured"] is not None]
+        bubbles = [
+            100 * abs(r["bubble_predicted"] - r["bubble_measured"]) for r in group if r["bubble_measured"] is not None
+        ]
         right, asked = best_chunks(group)
-        cells = [*name, len(group), f"{statistics.mean(errors):.2f}", f"{max(errors):.2f}", f"{max(quiet):.2f}" if quiet else "-",
-                 f"{statistics.mean(bubbles):.2f}" if bubbles else "-", f"{right} of {asked}",
-                 f"{sum(r['bytes_equal'] for r in group)} of {len(group)}", f"{sum(r['plan_equal'] for r in group)} of {len(group)}"]
+        cells = [
+            *name,
+            len(group),
+            f"{statistics.mean(errors):.2f}",
+            f"{max(errors):.2f}",
+            f"{max(quiet):.2f}" if quiet else "-",
+            f"{statistics.mean(bubbles):.2f}" if bubbles else "-",
+            f"{right} of {asked}",
+            f"{sum(r['bytes_equal'] for r in group)} of {len(group)}",
+            f"{sum(r['plan_equal'] for r in group)} of {len(group)}",
+        ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
 
@@ -199,16 +280,26 @@ def write_table(tools, configs, predictions, runs):
     rows = [compare(c, predictions[key(c)], runs[key(c)]) for c in configs if key(c) in runs]
     if not rows:
         return
-    lines = ["# Predicted and measured", "", f"`{' '.join(sys.argv)}`", "", *group_summary(rows), "",
-             "| model | transport | P | schedule | V | chunks | M | checkpoint | predicted ms | measured ms | error % | spread % | runs |"
-             " bubble predicted | measured | arena equal | drift % | from |", "| " + " --- |" * 18]
+    lines = [
+        "# Predicted and measured",
+        "",
+        f"`{' '.join(sys.argv)}`",
+        "",
+        *group_summary(rows),
+        "",
+        "| model | transport | P | schedule | V | chunks | M | checkpoint | predicted ms | measured ms | error % | spread % | runs |"
+        " bubble predicted | measured | arena equal | drift % | from |",
+        "| " + " --- |" * 18,
+    ]
     for r in rows:
         measured = "-" if r["bubble_measured"] is None else f"{r['bubble_measured']:.3f}"
         drift = "-" if r["drift"] is None else f"{r['drift']:+.1f}"
-        lines.append(f"| {r['model']} | {r['transport']} | {r['stages']} | {r['schedule']} | {r['virtual']} | {r['chunks']} | "
-                     f"{r['microbatches']} | {r['checkpoint']} | {r['predicted']:.2f} | {r['measured']:.2f} | {r['error']:+.2f} | "
-                     f"{r['spread']:.1f} | {r['runs']} | {r['bubble_predicted']:.3f} | {measured} | "
-                     f"{'yes' if r['bytes_equal'] else 'NO'} | {drift} | {r['source']} |")
+        lines.append(
+            f"| {r['model']} | {r['transport']} | {r['stages']} | {r['schedule']} | {r['virtual']} | {r['chunks']} | "
+            f"{r['microbatches']} | {r['checkpoint']} | {r['predicted']:.2f} | {r['measured']:.2f} | {r['error']:+.2f} | "
+            f"{r['spread']:.1f} | {r['runs']} | {r['bubble_predicted']:.3f} | {measured} | "
+            f"{'yes' if r['bytes_equal'] else 'NO'} | {drift} | {r['source']} |"
+        )
     (tools.out / "table.md").write_text("\n".join(lines) + "\n")
 
 
@@ -218,12 +309,16 @@ def main():
     parser.add_argument("--out", required=True, help="folder for profile, predictions, runs and table")
     parser.add_argument("--models", default="small,wide")
     parser.add_argument("--transports", default="threads,mpi")
-    parser.add_argument("--quick", action="store_true", help="chunks 1, 4, 10; checkpoints never and always; one run of each")
+    parser.add_argument(
+        "--quick", action="store_true", help="chunks 1, 4, 10; checkpoints never and always; one run of each"
+    )
     parser.add_argument("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     parser.add_argument("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
     parser.add_argument("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
     parser.add_argument("--seed", type=int, default=1, help="of the random order")
-    parser.add_argument("--minutes", type=float, default=0, help="stop starting runs after so long; the next start goes on")
+    parser.add_argument(
+        "--minutes", type=float, default=0, help="stop starting runs after so long; the next start goes on"
+    )
     args = parser.parse_args()
     started = time.monotonic()
     tools = Tools(args)

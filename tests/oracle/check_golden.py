@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ppexec over many configurations and compares it with PyTorch's golden files and with itself. Standard library only.
+"""Runs ppexec over many configurations and compares it with PyTorch's golden files and with itself. Standard library
+only.
 
-golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr 1: --init minus
---save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4 relative.
-bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation key (equal chunks
-and replicas), whatever schedule, stages, virtual stages, checkpoint mode, processes.
+golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr
+1: --init minus --save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4
+relative. bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation
+key (equal chunks and replicas), whatever schedule, stages, virtual stages, checkpoint mode, processes.
 
 Exit status 0: all agree; 1: not; 77: cannot be run here.
 """
+
 import argparse
 import functools
 import itertools
@@ -62,8 +64,15 @@ class Runner:
         command = self.launcher(processes) + [self.ppexec] + arguments(options) + ["--format", "json"] + extra
         self.runs += 1
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS,
-                                  env=self.environment, check=False)
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=SECONDS,
+                env=self.environment,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise Failure(f"no end within {SECONDS} s: {' '.join(command)}") from None
         if done.returncode != 0:
@@ -127,8 +136,11 @@ def load_case(folder):
     case = json.loads((folder / "case.json").read_text())
     if case["options"].get("data") == "text":
         case["options"]["data"] = str(GOLDEN / "text")
-    case["files"] = {"init": folder.parent / case["init"] / "init.safetensors", "grad": folder / "grad.safetensors",
-                     "final": folder / "final.safetensors"}
+    case["files"] = {
+        "init": folder.parent / case["init"] / "init.safetensors",
+        "grad": folder / "grad.safetensors",
+        "final": folder / "final.safetensors",
+    }
     return case
 
 
@@ -174,8 +186,10 @@ def check_golden(runner, args):
     for name, case in load_cases(args.case).items():
         for layout in layouts(case["options"], args.all):
             for processes in process_counts(case["options"], layout, args.mpirun):
-                yield (f"golden {name} {describe(layout, processes)}",
-                       functools.partial(check_case, runner, case, layout, processes))
+                yield (
+                    f"golden {name} {describe(layout, processes)}",
+                    functools.partial(check_case, runner, case, layout, processes),
+                )
 
 
 def compare_bits(runner, options, reference, layout, processes):
@@ -199,8 +213,10 @@ def check_bits(runner, args):
         reference = []
         for layout in layouts(options, args.all)[1:]:
             for processes in process_counts(options, layout, args.mpirun):
-                yield (f"bits {name} {describe(layout, processes)}",
-                       functools.partial(compare_bits, runner, options, reference, layout, processes))
+                yield (
+                    f"bits {name} {describe(layout, processes)}",
+                    functools.partial(compare_bits, runner, options, reference, layout, processes),
+                )
 
 
 def describe(layout, processes):

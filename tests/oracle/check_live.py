@@ -6,9 +6,10 @@
   check_live.py --ppexec PATH --random 20                                 random small models, cut and scheduled at random
   check_live.py --ppsim PATH --facts DIR                                  vocabulary and tokens of WikiText-2, parameters
 
-Options are ppkit's. Dropout is 0 unless given. For each configuration: loss and gradients of the first batch, losses and weights
-after --epochs 1 --max-batches 5 unless given.
+Options are ppkit's. Dropout is 0 unless given. For each configuration: loss and gradients of the first batch, losses
+and weights after --epochs 1 --max-batches 5 unless given.
 """
+
 import argparse
 import json
 import pathlib
@@ -49,11 +50,25 @@ def random_options(dice):
     rows = dice.randint(2, 9)
     schedule = dice.choice(("gpipe", "1f1b")) if virtual == 1 else "interleaved"
     chunks = dice.randint(1, rows)
-    made = dict(preset=dice.choice(("small", "lab")), d_model=heads * dice.randint(1, 24), heads=heads, d_ff=dice.randint(1, 70),
-                layers=ranks * virtual + dice.randint(0, 3), mask=dice.choice(("none", "causal")), rows=rows,
-                tokens=dice.randint(1, 12), chunks=chunks, schedule=schedule, stages=ranks, virtual=virtual,
-                replicas=dice.choice((1, 1, 2)), checkpoint=dice.choice(check_golden.CHECKPOINTS),
-                eval_rows=dice.randint(1, 10), data=str(TEXT), seed=dice.randint(0, 999))
+    made = dict(
+        preset=dice.choice(("small", "lab")),
+        d_model=heads * dice.randint(1, 24),
+        heads=heads,
+        d_ff=dice.randint(1, 70),
+        layers=ranks * virtual + dice.randint(0, 3),
+        mask=dice.choice(("none", "causal")),
+        rows=rows,
+        tokens=dice.randint(1, 12),
+        chunks=chunks,
+        schedule=schedule,
+        stages=ranks,
+        virtual=virtual,
+        replicas=dice.choice((1, 1, 2)),
+        checkpoint=dice.choice(check_golden.CHECKPOINTS),
+        eval_rows=dice.randint(1, 10),
+        data=str(TEXT),
+        seed=dice.randint(0, 999),
+    )
     pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
     if made["preset"] == "lab" and dice.random() < 0.5:
         made.update(data="constant", vocab=dice.randint(2, 50))
@@ -99,14 +114,23 @@ def check_facts(args):
     table, ids = text.load(args.facts)
     failures = expect("vocabulary", len(table), 28782)
     failures += expect("training tokens", len(ids["train"]), 2049990)
-    for preset, parameters in (("tutorial", 1041444974), ("tutorial-12", 1444261998), ("small", 12025582), ("lab", 5068)):
-        done = subprocess.run([args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True)
+    for preset, parameters in (
+        ("tutorial", 1041444974),
+        ("tutorial-12", 1444261998),
+        ("small", 12025582),
+        ("lab", 5068),
+    ):
+        done = subprocess.run(
+            [args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True
+        )
         failures += expect(f"parameters of {preset}", json.loads(done.stdout)[0]["parameters"], parameters)
     return failures
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--ppexec")
     parser.add_argument("--ppsim")
     parser.add_argument("--facts", metavar="DIR", help="folder with WikiText-2")

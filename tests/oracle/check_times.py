@@ -3,10 +3,11 @@
 """ppsim --times against an evaluation of PyTorch's orders written independently here, and against published figures.
 Standard library only.
 
-Evaluation: each rank runs its row of tests/golden/orders/ in order; an action starts when the rank is free and its input is there;
-a hop between ranks takes C and occupies nothing. Published: bubble rates of Zero Bubble (ICLR 2024), tables 5 and 9, and for the
-interleaved schedule the rate with all dependencies kept.
+Evaluation: each rank runs its row of tests/golden/orders/ in order; an action starts when the rank is free and its
+input is there; a hop between ranks takes C and occupies nothing. Published: bubble rates of Zero Bubble (ICLR 2024),
+tables 5 and 9, and for the interleaved schedule the rate with all dependencies kept.
 """
+
 import argparse
 import json
 import pathlib
@@ -19,9 +20,12 @@ ACTION = re.compile(r"(\d+)([FB])(\d+)")
 TIMES = ((1, 1, 1, 0), (10, 12, 8, 0), (10, 12, 8, 1), (3, 5, 2, 7))
 # P, M, F, I, W, C, and the bubble rates of 1F1B and of 1F1B-I with V chunks.
 PUBLISHED = (
-    (8, 24, 18.522, 18.086, 9.337, 0.601, ".2431", 3, ".1090"), (8, 32, 18.513, 18.086, 9.331, 0.626, ".1985", 3, ".0847"),
-    (8, 64, 18.546, 18.097, 9.321, 0.762, ".1240", 3, ".0461"), (16, 48, 11.347, 11.248, 8.132, 0.377, ".2552", 3, ".1136"),
-    (16, 64, 11.307, 11.254, 8.101, 0.379, ".2082", 3, ".0878"), (16, 128, 11.325, 11.308, 8.109, 0.378, ".1251", 3, ".0459"),
+    (8, 24, 18.522, 18.086, 9.337, 0.601, ".2431", 3, ".1090"),
+    (8, 32, 18.513, 18.086, 9.331, 0.626, ".1985", 3, ".0847"),
+    (8, 64, 18.546, 18.097, 9.321, 0.762, ".1240", 3, ".0461"),
+    (16, 48, 11.347, 11.248, 8.132, 0.377, ".2552", 3, ".1136"),
+    (16, 64, 11.307, 11.254, 8.101, 0.379, ".2082", 3, ".0878"),
+    (16, 128, 11.325, 11.308, 8.109, 0.378, ".1251", 3, ".0459"),
 )
 
 
@@ -31,7 +35,7 @@ def read_orders(schedule):
     at = 0
     while at < len(lines):
         ranks, virtual, microbatches = map(int, lines[at][2:].split())
-        rows = [[(int(s), k, int(m)) for s, k, m in ACTION.findall(line)] for line in lines[at + 1:at + 1 + ranks]]
+        rows = [[(int(s), k, int(m)) for s, k, m in ACTION.findall(line)] for line in lines[at + 1 : at + 1 + ranks]]
         yield ranks, virtual, microbatches, rows
         at += 1 + ranks
 
@@ -81,8 +85,13 @@ def figures(rows, virtual, times):
     makespan = max(e for _, e in ends) - min(s for s, _ in ends)
     span = max(e - s for s, e in ends)
     busy = sum(e - s for s, e in done.values())
-    return {"makespan_ms": makespan, "span_ms": span, "bubble": 1 - busy / (len(rows) * makespan),
-            "bubble_span": 1 - busy / (len(rows) * span), "peak_microbatches": [peak(row, virtual) for row in rows]}
+    return {
+        "makespan_ms": makespan,
+        "span_ms": span,
+        "bubble": 1 - busy / (len(rows) * makespan),
+        "bubble_span": 1 - busy / (len(rows) * span),
+        "peak_microbatches": [peak(row, virtual) for row in rows],
+    }
 
 
 def close(a, b):
@@ -97,8 +106,21 @@ class Checker:
 
     def simulate(self, schedule, ranks, virtual, chunks, times):
         """Objects of ppsim, one for each chunk count."""
-        command = [self.ppsim, "--format", "json", "--times", ",".join(map(str, times)), "--schedule", schedule, "--stages", str(ranks),
-                   "--virtual", str(virtual), "--chunks", ",".join(map(str, chunks))]
+        command = [
+            self.ppsim,
+            "--format",
+            "json",
+            "--times",
+            ",".join(map(str, times)),
+            "--schedule",
+            schedule,
+            "--stages",
+            str(ranks),
+            "--virtual",
+            str(virtual),
+            "--chunks",
+            ",".join(map(str, chunks)),
+        ]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
 
     def compare(self, what, expected, result):
@@ -126,7 +148,9 @@ class Checker:
                 self.count += 1
                 if f"{result['bubble_span']:.4f}"[1:] != rate:
                     self.failures += 1
-                    print(f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.4f}, should be {rate}")
+                    print(
+                        f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.4f}, should be {rate}"
+                    )
 
 
 def main():

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/train/ (with lab_curves.json) and tests/golden/text/tokens.json with PyTorch; the default tests only read them.
+"""Writes tests/golden/train/ (with lab_curves.json) and tests/golden/text/tokens.json with PyTorch; the default tests
+only read them.
 
-Each case is a folder: case.json (ppkit options, losses, validation losses, test loss), init.safetensors (initial weights),
-grad.safetensors (gradients of the first batch), final.safetensors (weights after all steps). Dropout is 0 everywhere. Learning
-rates are such that float32 and float64 agree to 1e-6 after all steps: with the tutorials' lr of 5 on models this small they part
-by 1e-4, and a comparison would test chance.
+Each case is a folder: case.json (ppkit options, losses, validation losses, test loss), init.safetensors (initial
+weights), grad.safetensors (gradients of the first batch), final.safetensors (weights after all steps). Dropout is 0
+everywhere. Learning rates are such that float32 and float64 agree to 1e-6 after all steps: with the tutorials' lr of
+5 on models this small they part by 1e-4, and a comparison would test chance.
 """
+
 import argparse
 import copy
 import json
@@ -20,18 +22,56 @@ import text
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "golden"
-SMALL = dict(preset="small", d_model=36, heads=3, d_ff=20, layers=8, dropout=0.0, data="text", tokens=6, epochs=2, lr=0.25,
-             lr_decay=0.8, eval_batches=0)
+SMALL = dict(
+    preset="small",
+    d_model=36,
+    heads=3,
+    d_ff=20,
+    layers=8,
+    dropout=0.0,
+    data="text",
+    tokens=6,
+    epochs=2,
+    lr=0.25,
+    lr_decay=0.8,
+    eval_batches=0,
+)
 
-# Chunks that do not divide the rows (10 in 4: 3,3,3,1), a last batch that is shorter (d60), replicas (d36-d2: 2 x 5 rows).
+# Chunks that do not divide the rows (10 in 4: 3,3,3,1), a last batch that is shorter (d60), replicas (d36-d2: 2 x 5
+# rows).
 CASES = {
     "lab": dict(preset="lab", dropout=0.0, epochs=7, chunks=2),
-    "lab8": dict(preset="lab", layers=8, dropout=0.0, data="text", rows=7, epochs=2, max_batches=10, eval_batches=0, lr=0.1,
-                 chunks=3),
+    "lab8": dict(
+        preset="lab",
+        layers=8,
+        dropout=0.0,
+        data="text",
+        rows=7,
+        epochs=2,
+        max_batches=10,
+        eval_batches=0,
+        lr=0.1,
+        chunks=3,
+    ),
     "d36": dict(SMALL, rows=10, max_batches=0, chunks=4),
     "d36-d2": dict(SMALL, rows=5, replicas=2, max_batches=0, chunks=2),
-    "d60": dict(preset="small", d_model=60, heads=4, d_ff=28, layers=2, dropout=0.0, mask="none", data="text", rows=6, tokens=11,
-                epochs=2, max_batches=0, eval_batches=0, lr=1.0, chunks=4),
+    "d60": dict(
+        preset="small",
+        d_model=60,
+        heads=4,
+        d_ff=28,
+        layers=2,
+        dropout=0.0,
+        mask="none",
+        data="text",
+        rows=6,
+        tokens=11,
+        epochs=2,
+        max_batches=0,
+        eval_batches=0,
+        lr=1.0,
+        chunks=4,
+    ),
 }
 SAME_INIT = {"d36-d2": "d36"}
 
@@ -60,11 +100,19 @@ def make(name, given, out, quiet=False):
     noise = max(abs(a - b) / b for a, b in zip(result["loss"], exact["loss"]))
     if noise > 2e-6 and not quiet:
         raise SystemExit(f"{name}: float32 and float64 losses part by {noise:.1e}: choose a smaller lr")
-    case = {"options": given, "init": SAME_INIT.get(name, name), "vocabulary": o["vocab"],
-            "parameters": sum(p.numel() for p in model.parameters()), "first_loss": loss, **result}
+    case = {
+        "options": given,
+        "init": SAME_INIT.get(name, name),
+        "vocabulary": o["vocab"],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "first_loss": loss,
+        **result,
+    }
     (out / "case.json").write_text(json.dumps(case, indent=1) + "\n")
     if not quiet:
-        print(f"{name}: {len(result['loss'])} steps, {case['parameters']} parameters, float32 noise of the losses {noise:.1e}")
+        print(
+            f"{name}: {len(result['loss'])} steps, {case['parameters']} parameters, float32 noise of the losses {noise:.1e}"
+        )
 
 
 def make_tokens(path):
@@ -74,12 +122,13 @@ def make_tokens(path):
 
 
 def make_lab_curves(path, seeds=12, window=60):
-    """The lab as it is, dropout on: mean loss of each `window` steps for several seeds. learn.py compares ppexec's with it."""
+    """The lab as it is, dropout on: mean loss of each `window` steps for several seeds. learn.py compares ppexec's
+    with it."""
     curves = []
     for seed in range(seeds):
         o = reference.options(dict(preset="lab", seed=seed))
         losses = reference.train(reference.build(o), o, reference.data(o))["loss"]
-        curves.append([round(sum(losses[i:i + window]) / window, 5) for i in range(0, len(losses), window)])
+        curves.append([round(sum(losses[i : i + window]) / window, 5) for i in range(0, len(losses), window)])
     path.write_text(json.dumps({"window": window, "curves": curves}) + "\n")
     print(f"lab curves: {len(curves)} seeds, last means {[curve[-1] for curve in curves]}")
 

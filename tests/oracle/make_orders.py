@@ -3,13 +3,14 @@
 """Writes tests/golden/orders/: the compute orders of torch.distributed.pipelining, one file per schedule.
 
 Run it with a Python that has PyTorch (2.15 made the committed files); the build and the default tests only read them.
-Each case is a line "# P V M" and then PyTorch's compute-only CSV: one row per rank, one action per cell, without the idle cells
-and without REDUCE_GRAD.
+Each case is a line "# P V M" and then PyTorch's compute-only CSV: one row per rank, one action per cell, without the
+idle cells and without REDUCE_GRAD.
 
-One correction is made. The order that PyTorch's 1F1B class shows (not the one it runs) numbers the forwards of the last rank from 1
-to M instead of 0 to M-1, because its counter of forwards starts behind a warm-up that the last rank does not have. Here the last rank
-gets the numbers that PyTorch runs.
+One correction is made. The order that PyTorch's 1F1B class shows (not the one it runs) numbers the forwards of the
+last rank from 1 to M instead of 0 to M-1, because its counter of forwards starts behind a warm-up that the last rank
+does not have. Here the last rank gets the numbers that PyTorch runs.
 """
+
 import argparse
 import pathlib
 
@@ -45,8 +46,11 @@ def undo_last_rank_slip(row, microbatches):
     if forwards != list(range(1, microbatches + 1)):
         return row
     return [
-        _Action(a.stage_index, a.computation_type, a.microbatch_index - 1)
-        if a.computation_type == _ComputationType.FORWARD else a
+        (
+            _Action(a.stage_index, a.computation_type, a.microbatch_index - 1)
+            if a.computation_type == _ComputationType.FORWARD
+            else a
+        )
         for a in row
     ]
 

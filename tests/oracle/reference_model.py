@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and trained weights.
+"""The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and
+trained weights.
 
-The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear); options have the names of ppkit's, as a dict:
-options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits), the loss is the mean over all
-tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
+The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear); options have the names of
+ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
+the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
+
 import copy
 import math
 
@@ -14,15 +16,79 @@ from torch import nn
 import text
 
 PRESETS = {
-    "tutorial": dict(d_model=4096, heads=16, d_ff=4096, layers=8, vocab=28782, rows=20, tokens=35, mask="none", dropout=0.2,
-                     lr=5.0, clip=0.5, lr_decay=0.95, epochs=3, max_batches=50, eval_batches=50, style="tutorial"),
-    "tutorial-12": dict(d_model=4096, heads=16, d_ff=4096, layers=12, vocab=28782, rows=20, tokens=25, mask="none",
-                        dropout=0.2, lr=5.0, clip=0.5, lr_decay=0.95, epochs=3, max_batches=50, eval_batches=50,
-                        style="tutorial"),
-    "small": dict(d_model=200, heads=2, d_ff=200, layers=2, vocab=28782, rows=20, tokens=35, mask="causal", dropout=0.2,
-                  lr=5.0, clip=0.5, lr_decay=0.95, epochs=1, max_batches=0, eval_batches=0, style="tutorial"),
-    "lab": dict(d_model=12, heads=4, d_ff=24, layers=2, vocab=100, rows=4, tokens=9, mask="none", dropout=0.1, lr=0.01,
-                clip=0.0, lr_decay=1.0, epochs=200, max_batches=0, eval_batches=0, style="lab", data="constant"),
+    "tutorial": dict(
+        d_model=4096,
+        heads=16,
+        d_ff=4096,
+        layers=8,
+        vocab=28782,
+        rows=20,
+        tokens=35,
+        mask="none",
+        dropout=0.2,
+        lr=5.0,
+        clip=0.5,
+        lr_decay=0.95,
+        epochs=3,
+        max_batches=50,
+        eval_batches=50,
+        style="tutorial",
+    ),
+    "tutorial-12": dict(
+        d_model=4096,
+        heads=16,
+        d_ff=4096,
+        layers=12,
+        vocab=28782,
+        rows=20,
+        tokens=25,
+        mask="none",
+        dropout=0.2,
+        lr=5.0,
+        clip=0.5,
+        lr_decay=0.95,
+        epochs=3,
+        max_batches=50,
+        eval_batches=50,
+        style="tutorial",
+    ),
+    "small": dict(
+        d_model=200,
+        heads=2,
+        d_ff=200,
+        layers=2,
+        vocab=28782,
+        rows=20,
+        tokens=35,
+        mask="causal",
+        dropout=0.2,
+        lr=5.0,
+        clip=0.5,
+        lr_decay=0.95,
+        epochs=1,
+        max_batches=0,
+        eval_batches=0,
+        style="tutorial",
+    ),
+    "lab": dict(
+        d_model=12,
+        heads=4,
+        d_ff=24,
+        layers=2,
+        vocab=100,
+        rows=4,
+        tokens=9,
+        mask="none",
+        dropout=0.1,
+        lr=0.01,
+        clip=0.0,
+        lr_decay=1.0,
+        epochs=200,
+        max_batches=0,
+        eval_batches=0,
+        style="lab",
+        data="constant",
+    ),
 }
 COMMON = dict(preset="small", replicas=1, seed=1, eval_rows=10, data=None)
 
@@ -43,7 +109,8 @@ class LabLayer(nn.TransformerEncoderLayer):
 
 
 class Model(nn.Module):
-    """Embedding, sinusoidal positions, post-LN encoder layers, decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
+    """Embedding, sinusoidal positions, post-LN encoder layers, decoder. Input [rows, tokens], output [rows, tokens,
+    vocab]."""
 
     def __init__(self, o):
         super().__init__()
@@ -52,7 +119,9 @@ class Model(nn.Module):
         layer = nn.TransformerEncoderLayer if self.tutorial else LabLayer
         extra = {"batch_first": True} if self.tutorial else {}
         self.embedding = nn.Embedding(o["vocab"], d)
-        self.layers = nn.ModuleList(layer(d, o["heads"], o["d_ff"], o["dropout"], **extra) for _ in range(o["layers"]))
+        self.layers = nn.ModuleList(
+            layer(d, o["heads"], o["d_ff"], o["dropout"], **extra) for _ in range(o["layers"])
+        )
         self.decoder = nn.Linear(d, o["vocab"])
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.scale = math.sqrt(d) if self.tutorial else 1.0
@@ -78,7 +147,7 @@ class Model(nn.Module):
         frequency = torch.exp(torch.arange(0, d, 2, dtype=torch.float64) * (-math.log(10000.0) / d))
         table = torch.zeros(tokens, d, dtype=torch.float64)
         table[:, 0::2] = torch.sin(index * frequency)
-        table[:, 1::2] = torch.cos(index * frequency[:d // 2])
+        table[:, 1::2] = torch.cos(index * frequency[: d // 2])
         return table.to(like)
 
     def forward(self, tokens):
@@ -96,7 +165,11 @@ def data(o):
         return {"train": text.constant_batches(o["rows"] * o["replicas"], o["tokens"], o["vocab"], o["max_batches"])}
     table, ids = text.load(o["data"])
     o["vocab"] = len(table)
-    made = {"train": text.batches(text.replica_columns(ids["train"], o["rows"], o["replicas"]), o["tokens"], o["max_batches"])}
+    made = {
+        "train": text.batches(
+            text.replica_columns(ids["train"], o["rows"], o["replicas"]), o["tokens"], o["max_batches"]
+        )
+    }
     for name in ("valid", "test"):
         made[name] = text.batches(text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"])
     return made
@@ -105,7 +178,10 @@ def data(o):
 def loss_sum(model, batch):
     inputs, targets = (torch.tensor(part) for part in batch)
     logits = model(inputs)
-    return nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="sum"), targets.numel()
+    return (
+        nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="sum"),
+        targets.numel(),
+    )
 
 
 def evaluate(model, batches):
@@ -126,8 +202,8 @@ def gradients(model, batch):
 
 
 def train(model, o, parts, after_step=None):
-    """Epochs of SGD with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves the last
-    weights in the model. after_step(step, loss) may look on."""
+    """Epochs of SGD with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves
+    the last weights in the model. after_step(step, loss) may look on."""
     result = {"loss": [], "valid_loss": [], "test_loss": None}
     lr, best = o["lr"], None
     model.train()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads float32 safetensors files with the standard library alone."""
+
 import array
 import json
 import struct
@@ -30,9 +31,9 @@ def read_shapes(path):
 def parse(raw, path):
     """(header without metadata, data bytes)."""
     (size,) = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8:8 + size])
+    header = json.loads(raw[8 : 8 + size])
     header.pop("__metadata__", None)
     for name, entry in header.items():
         if entry["dtype"] != "F32":
             raise ValueError(f"{path}: {name} has type {entry['dtype']}, not F32")
-    return header, raw[8 + size:]
+    return header, raw[8 + size :]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text side of training, written a second time and independently of exec/: tokens, vocabulary, columns, replicas, batches."""
+"""The text side of training, written a second time and independently of exec/: tokens, vocabulary, columns, replicas,
+batches."""
+
 import collections
 import pathlib
 
@@ -7,8 +9,19 @@ import pathlib
 def basic_english(line):
     """torchtext's basic_english: lower case, ' . , ( ) ! ? stand alone, quotes go, ; : and <br /> become blanks."""
     line = line.lower()
-    for old, new in (("'", " ' "), ('"', ""), (".", " . "), ("<br />", " "), (",", " , "), ("(", " ( "), (")", " ) "),
-                     ("!", " ! "), ("?", " ? "), (";", " "), (":", " ")):
+    for old, new in (
+        ("'", " ' "),
+        ('"', ""),
+        (".", " . "),
+        ("<br />", " "),
+        (",", " , "),
+        ("(", " ( "),
+        (")", " ) "),
+        ("!", " ! "),
+        ("?", " ? "),
+        (";", " "),
+        (":", " "),
+    ):
         line = line.replace(old, new)
     return line.split()
 
@@ -37,14 +50,15 @@ def load(folder):
 def columns(ids, rows):
     """Row b is the text from b*n to (b+1)*n, n = tokens div rows."""
     n = len(ids) // rows
-    return [ids[b * n:(b + 1) * n] for b in range(rows)]
+    return [ids[b * n : (b + 1) * n] for b in range(rows)]
 
 
 def replica_columns(ids, rows, replicas):
-    """Columns of all replicas under each other: replica k reads time steps k*(n div D) .. (k+1)*(n div D) - 1 of every row."""
+    """Columns of all replicas under each other: replica k reads time steps k*(n div D) .. (k+1)*(n div D) - 1 of
+    every row."""
     whole = columns(ids, rows)
     n = len(whole[0]) // replicas
-    return [row[k * n:(k + 1) * n] for k in range(replicas) for row in whole]
+    return [row[k * n : (k + 1) * n] for k in range(replicas) for row in whole]
 
 
 def batches(rows, tokens, most=0):
@@ -53,12 +67,13 @@ def batches(rows, tokens, most=0):
     made = []
     for t in range(0, n - 1, tokens):
         length = min(tokens, n - 1 - t)
-        made.append(([row[t:t + length] for row in rows], [row[t + 1:t + 1 + length] for row in rows]))
+        made.append(([row[t : t + length] for row in rows], [row[t + 1 : t + 1 + length] for row in rows]))
     return made[:most] if most else made
 
 
 def constant_batches(rows, tokens, vocab, most=0):
-    """The lab's sequences of equal tokens (sequence k is all k), `rows` at a time in three batches: 12 of them with the lab's 4 rows."""
+    """The lab's sequences of equal tokens (sequence k is all k), `rows` at a time in three batches: 12 of them with
+    the lab's 4 rows."""
     made = []
     for first in range(0, 3 * rows, rows):
         lines = [[k % vocab] * (tokens + 1) for k in range(first, first + rows)]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words, vocabulary and token numbers of tests/golden/text/ against tests/oracle/text.py, which wrote tokens.json there. The text has
- * quotes, Latin, Greek and Cyrillic capitals, line breaks as <br />, tabs and empty lines.
+ * Words, vocabulary and token numbers of tests/golden/text/ against tests/oracle/text.py, which wrote tokens.json
+ * there. The text has quotes, Latin, Greek and Cyrillic capitals, line breaks as <br />, tabs and empty lines.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The compute order of every rank, as the CSV that ppkit writes, against PyTorch's for the cases in tests/golden/orders/ (made by
- * tests/oracle/make_orders.py). A case there is a line "# P V M" and then one row per rank: "0F0,0F1,0B0,...".
+ * The compute order of every rank, as the CSV that ppkit writes, against PyTorch's for the cases in
+ * tests/golden/orders/ (made by tests/oracle/make_orders.py). A case there is a line "# P V M" and then one row per
+ * rank: "0F0,0F1,0B0,...".
  */
 #include <setjmp.h>
 #include <stdarg.h>
