@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const part_names[PP_PARTS] = {"training", "validation", "test"};
+
+enum { CONSTANT_BATCHES = 3 }; /* an epoch of the lab */
+
+pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
+{
+    struct pp_data *data;
+    PP_TRY(PP_NEW(&data, 1));
+    data->reachable_loss = NAN;
+    data->vocabulary = config->vocab;
+    pp_status status;
+    if (!config->data) status = pp_data_generate(config, data);
+    else if (!strcmp(config->data, "constant")) status = pp_data_make_constant(config, data);
+    else status = pp_data_read_folder(config, data);
+    if (status == PP_OK) *out = data;
+    else pp_data_free(data);
+    return status;
+}
+
+void pp_data_free(struct pp_data *data)
+{
+    if (!data) return;
+    for (int i = 0; i < PP_PARTS; i++) free(data->words[i]);
+    free(data);
+}
+
+/* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so that row j of the
+ * batches holds one sequence after another. */
+pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data)
+{
+    int64_t words = config->tokens + 1, replicas = config->replicas, stride = replicas * CONSTANT_BATCHES * words;
+    data->length[PP_PART_TRAIN] = stride * config->rows;
+    PP_TRY(PP_NEW(&data->words[PP_PART_TRAIN], data->length[PP_PART_TRAIN]));
+    int32_t *word = data->words[PP_PART_TRAIN];
+    for (int64_t row = 0; row < config->rows; row++)
+        for (int64_t replica = 0; replica < replicas; replica++)
+            for (int64_t batch = 0; batch < CONSTANT_BATCHES; batch++)
+                for (int64_t t = 0; t < words; t++)
+                    *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->vocab);
+    data->sequences = true;
+    data->reachable_loss = 0;
+    snprintf(data->summary, sizeof data->summary, "constant: %d sequences of %lld equal words, reachable loss 0",
+             (int)(CONSTANT_BATCHES * replicas * config->rows), (long long)words);
+    return PP_OK;
+}
+
+pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica, int limit,
+                         struct pp_batches *out)
+{
+    struct pp_batches b = {.words = data->words[part], .rows = rows, .seq = seq};
+    b.stride = data->length[part] / rows;
+    b.length = b.stride / replicas;
+    b.start = b.length * replica;
+    b.advance = data->sequences ? seq + 1 : seq;
+    int64_t targets = b.length - 1, count = data->sequences ? b.length / b.advance : (targets + seq - 1) / seq;
+    if (targets < 1)
+        return pp_fail(PP_INPUT, "the %s text has %lld words, too few for %d rows%s: at least %lld are needed, an input and a target in "
+                                 "each row; give more text or fewer rows", part_names[part], (long long)data->length[part], rows,
+                       replicas > 1 ? " in each replica" : "", 2LL * rows * replicas);
+    if (limit && count > limit) count = limit;
+    else if (!data->sequences) b.tail_seq = (int)(targets % seq);
+    b.count = (int)count;
+    *out = b;
+    return PP_OK;
+}
+
+int pp_batches_seq(const struct pp_batches *b, int i) { return b->tail_seq && i == b->count - 1 ? b->tail_seq : b->seq; }
+
+void pp_batches_get(const struct pp_batches *b, int i, int32_t *inputs, int32_t *targets)
+{
+    size_t n = (size_t)pp_batches_seq(b, i), bytes = n * sizeof *b->words;
+    const int32_t *from = b->words + b->start + i * b->advance;
+    for (int row = 0; row < b->rows; row++, from += b->stride) {
+        if (inputs) memcpy(inputs + (size_t)row * n, from, bytes);
+        if (targets) memcpy(targets + (size_t)row * n, from + 1, bytes);
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A generated text that can be learned: a Markov chain in which each word has a few possible successors, the same number with the
+ * same probabilities for all words. So the entropy of a word after its predecessor, which is the loss that a model of the chain
+ * reaches, is known exactly. Which words follow is a function of the seed; small numbers are preferred, so that some words are frequent and most are rare,
+ * as in a language.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "exec/data.h"
+
+enum { SUCCESSORS = 4, SKEW = 6 };
+
+static const double weights[SUCCESSORS] = {0.55, 0.25, 0.15, 0.05};
+
+/* SplitMix64: a counter in, 64 well-mixed bits out. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static double uniform(uint64_t bits) { return (double)(bits >> 11) * 0x1p-53; }
+
+/* SUCCESSORS different words for each word (fewer in a tiny vocabulary). */
+static void choose_successors(int32_t *successors, int vocabulary, int n, uint64_t seed)
+{
+    for (int64_t word = 0; word < vocabulary; word++) {
+        int32_t *mine = successors + word * n;
+        for (int j = 0; j < n; j++) {
+            uint64_t bits = mix(mix(seed ^ 0x5eed) + (uint64_t)word * SUCCESSORS + (uint64_t)j);
+            mine[j] = (int32_t)(vocabulary * pow(uniform(bits), SKEW));
+            for (int i = 0; i < j; i++)
+                if (mine[i] == mine[j]) mine[j] = (mine[j] + 1) % vocabulary, i = -1; /* taken: try the next word from the start */
+        }
+    }
+}
+
+static double total_weight(int n)
+{
+    double total = 0;
+    for (int j = 0; j < n; j++) total += weights[j];
+    return total;
+}
+
+static double entropy(int n)
+{
+    double total = total_weight(n), sum = 0;
+    for (int j = 0; j < n; j++) sum -= weights[j] / total * log(weights[j] / total);
+    return sum;
+}
+
+static void walk(const int32_t *successors, int n, uint64_t seed, int32_t *words, int64_t length)
+{
+    int32_t word = 0;
+    double total = total_weight(n);
+    for (int64_t i = 0; i < length; i++) {
+        double u = uniform(mix(seed + (uint64_t)i)) * total;
+        int j = 0;
+        while (j < n - 1 && u >= weights[j]) u -= weights[j++];
+        words[i] = word = successors[(int64_t)word * n + j];
+    }
+}
+
+pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
+{
+    int n = config->vocab < SUCCESSORS ? config->vocab : SUCCESSORS;
+    int32_t *successors;
+    pp_status status = PP_OK;
+    PP_TRY(PP_NEW(&successors, (int64_t)config->vocab * n));
+    choose_successors(successors, config->vocab, n, config->seed);
+    for (int part = 0; part < PP_PARTS && status == PP_OK; part++) {
+        data->length[part] = part == PP_PART_TRAIN ? config->generated_tokens : config->generated_tokens / 10;
+        status = PP_NEW(&data->words[part], data->length[part]);
+        if (status == PP_OK) walk(successors, n, mix(config->seed * PP_PARTS + (uint64_t)part), data->words[part], data->length[part]);
+    }
+    free(successors);
+    data->reachable_loss = entropy(n);
+    snprintf(data->summary, sizeof data->summary, "generated: %lld training words of a Markov chain, reachable loss %.3f (perplexity %.2f)%s",
+             (long long)data->length[PP_PART_TRAIN], entropy(n), exp(entropy(n)),
+             config->mask == PP_MASK_CAUSAL ? "" : ", lower without a causal mask: the model sees the next word");
+    return status;
+}

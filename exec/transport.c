@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/transport.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/signals.h"
+#include "exec/transport_list.h"
+
+const struct pp_transport *const pp_transports[] = {
+    &pp_transport_inproc,
+#if PP_HAVE_MPI
+    &pp_transport_mpi,
+#endif
+    NULL,
+};
+
+/* Set by mpirun or srun in the processes they start, and by nobody else. */
+static const char *const launcher_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
+static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+static const char *first_set(const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (getenv(names[i])) return getenv(names[i]);
+    return NULL;
+}
+
+static bool was_launched(void)
+{
+    return first_set(launcher_marks, sizeof launcher_marks / sizeof *launcher_marks) != NULL;
+}
+
+static int launched_processes(void)
+{
+    const char *text = first_set(launcher_sizes, sizeof launcher_sizes / sizeof *launcher_sizes);
+    return text && was_launched() ? atoi(text) : 1;
+}
+
+static const struct pp_transport *find(const char *name)
+{
+    for (int i = 0; pp_transports[i]; i++)
+        if (!strcmp(pp_transports[i]->name, name)) return pp_transports[i];
+    return NULL;
+}
+
+pp_status pp_transport_start(const char *name, const struct pp_transport **out, struct pp_processes *processes)
+{
+    int launched = launched_processes();
+    bool automatic = !name || !strcmp(name, "auto");
+    if (automatic) name = was_launched() ? "mpi" : "inproc";
+    const struct pp_transport *transport = find(name);
+    if (!transport && automatic && launched == 1) transport = &pp_transport_inproc;
+    if (!transport)
+        return pp_fail(PP_UNSUPPORTED, "this build has no transport '%s'; build with -DPP_WITH_MPI=ON, or start the program "
+                                       "without mpirun to run all workers as threads of one process", name);
+    if (transport == &pp_transport_inproc && launched > 1)
+        return pp_fail(PP_USAGE, "--transport inproc joins threads of one process, but %d processes were started: leave the option "
+                                 "out, or start the program without mpirun", launched);
+    PP_TRY(transport->start(processes));
+    *out = transport;
+    return PP_OK;
+}
+
+static int usable_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static pp_status attach(struct pp_world *world)
+{
+    PP_TRY(pp_transport_inproc.attach(world, &world->local_state));
+    if (world->remote) PP_TRY(world->transport->attach(world, &world->remote_state));
+    return PP_OK;
+}
+
+static pp_status make_bells(struct pp_world *world)
+{
+    size_t bytes = sizeof *world->bells * (size_t)world->count;
+    world->bells = aligned_alloc(_Alignof(struct pp_bell), bytes);
+    if (!world->bells) return pp_fail(PP_NOMEM, "cannot allocate %zu bytes", bytes);
+    memset(world->bells, 0, bytes);
+    return PP_NEW(&world->scratch, world->count);
+}
+
+pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers, int threads,
+                        struct pp_world **out)
+{
+    *out = NULL;
+    if (workers % processes->count)
+        return pp_fail(PP_USAGE, "%d workers (stages x replicas) do not divide over %d processes: start a number of processes that "
+                                 "divides %d", workers, processes->count, workers);
+    struct pp_world *world;
+    PP_TRY(PP_NEW(&world, 1));
+    world->transport = transport;
+    world->processes = *processes;
+    world->workers = workers;
+    world->count = workers / processes->count;
+    world->first = world->count * processes->index;
+    world->remote = processes->count > 1;
+    world->cores = usable_cores();
+    world->crowded = world->count * threads > world->cores ||
+                     processes->on_host * world->count * threads > sysconf(_SC_NPROCESSORS_ONLN);
+    pp_status status = make_bells(world);
+    if (status == PP_OK) status = attach(world);
+    if (status == PP_OK) *out = world;
+    else pp_world_close(world);
+    return status;
+}
+
+void pp_world_close(struct pp_world *world)
+{
+    if (!world) return;
+    if (world->remote_state) world->transport->detach(world, world->remote_state);
+    if (world->local_state) pp_transport_inproc.detach(world, world->local_state);
+    for (int i = 0; world->scratch && i < world->count; i++) free(world->scratch[i].memory);
+    free(world->scratch);
+    free(world->bells);
+    free(world);
+}
+
+pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *out)
+{
+    struct pp_scratch *scratch = &world->scratch[me - world->first];
+    if (scratch->bytes < bytes) {
+        free(scratch->memory);
+        scratch->bytes = 0;
+        PP_TRY(pp_alloc_bytes(&scratch->memory, 1, (size_t)bytes));
+        scratch->bytes = bytes;
+    }
+    memcpy(out, &scratch->memory, sizeof scratch->memory);
+    return PP_OK;
+}
+
+static bool is_remote(const struct pp_world *world, int worker)
+{
+    return worker < world->first || worker >= world->first + world->count;
+}
+
+static const struct pp_transport *route(const struct pp_world *world, const struct pp_request *request)
+{
+    return request->remote ? world->transport : &pp_transport_inproc;
+}
+
+pp_status pp_send(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes, struct pp_request *request)
+{
+    *request = (struct pp_request){.remote = is_remote(world, dst), .src = src, .dst = dst, .kind = kind,
+                                   .buffer = (void *)(uintptr_t)buffer, .bytes = bytes};
+    return route(world, request)->send(world, request);
+}
+
+pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes, struct pp_request *request)
+{
+    *request = (struct pp_request){.receive = true, .remote = is_remote(world, src), .src = src, .dst = dst, .kind = kind,
+                                   .buffer = buffer, .bytes = bytes};
+    return route(world, request)->recv(world, request);
+}
+
+pp_status pp_test(struct pp_world *world, struct pp_request *request)
+{
+    if (request->done) return PP_OK;
+    return route(world, request)->test(world, request);
+}
+
+void pp_cancel(struct pp_world *world, struct pp_request *request)
+{
+    if (!request->done) route(world, request)->cancel(world, request);
+    request->done = true;
+}
+
+pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request)
+{
+    int64_t idle_since = 0;
+    for (;;) {
+        unsigned seen = pp_bell_seen(world, me);
+        PP_TRY(pp_test(world, request));
+        if (request->done) return PP_OK;
+        PP_TRY(pp_world_check(world));
+        pp_world_wait(world, me, seen, &idle_since);
+    }
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between processes, over MPI. Each worker thread posts and tests its own requests (MPI_THREAD_MULTIPLE); a tag is made of both workers
+ * and the kind, so messages of one channel match in order and channels do not mix. MPI moves bytes only while somebody calls
+ * it; with Open MPI on one machine the receiver copies them (process_vm_readv).
+ */
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "exec/transport_list.h"
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request must fit struct pp_request");
+
+enum { CLOCK_ROUNDS = 200, CLOCK_TAG = 1 };
+
+static int provided;
+
+static pp_status check(int code, const char *what)
+{
+    if (code == MPI_SUCCESS) return PP_OK;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return pp_fail(PP_PEER, "%s failed: %s", what, text);
+}
+
+/* One process's clock against the first's: of many round trips the shortest bounds the error best. */
+static void measure_clock(int peer, int index, struct pp_processes *out)
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < CLOCK_ROUNDS; i++) {
+        int64_t theirs = 0, before = pp_now_ns();
+        if (index == 0) {
+            MPI_Recv(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            theirs = pp_now_ns();
+            MPI_Send(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD);
+            continue;
+        }
+        MPI_Send(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD);
+        MPI_Recv(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        int64_t after = pp_now_ns();
+        if (after - before >= best) continue;
+        best = after - before;
+        out->clock_offset_ns = theirs - (before + best / 2);
+        out->clock_uncertainty_ns = best / 2;
+    }
+}
+
+static void find_hosts(struct pp_processes *out)
+{
+    MPI_Comm host;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host);
+    int leader = out->index, within;
+    MPI_Comm_size(host, &out->on_host);
+    MPI_Comm_rank(host, &within);
+    MPI_Bcast(&leader, 1, MPI_INT, 0, host);
+    MPI_Comm_free(&host);
+    int leads = within == 0;
+    MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 1; i < out->count; i++) {
+        int elsewhere = leader != 0; /* process i tells whether its clock is another one */
+        MPI_Bcast(&elsewhere, 1, MPI_INT, i, MPI_COMM_WORLD);
+        if (elsewhere && (out->index == 0 || out->index == i)) measure_clock(i, out->index, out);
+    }
+}
+
+static pp_status start(struct pp_processes *out)
+{
+    *out = (struct pp_processes){0};
+    PP_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
+    MPI_Comm_size(MPI_COMM_WORLD, &out->count);
+    MPI_Comm_rank(MPI_COMM_WORLD, &out->index);
+    find_hosts(out);
+    return PP_OK;
+}
+
+static void finish(void) { MPI_Finalize(); }
+
+static void abort_all(int exit_code)
+{
+    int count = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    if (count > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+static pp_status attach(struct pp_world *world, void **out)
+{
+    if (provided < (world->count > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED))
+        return pp_fail(PP_UNSUPPORTED, "this MPI library can not be used by %d threads at once (MPI_THREAD_MULTIPLE): start one process "
+                                       "per worker, %d in all", world->count, world->workers);
+    MPI_Comm *comm;
+    PP_TRY(PP_NEW(&comm, 1));
+    *out = comm;
+    PP_TRY(check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup"));
+    return check(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+static void detach(struct pp_world *world, void *state)
+{
+    (void)world;
+    MPI_Comm_free(state);
+    free(state);
+}
+
+static int tag_of(const struct pp_world *world, const struct pp_request *request)
+{
+    int src = request->src % world->count, dst = request->dst % world->count;
+    return (src * world->count + dst) * PP_MESSAGE_KINDS + request->kind;
+}
+
+static pp_status check_size(const struct pp_request *request)
+{
+    if (request->bytes <= INT_MAX) return PP_OK;
+    return pp_fail(PP_UNSUPPORTED, "a message of %lld bytes from worker %d to worker %d is more than MPI takes at once (2 GiB): use more "
+                                   "chunks", (long long)request->bytes, request->src, request->dst);
+}
+
+static pp_status post_send(struct pp_world *world, struct pp_request *request)
+{
+    PP_TRY(check_size(request));
+    MPI_Request native;
+    MPI_Comm *comm = world->remote_state;
+    int code = MPI_Isend(request->buffer, (int)request->bytes, MPI_BYTE, request->dst / world->count, tag_of(world, request), *comm,
+                         &native);
+    memcpy(&request->native, &native, sizeof native);
+    return check(code, "MPI_Isend");
+}
+
+static pp_status post_recv(struct pp_world *world, struct pp_request *request)
+{
+    PP_TRY(check_size(request));
+    MPI_Request native;
+    MPI_Comm *comm = world->remote_state;
+    int code = MPI_Irecv(request->buffer, (int)request->bytes, MPI_BYTE, request->src / world->count, tag_of(world, request), *comm,
+                         &native);
+    memcpy(&request->native, &native, sizeof native);
+    return check(code, "MPI_Irecv");
+}
+
+static pp_status test(struct pp_world *world, struct pp_request *request)
+{
+    (void)world;
+    MPI_Request native;
+    MPI_Status status;
+    int done = 0;
+    memcpy(&native, &request->native, sizeof native);
+    PP_TRY(check(MPI_Test(&native, &done, &status), request->receive ? "MPI_Test of a receive" : "MPI_Test of a send"));
+    memcpy(&request->native, &native, sizeof native);
+    request->done = done;
+    int bytes = (int)request->bytes;
+    if (done && request->receive) MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (bytes != (int)request->bytes)
+        return pp_fail(PP_INTERNAL, "worker %d sent %d bytes where worker %d expects %lld (message kind %d)", request->src, bytes,
+                       request->dst, (long long)request->bytes, request->kind);
+    return PP_OK;
+}
+
+static void cancel(struct pp_world *world, struct pp_request *request)
+{
+    (void)world;
+    MPI_Request native;
+    memcpy(&native, &request->native, sizeof native);
+    MPI_Cancel(&native);
+    MPI_Request_free(&native);
+}
+
+const struct pp_transport pp_transport_mpi = {
+    .name = "mpi",
+    .summary = "workers in several processes, started by mpirun or srun",
+    .mover = "the MPI library, inside the calls of a worker that polls; on one machine the receiver's core copies",
+    .start = start,
+    .finish = finish,
+    .abort = abort_all,
+    .attach = attach,
+    .detach = detach,
+    .send = post_send,
+    .recv = post_recv,
+    .test = test,
+    .cancel = cancel,
+};

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec/weights.h"
+
+struct pp_weights_writer {
+    char path[PATH_MAX];      /* symbolic links resolved */
+    char temporary[PATH_MAX]; /* "" = written directly */
+    int fd;
+};
+
+static pp_status failed(const struct pp_weights_writer *w, const char *what)
+{
+    return pp_fail(PP_IO, "--save: cannot %s %s: %s", what, w->path, strerror(errno));
+}
+
+static pp_status write_bytes(struct pp_weights_writer *w, const void *from, size_t bytes)
+{
+    for (const char *at = from; bytes > 0;) {
+        ssize_t put = write(w->fd, at, bytes);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return failed(w, "write");
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return PP_OK;
+}
+
+static json_t *make_header(const struct pp_model *model)
+{
+    json_t *header = json_object();
+    json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt"));
+    int64_t offset = 0;
+    for (int i = 0; i < model->ntensors; i++) {
+        const struct pp_tensor *tensor = &model->tensors[i];
+        int64_t end = offset + tensor->elements * (int64_t)sizeof(float);
+        json_t *shape = json_array();
+        for (int d = 0; d < tensor->ndim; d++) json_array_append_new(shape, json_integer(tensor->shape[d]));
+        json_object_set_new(header, tensor->name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)offset,
+                                      (json_int_t)end));
+        offset = end;
+    }
+    return header;
+}
+
+static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model)
+{
+    json_t *header = make_header(model);
+    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    if (!text) return pp_fail(PP_NOMEM, "cannot allocate the header of %s", w->path);
+    /* Blanks bring the tensors to a multiple of 8 bytes. */
+    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    unsigned char size[8];
+    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+    pp_status status = write_bytes(w, size, sizeof size);
+    if (status == PP_OK) status = write_bytes(w, text, length);
+    if (status == PP_OK) status = write_bytes(w, "       ", padded - length);
+    free(text);
+    return status;
+}
+
+/* Where the file goes: a regular file (or a new one) by way of a temporary one in the same folder. */
+static pp_status choose_place(const char *path, struct pp_weights_writer *w)
+{
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    if (strlen(path) >= sizeof w->path - 32) return pp_fail(PP_USAGE, "--save: the path is too long");
+    if (!exists || !realpath(path, w->path)) strcpy(w->path, path);
+    if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "--save: %s is a folder; name a file", path);
+    if (!exists || S_ISREG(info.st_mode))
+        snprintf(w->temporary, sizeof w->temporary, "%.*s.%ld.part", PATH_MAX - 32, w->path, (long)getpid());
+    return PP_OK;
+}
+
+static pp_status open_place(struct pp_weights_writer *w)
+{
+    if (*w->temporary) w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    else w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+    return w->fd < 0 ? failed(w, "create") : PP_OK;
+}
+
+pp_status pp_weights_check_target(const char *path)
+{
+    char folder[PATH_MAX];
+    struct pp_weights_writer w = {.fd = -1};
+    PP_TRY(choose_place(path, &w));
+    strcpy(folder, w.path);
+    if (access(*w.temporary ? dirname(folder) : w.path, W_OK)) return failed(&w, "create");
+    return PP_OK;
+}
+
+pp_status pp_weights_create(const char *path, const struct pp_model *model, struct pp_weights_writer **out)
+{
+    struct pp_weights_writer *w;
+    *out = NULL;
+    PP_TRY(PP_NEW(&w, 1));
+    w->fd = -1;
+    pp_status status = choose_place(path, w);
+    if (status == PP_OK) status = open_place(w);
+    if (status == PP_OK) status = write_header(w, model);
+    if (status == PP_OK) *out = w;
+    else pp_weights_discard(w);
+    return status;
+}
+
+pp_status pp_weights_append(struct pp_weights_writer *w, const float *values, int64_t n)
+{
+    return write_bytes(w, values, (size_t)n * sizeof *values);
+}
+
+/* The new name must be on the disk too. Some file systems can not do that to a folder; the file itself is safe then. */
+static void sync_folder(const struct pp_weights_writer *w)
+{
+    char folder[PATH_MAX];
+    strcpy(folder, w->path);
+    int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+static pp_status put_in_place(struct pp_weights_writer *w)
+{
+    if (*w->temporary && fsync(w->fd)) return failed(w, "write");
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd)) return failed(w, "write");
+    if (!*w->temporary) return PP_OK;
+    if (rename(w->temporary, w->path)) return failed(w, "create");
+    w->temporary[0] = '\0';
+    sync_folder(w);
+    return PP_OK;
+}
+
+pp_status pp_weights_commit(struct pp_weights_writer *w)
+{
+    pp_status status = put_in_place(w);
+    pp_weights_discard(w);
+    return status;
+}
+
+void pp_weights_discard(struct pp_weights_writer *w)
+{
+    if (!w) return;
+    if (w->fd >= 0) close(w->fd);
+    if (*w->temporary) unlink(w->temporary);
+    free(w);
+}

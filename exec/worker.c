@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+
+/* --- opening and closing --- */
+
+static pp_status open_flows(const struct pp_channel_end *ends, int n, struct pp_flow **out)
+{
+    PP_TRY(PP_NEW(out, n));
+    for (int i = 0; i < n; i++) PP_TRY(PP_NEW(&(*out)[i].transfers, ends[i].n));
+    return PP_OK;
+}
+
+/* Receives begin as at the end of a step: all posted, all done. */
+static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const struct pp_plan *plan, int table)
+{
+    struct pp_track *track = &w->tracks[id];
+    if (!plan) return PP_OK;
+    PP_TRY(pp_walk_create(plan, w->rank, &track->walk));
+    PP_TRY(open_flows(track->walk->recv, track->walk->nrecv, &track->recv));
+    PP_TRY(open_flows(track->walk->send, track->walk->nsend, &track->send));
+    for (int i = 0; i < track->walk->nrecv; i++) track->recv[i].posted = track->recv[i].done = track->walk->recv[i].n;
+    track->slot_offset = w->job->layout->slot_offset[table];
+    return PP_OK;
+}
+
+static int most_tensors(const struct pp_job *job)
+{
+    int most = 1;
+    for (int rank = 0; rank < job->train->ranks; rank++) {
+        int tensors = 0;
+        for (int s = 0; s < job->train->stages; s++)
+            if (job->train->stage_rank[s] == rank) tensors += job->model->stages[s].tensors;
+        if (tensors > most) most = tensors;
+    }
+    return most;
+}
+
+static pp_status open_norm(struct pp_worker *w)
+{
+    int ranks = w->job->train->ranks, most = most_tensors(w->job);
+    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks}, .me = w->me, .kind = PP_MESSAGE_NORM,
+                                 .bytes = most * (int64_t)sizeof(double)};
+    PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
+    return pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes);
+}
+
+static pp_status open_reduce(struct pp_worker *w)
+{
+    const struct pp_plan *plan = w->job->train;
+    struct pp_group group = {w->rank, plan->ranks, plan->replicas};
+    PP_TRY(PP_NEW(&w->reductions, plan->stages));
+    PP_TRY(PP_NEW(&w->reduction_posted_ns, plan->stages));
+    return plan->replicas > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
+}
+
+static pp_status open_parts(struct pp_worker *w, int threads, int trace_steps)
+{
+    const struct pp_job *job = w->job;
+    int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches : job->train->microbatches;
+    PP_TRY(w->backend->open(w->me - w->world->first, threads, &w->device));
+    PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
+    PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
+    PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
+    PP_TRY(PP_NEW(&w->inputs, 2 * job->layout->data_elements));
+    PP_TRY(PP_NEW(&w->losses, most));
+    PP_TRY(open_norm(w));
+    PP_TRY(open_reduce(w));
+    const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
+    return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
+}
+
+pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me, int trace_steps,
+                         struct pp_worker **out)
+{
+    struct pp_worker *w;
+    PP_TRY(PP_NEW(&w, 1));
+    *out = w; /* the caller closes it, even half open: others may be copying from it */
+    w->world = world;
+    w->job = job;
+    w->backend = backend;
+    w->me = me;
+    w->rank = me % job->train->ranks;
+    w->replica = me / job->train->ranks;
+    return pp_context(open_parts(w, job->config->threads, trace_steps), "worker %d", me);
+}
+
+static void close_track(struct pp_track *track)
+{
+    if (!track->walk) return;
+    for (int i = 0; track->recv && i < track->walk->nrecv; i++) free(track->recv[i].transfers);
+    for (int i = 0; track->send && i < track->walk->nsend; i++) free(track->send[i].transfers);
+    free(track->recv);
+    free(track->send);
+    pp_walk_free(track->walk);
+}
+
+void pp_worker_close(struct pp_worker *w)
+{
+    if (!w) return;
+    for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
+    pp_reduce_free(w->reduce);
+    free(w->reductions);
+    free(w->reduction_posted_ns);
+    free(w->norm.blocks);
+    free(w->sums);
+    free(w->losses);
+    free(w->inputs);
+    pp_trace_clear(&w->trace);
+    if (w->arena) w->backend->release(w->device, w->arena, w->job->layout->arena_bytes[w->rank]);
+    if (w->device) w->backend->close(w->device);
+    free(w);
+}
+
+/* --- a step --- */
+
+static int32_t *tokens_of(const struct pp_worker *w) { return (int32_t *)(void *)(w->arena + w->job->layout->data_offset[w->rank]); }
+
+bool pp_worker_has(const struct pp_worker *w, int stage) { return w->job->train->stage_rank[stage] == w->rank; }
+
+/* The first stage reads the inputs, the last one the targets. */
+static pp_status load_batch(struct pp_worker *w)
+{
+    const struct pp_step *step = &w->step;
+    int64_t bytes = (int64_t)step->batches->rows * step->phase->seq * (int64_t)sizeof(int32_t);
+    int32_t *targets = w->inputs + w->job->layout->data_elements;
+    bool first = pp_worker_has(w, 0), last = pp_worker_has(w, step->phase->plan->stages - 1);
+    pp_batches_get(step->batches, step->batch, first ? w->inputs : NULL, last ? targets : NULL);
+    if (first) PP_TRY(w->backend->upload(w->device, tokens_of(w), w->inputs, bytes));
+    if (last) PP_TRY(w->backend->upload(w->device, tokens_of(w) + w->job->layout->data_elements, targets, bytes));
+    return PP_OK;
+}
+
+static void *slot(const struct pp_worker *w, int32_t id) { return id < 0 ? NULL : w->arena + w->track->slot_offset[id]; }
+
+static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
+{
+    const struct pp_layout *layout = w->job->layout;
+    const struct pp_phase *phase = w->step.phase;
+    *frame = w->frame;
+    frame->base[PP_MEM_PARAM] = w->arena + layout->param_offset[task->stage];
+    frame->base[PP_MEM_GRAD] = w->arena + layout->grad_offset[task->stage];
+    frame->base[PP_MEM_ACT] = slot(w, task->act);
+    frame->base[PP_MEM_CKPT] = slot(w, task->ckpt);
+    frame->base[PP_MEM_IN] = slot(w, task->in);
+    frame->base[PP_MEM_OUT] = slot(w, task->out);
+    frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
+    frame->accumulate = !(task->flags & PP_TASK_FIRST);
+    frame->sums = w->sums + w->job->model->stages[task->stage].first_tensor;
+    if (task->microbatch < 0) return;
+    int64_t row = phase->plan->first_row[task->microbatch];
+    frame->base[PP_MEM_TOKENS] = tokens_of(w) + row * phase->seq;
+    frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + row * phase->seq;
+    frame->first_row += row;
+    frame->loss = &w->losses[task->microbatch];
+}
+
+static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
+{
+    const struct pp_task *task = &w->step.phase->plan->tasks[stop->task];
+    const struct pp_progress progress = {pp_worker_poll, w};
+    struct pp_frame frame;
+    struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN};
+    if (w->step.traced) event.posted_ns = pp_now_ns();
+    PP_TRY(pp_worker_await(w, stop));
+    set_frame(w, task, &frame);
+    if (w->step.traced) event.start_ns = pp_now_ns();
+    PP_TRY(w->backend->run(w->device, &w->step.phase->programs[task->cls], &frame, &progress, NULL));
+    if (w->step.traced) {
+        event.end_ns = pp_now_ns();
+        PP_TRY(pp_worker_record(w, &event));
+    }
+    return stop->send_lane >= 0 ? pp_worker_post_send(w, stop->send_lane) : PP_OK;
+}
+
+static pp_status run_stop(struct pp_worker *w, const struct pp_stop *stop)
+{
+    int kind = w->step.phase->plan->tasks[stop->task].kind;
+    if (kind == PP_REDUCE_GRAD) return pp_worker_ask_reduction(w, stop->task);
+    if (kind == PP_NORM_ALL) return pp_worker_ask_norm(w, stop->task);
+    return run_compute(w, stop);
+}
+
+static void begin_step(struct pp_worker *w, const struct pp_step *step)
+{
+    const struct pp_config *config = w->job->config;
+    w->step = *step;
+    w->track = &w->tracks[step->track];
+    w->position = w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
+    w->norm_ready = false;
+    for (int i = 0; i < w->track->walk->nrecv; i++) w->track->recv[i].posted = w->track->recv[i].done = 0;
+    for (int i = 0; i < w->track->walk->nsend; i++) w->track->send[i].base = w->track->send[i].posted;
+    w->frame = (struct pp_frame){.seed = config->seed,
+                                 .step = (uint32_t)step->number,
+                                 .first_row = (int64_t)w->replica * config->rows,
+                                 .training = step->phase->plan->training,
+                                 .loss_scale = (float)step->loss_scale,
+                                 .learning_rate = step->learning_rate,
+                                 .clip_factor = 1};
+    memset(w->losses, 0, (size_t)step->phase->plan->microbatches * sizeof *w->losses);
+}
+
+pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double *loss_sum)
+{
+    begin_step(w, step);
+    PP_TRY(load_batch(w));
+    for (w->position = 0; w->position < w->track->walk->nstops; w->position++) {
+        PP_TRY(run_stop(w, &w->track->walk->stops[w->position]));
+        PP_TRY(w->status);
+    }
+    PP_TRY(pp_worker_settle(w));
+    *loss_sum = 0;
+    for (int m = 0; m < step->phase->plan->microbatches; m++) *loss_sum += w->losses[m];
+    return PP_OK;
+}
+
+/* --- parameters --- */
+
+static char *tensor_at(const struct pp_worker *w, int tensor, int64_t first)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    return w->arena + w->job->layout->param_offset[t->stage] + t->offset + first * (int64_t)sizeof(float);
+}
+
+pp_status pp_worker_get(struct pp_worker *w, int tensor, int64_t first, int64_t n, float *out)
+{
+    return w->backend->download(w->device, out, tensor_at(w, tensor, first), n * (int64_t)sizeof *out);
+}
+
+pp_status pp_worker_set(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+{
+    return w->backend->upload(w->device, tensor_at(w, tensor, first), values, n * (int64_t)sizeof *values);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run on its own
+ * thread, in the order of the plan, and between their kernels it polls whatever it has under way: receives (posted as soon as their
+ * slot is free), sends (posted as soon as their data is there), the reduction of gradients, the global norm. It waits only where the
+ * next computation lacks its input or its output slot. Nothing is allocated in a step.
+ */
+#ifndef PP_EXEC_WORKER_H
+#define PP_EXEC_WORKER_H
+
+#include "core/job.h"
+#include "core/trace.h"
+#include "exec/collective.h"
+#include "exec/data.h"
+#include "exec/reduce.h"
+#include "exec/walk.h"
+
+/* One transfer under way or done. */
+struct pp_transfer {
+    struct pp_request request;
+    int64_t posted_ns;
+    int32_t task, step;
+    bool traced;
+};
+
+/* The transfers of a channel end. Receives count from 0 in each step; sends go on counting, because the last ones of a step may be
+ * under way while the next begins. Number i is at transfers[i % n]. */
+struct pp_flow {
+    struct pp_transfer *transfers; /* [n] */
+    int64_t posted, done;
+    int64_t base; /* sends: number of the step's first */
+};
+
+/* A plan, ready to be walked by this worker. */
+struct pp_track {
+    struct pp_walk *walk;
+    struct pp_flow *recv, *send; /* parallel to walk->recv, walk->send */
+    const int64_t *slot_offset;
+};
+
+enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };
+
+/* What a step is told. */
+struct pp_step {
+    enum pp_track_id track;
+    const struct pp_phase *phase;
+    const struct pp_batches *batches;
+    int batch;
+    int32_t number;      /* training step of the run, from 0: part of the dropout key */
+    bool traced;
+    float learning_rate;
+    double loss_scale;   /* 1 / tokens of the step over all replicas */
+};
+
+struct pp_worker {
+    struct pp_world *world;
+    const struct pp_job *job;
+    const struct pp_backend *backend;
+    struct pp_device *device;
+    int me, rank, replica;
+    char *arena;
+    struct pp_track tracks[PP_TRACKS];
+    struct pp_track *track; /* the step's */
+    struct pp_step step;
+    struct pp_frame frame;  /* what all tasks of the step share */
+    int32_t *inputs;        /* host memory for a batch: tokens, then targets */
+    double *losses;         /* [microbatches] of the step, on the last stage's worker */
+    double *sums;           /* [model tensors] sums of squares, this rank's filled in by NORM */
+    int position;           /* stops passed in this step */
+    struct pp_reduce *reduce;       /* NULL with one replica */
+    int32_t *reductions;            /* tasks: REDUCE_GRAD of this step in order */
+    int64_t *reduction_posted_ns;
+    int64_t reduction_start_ns;
+    int reductions_asked, reductions_begun, reductions_done;
+    struct pp_gather norm;
+    int32_t norm_task;
+    int64_t norm_posted_ns;
+    bool norm_ready;
+    struct pp_trace trace;
+    pp_status status; /* a failure inside a poll, told at the next wait */
+};
+
+/* Takes all memory: the arena and what a step needs. Called by the worker's own thread. `trace_steps` steps can be traced. */
+pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me, int trace_steps,
+                         struct pp_worker **out) PP_MUST_CHECK;
+void pp_worker_close(struct pp_worker *worker); /* NULL is fine. After a failure only when all workers of the process have stopped */
+
+/* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage, else 0. Sends may still be
+ * under way when it returns. */
+pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, double *loss_sum) PP_MUST_CHECK;
+/* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
+pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
+
+/* Host access to the parameters of one tensor of this rank. */
+pp_status pp_worker_get(struct pp_worker *worker, int tensor, int64_t first, int64_t n, float *out) PP_MUST_CHECK;
+pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int64_t n, const float *values) PP_MUST_CHECK;
+/* Does this worker hold the stage? */
+bool pp_worker_has(const struct pp_worker *worker, int stage);
+
+/* The inside, between worker.c and worker_poll.c. */
+
+/* Moves everything that can move. */
+pp_status pp_worker_advance(struct pp_worker *worker) PP_MUST_CHECK;
+/* The same as the callback between kernels: keeps a failure in worker->status. */
+void pp_worker_poll(void *worker);
+pp_status pp_worker_post_send(struct pp_worker *worker, int lane) PP_MUST_CHECK;
+pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
+pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
+/* Waits until the stop can run: its input is there, its output slot free. */
+pp_status pp_worker_await(struct pp_worker *worker, const struct pp_stop *stop) PP_MUST_CHECK;
+/* Waits for the rest of the step: reductions and norm. */
+pp_status pp_worker_settle(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_record(struct pp_worker *worker, const struct pp_event *event) PP_MUST_CHECK;
+
+#endif

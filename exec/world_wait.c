@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waiting and stopping. A bell is a futex: the counter moves with each ring, so a ring between looking and sleeping is not lost.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "exec/signals.h"
+#include "exec/transport.h"
+
+enum {
+    SPIN_NS = 200000,           /* threads: longer than most waits between two cores, far below a step */
+    SPIN_REMOTE_NS = 1000000,   /* processes: they can not ring, so waking up late costs more */
+    YIELD_NS = 50000,           /* crowded, processes: let the others run first, then sleep */
+    NAP_MIN_NS = 20000, NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
+    CHECK_NS = 100000000        /* threads: how often a sleeper looks for a signal */
+};
+
+static struct pp_bell *bell_of(struct pp_world *world, int worker) { return &world->bells[worker - world->first]; }
+
+unsigned pp_bell_seen(struct pp_world *world, int me) { return atomic_load(&bell_of(world, me)->count); }
+
+static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
+{
+    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+void pp_bell_ring(struct pp_world *world, int worker)
+{
+    struct pp_bell *bell = bell_of(world, worker);
+    atomic_fetch_add(&bell->count, 1);
+    if (atomic_load(&bell->sleeping)) futex(&bell->count, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+static void sleep_until_rung(struct pp_bell *bell, unsigned seen, int64_t ns)
+{
+    struct timespec timeout = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    atomic_store(&bell->sleeping, 1);
+    if (atomic_load(&bell->count) == seen) futex(&bell->count, FUTEX_WAIT, seen, &timeout);
+    atomic_store(&bell->sleeping, 0);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since)
+{
+    struct pp_bell *bell = bell_of(world, me);
+    int64_t now = pp_now_ns();
+    if (*idle_since == 0) *idle_since = now;
+    int64_t idle = now - *idle_since;
+    if (!world->crowded && idle < (world->remote ? SPIN_REMOTE_NS : SPIN_NS)) {
+        relax();
+    } else if (!world->remote) {
+        sleep_until_rung(bell, seen, CHECK_NS);
+    } else if (idle < YIELD_NS) {
+        sched_yield();
+    } else {
+        int64_t nap = idle / 16;
+        sleep_until_rung(bell, seen, nap < NAP_MIN_NS ? NAP_MIN_NS : nap > NAP_MAX_NS ? NAP_MAX_NS : nap);
+    }
+}
+
+void pp_world_stop(struct pp_world *world, pp_status why)
+{
+    int none = PP_OK;
+    atomic_compare_exchange_strong(&world->stop, &none, (int)why);
+    for (int i = 0; i < world->count; i++) pp_bell_ring(world, world->first + i);
+}
+
+pp_status pp_world_check(struct pp_world *world)
+{
+    if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, "stopped by a signal");
+    if (atomic_load_explicit(&world->stop, memory_order_relaxed) != PP_OK)
+        return pp_fail(PP_PEER, "another worker of this process failed");
+    return PP_OK;
+}
