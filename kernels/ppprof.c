@@ -50,7 +50,7 @@ struct session {
     struct pp_link_profile links;
     struct pp_db *db;
     int64_t run_id;
-    int cores;
+    int cores; /* that the workers may use, `threads` for each worker */
 };
 
 /* The cores that this process may use: also those that a launcher kept from it, where the system allows it. */
@@ -202,14 +202,14 @@ static pp_status prepare(struct session *s)
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
     PP_TRY(pp_signals_catch());
-    s->cores = find_cores() / s->config.threads;
-    if (s->cores < 1) s->cores = 1;
+    s->cores = find_cores();
+    int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
         .config = &s->config,
         .schedules = &pp_schedules,
         .ops = &pp_model_ops,
         .backend = s->backend,
-        .cores = s->cores,
+        .cores = at_once > 0 ? at_once : 1,
         .pin = pin,
         .interrupted = pp_signals_caught,
     };

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products against their definition, and how OpenBLAS is loaded.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernel_case.h"
+
+static const int sizes[][3] = {{1, 1, 1}, {5, 7, 3}, {36, 108, 36}, {35, 17, 60}, {3, 100, 12}, {64, 65, 66}};
+
+static double element(enum pp_gemm_op op, const int *mnk, const float *a, const float *b, int i, int j)
+{
+    double sum = 0;
+    for (int l = 0; l < mnk[2]; l++)
+        sum += (double)(op == PP_GEMM_TN ? a[l * mnk[0] + i] : a[i * mnk[2] + l]) *
+               (op == PP_GEMM_NT ? b[j * mnk[2] + l] : b[l * mnk[1] + j]);
+    return sum;
+}
+
+static void check_product(enum pp_gemm_op op, const int *mnk, enum pp_gemm_mode mode, bool accumulate)
+{
+    const int m = mnk[0], n = mnk[1], k = mnk[2];
+    float *a = case_floats(m * k, 1), *b = case_floats(n * k, 2), *c = case_floats(m * n, 3), *before = case_copy(c, m * n);
+    struct pp_frame frame = case_frame();
+    frame.accumulate = accumulate;
+    const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && accumulate);
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .n = {m, n, k, mode}};
+    struct pp_cpu_call product = {&call, &frame, {c, a, b}};
+    pp_cpu_isa_best()->run[call.kernel](&product);
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            const double expected = element(op, mnk, a, b, i, j) + (add ? before[i * n + j] : 0);
+            assert_near(c + i * n + j, &expected, 1, 1e-5);
+        }
+    case_free(a, b, c, before, NULL);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_gemm_open(1), PP_OK);
+    for (int op = PP_GEMM_NT; op <= PP_GEMM_TN; op++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            for (int mode = PP_GEMM_WRITE; mode <= PP_GEMM_BY_FRAME; mode++) {
+                check_product(op, sizes[i], mode, false);
+                check_product(op, sizes[i], mode, true);
+            }
+}
+
+/* An inherited OPENBLAS_CORETYPE is not obeyed: main sets one that would show in the description. */
+static void test_inherited_core_is_ignored(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_gemm_open(2), PP_OK);
+    assert_int_equal(pp_gemm_open(1), PP_OK);
+    assert_non_null(strstr(pp_gemm_describe(), "OpenBLAS"));
+    assert_null(strstr(pp_gemm_describe(), "Prescott"));
+}
+
+int main(void)
+{
+    setenv("OPENBLAS_CORETYPE", "Prescott", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_inherited_core_is_ignored),
+        cmocka_unit_test(test_products),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention against a double-precision oracle, its gradient against differences of the oracle.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernel_case.h"
+
+struct shape {
+    int rows, seq, heads, dh;
+    bool causal;
+    double p;
+};
+
+static const struct shape shapes[] = {
+    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25},  {1, 7, 3, 12, false, 0.25},
+    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},     {1, 48, 2, 8, true, 0.5},
+    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25},
+};
+
+/* ctx of one query; qkv: [T, 3d] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
+static void oracle_query(const struct shape *s, const double *qkv, int r, int h, int i, double *ctx)
+{
+    const int d = s->heads * s->dh, open = s->causal ? i + 1 : s->seq;
+    const double *row = qkv + (int64_t)r * s->seq * 3 * d, *q = row + (int64_t)i * 3 * d + h * s->dh;
+    const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
+    double score[128], sum = 0;
+    for (int j = 0; j < open; j++) {
+        score[j] = 0;
+        for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[(int64_t)j * 3 * d + d + h * s->dh + k];
+        sum += score[j] = exp(score[j] / sqrt(s->dh));
+    }
+    for (int k = 0; k < s->dh; k++) ctx[k] = 0;
+    for (int j = 0; j < open; j++) {
+        const double p = case_drop(number, j, s->p, score[j] / sum);
+        for (int k = 0; k < s->dh; k++) ctx[k] += p * row[(int64_t)j * 3 * d + 2 * d + h * s->dh + k];
+    }
+}
+
+static void oracle(const struct shape *s, const double *qkv, double *ctx)
+{
+    for (int r = 0; r < s->rows; r++)
+        for (int h = 0; h < s->heads; h++)
+            for (int i = 0; i < s->seq; i++)
+                oracle_query(s, qkv, r, h, i, ctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh);
+}
+
+static double weighted(const struct shape *s, const double *qkv, const float *weight, double *ctx)
+{
+    const int64_t n = (int64_t)s->rows * s->seq * s->heads * s->dh;
+    double sum = 0;
+    oracle(s, qkv, ctx);
+    for (int64_t i = 0; i < n; i++) sum += weight[i] * ctx[i];
+    return sum;
+}
+
+/* Differences at some 40 places of qkv. */
+static void check_grad(const struct shape *s, double *qkv, const float *dctx, const float *dqkv, double *ctx)
+{
+    const int64_t n = (int64_t)s->rows * s->seq * 3 * s->heads * s->dh, stride = n > 40 ? n / 40 | 1 : 1;
+    const double h = 1e-4;
+    for (int64_t i = 0; i < n; i += stride) {
+        const double kept = qkv[i];
+        qkv[i] = kept + h;
+        const double above = weighted(s, qkv, dctx, ctx);
+        qkv[i] = kept - h;
+        const double expected = (above - weighted(s, qkv, dctx, ctx)) / (2 * h);
+        qkv[i] = kept;
+        assert_near(dqkv + i, &expected, 1, 3e-5);
+    }
+}
+
+static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
+{
+    const int d = s->heads * s->dh;
+    const int64_t tokens = (int64_t)s->rows * s->seq, scores = tokens * s->heads * s->seq;
+    float *qkv = case_floats(tokens * 3 * d, 1), *bias = case_floats(3 * d, 2), *ctx = case_floats(tokens * d, 3);
+    float *p = case_floats(scores, 4), *dctx = case_floats(tokens * d, 5);
+    float *scratch = case_floats(pp_attention_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 6);
+    double *exact = malloc(sizeof *exact * (size_t)(tokens * 3 * d)), *expected = malloc(sizeof *expected * (size_t)(tokens * d));
+    assert_non_null(exact);
+    assert_non_null(expected);
+    for (int64_t i = 0; i < tokens * 3 * d; i++) exact[i] = (double)qkv[i] + bias[i % (3 * d)];
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
+    struct pp_cpu_call forward = {&call, &frame, {ctx, p, qkv, bias, scratch}};
+    isa->run[PP_KERNEL_ATTENTION](&forward);
+    oracle(s, exact, expected);
+    assert_near(ctx, expected, tokens * d, 1e-5);
+    assert_near(qkv, exact, tokens * 3 * d, 1e-6);
+    struct pp_cpu_call backward = {&call, &frame, {qkv, p, dctx, scratch}};
+    isa->run[PP_KERNEL_ATTENTION_GRAD](&backward);
+    check_grad(s, exact, dctx, qkv, expected);
+    case_free(qkv, bias, ctx, p, dctx, scratch, exact, expected, NULL);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_gemm_open(1), PP_OK);
+    FOR_EACH_ISA(isa)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_attention(isa, &shapes[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Embedding, relu and cross-entropy, forward and backward, against double-precision oracles.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernel_case.h"
+
+enum { ROWS = 2, SEQ = 3, T = ROWS * SEQ, VOCAB = 11 };
+
+static const int32_t tokens[T] = {3, 0, 10, 3, 3, 7};
+
+static double position(int t, int j, int d)
+{
+    const double angle = t * exp(-log(10000) * (j / 2 * 2) / d);
+    return j % 2 ? cos(angle) : sin(angle);
+}
+
+static uint32_t row_number(int t) { return (uint32_t)(CASE_FIRST_ROW * SEQ + t); }
+
+static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double scale)
+{
+    float *out = case_floats(T * d, 1), *weight = case_floats(VOCAB * d, 2), *scratch = case_floats(SEQ * d, 3);
+    float *grad = case_floats(VOCAB * d, 4), *dout = case_floats(T * d, 5);
+    double *expected = calloc((size_t)(VOCAB * d), sizeof *expected);
+    assert_non_null(expected);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, d, VOCAB}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)scale, (float)p}};
+    struct pp_cpu_call forward = {&call, &frame, {out, (void *)tokens, weight, scratch}};
+    isa->run[PP_KERNEL_EMBED](&forward);
+    for (int t = 0; t < T; t++)
+        for (int j = 0; j < d; j++) {
+            const double value = weight[tokens[t] * d + j] * (double)(float)scale + position(t % SEQ, j, d);
+            const double dropped = case_drop(row_number(t), j, p, value);
+            assert_near(out + t * d + j, &dropped, 1, 1e-6);
+            expected[tokens[t] * d + j] += case_drop(row_number(t), j, p, dout[t * d + j]) * scale;
+        }
+    struct pp_cpu_call backward = {&call, &frame, {grad, (void *)tokens, dout}};
+    isa->run[PP_KERNEL_EMBED_GRAD](&backward);
+    assert_near(grad, expected, VOCAB * d, 1e-5);
+    frame.accumulate = true;
+    isa->run[PP_KERNEL_EMBED_GRAD](&backward);
+    for (int i = 0; i < VOCAB * d; i++) expected[i] *= 2;
+    assert_near(grad, expected, VOCAB * d, 1e-5);
+    case_free(out, weight, scratch, grad, dout, expected, NULL);
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    const int widths[] = {2, 12, 36, 60, 200, 2100};
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < 6; i++) {
+            check_embed(isa, widths[i], 0, 1);
+            check_embed(isa, widths[i], 0.25, sqrt(widths[i]));
+        }
+}
+
+/* Far positions: the table is made by turning, and must not drift. */
+static void test_far_positions(void **state)
+{
+    (void)state;
+    enum { FAR = 5000, D = 6 };
+    static const int32_t zeros[FAR];
+    float *out = case_floats(FAR * D, 1), *scratch = case_floats(FAR * D, 2), weight[D] = {0};
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {1, FAR, D, 1}, .f = {1}};
+    struct pp_cpu_call forward = {&call, &frame, {out, (void *)zeros, weight, scratch}};
+    pp_cpu_isa_best()->run[PP_KERNEL_EMBED](&forward);
+    for (int t = 0; t < FAR; t += 7)
+        for (int j = 0; j < D; j++) {
+            const double expected = position(t, j, D);
+            assert_near(out + t * D + j, &expected, 1, 1e-7);
+        }
+    case_free(out, scratch, NULL);
+}
+
+static void check_relu(const struct pp_cpu_isa *isa, int width, double p)
+{
+    float *u = case_floats(T * width, 1), *bias = case_floats(width, 2), *du = case_floats(T * width, 3);
+    float *before = case_copy(u, T * width), *given = case_copy(du, T * width);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, width}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p}};
+    struct pp_cpu_call forward = {&call, &frame, {u, bias}}, backward = {&call, &frame, {du, u}};
+    isa->run[PP_KERNEL_RELU](&forward);
+    isa->run[PP_KERNEL_RELU_GRAD](&backward);
+    for (int i = 0; i < T * width; i++) {
+        const int t = i / width, j = i % width;
+        const double h = (double)before[i] + bias[j];
+        const double expected = case_drop(row_number(t), j, p, h > 0 ? h : 0);
+        const double gradient = h > 0 ? case_drop(row_number(t), j, p, given[i]) : 0;
+        assert_near(u + i, &expected, 1, 1e-6);
+        assert_near(du + i, &gradient, 1, 1e-6);
+    }
+    case_free(u, bias, du, before, given, NULL);
+}
+
+static void test_relu(void **state)
+{
+    (void)state;
+    const int widths[] = {1, 20, 36, 60, 200, 2050};
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < 6; i++) {
+            check_relu(isa, widths[i], 0);
+            check_relu(isa, widths[i], 0.25);
+        }
+}
+
+/* Loss of one row in double. */
+static double row_loss(const double *logits, int n, int target)
+{
+    double sum = 0;
+    for (int j = 0; j < n; j++) sum += exp(logits[j] - logits[target]);
+    return log(sum);
+}
+
+static void check_cross_entropy(const struct pp_cpu_isa *isa, int vocab, float magnitude)
+{
+    float *logits = case_floats(T * vocab, 1), *bias = case_floats(vocab, 2);
+    int32_t target[T];
+    double loss = -1, expected = 0;
+    for (int i = 0; i < T * vocab; i++) logits[i] *= magnitude;
+    for (int t = 0; t < T; t++) target[t] = t * 7 % vocab;
+    float *plain = case_copy(logits, T * vocab), *kept = case_copy(logits, T * vocab);
+    struct pp_frame frame = case_frame();
+    frame.loss = &loss;
+    frame.loss_scale = 0.125f;
+    struct pp_call call = {.n = {ROWS, SEQ, vocab, 0}};
+    struct pp_cpu_call c = {&call, &frame, {logits, bias, target}};
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
+    assert_memory_equal(logits, kept, sizeof *kept * (size_t)(T * vocab));
+    const double loss_only = loss;
+    call.n[3] = 1;
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
+    assert_true(loss == loss_only);
+    double *row = malloc(sizeof *row * (size_t)vocab);
+    assert_non_null(row);
+    for (int t = 0; t < T; t++) {
+        for (int j = 0; j < vocab; j++) row[j] = (double)plain[t * vocab + j] + bias[j];
+        expected += row_loss(row, vocab, target[t]);
+        for (int j = 0; j < vocab; j += vocab > 100 ? vocab / 40 : 1) {
+            const double gradient = 0.125 * (exp(-row_loss(row, vocab, j)) - (j == target[t]));
+            assert_true(fabs(logits[t * vocab + j] - gradient) <= 1e-7 + 2e-6 * fabs(gradient));
+        }
+    }
+    assert_near(&loss, &expected, 1, 2e-6);
+    frame.loss = NULL; /* recomputation: nobody asks */
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
+    case_free(logits, bias, plain, kept, row, NULL);
+}
+
+static void test_cross_entropy(void **state)
+{
+    (void)state;
+    const int sizes[] = {2, 17, 100, 28782};
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < 4; i++) {
+            check_cross_entropy(isa, sizes[i], 1);
+            check_cross_entropy(isa, sizes[i], 60);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_far_positions),
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_cross_entropy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Column sums, sums of squares, the optimizer step, copies and additions; and the cpu backend as a whole.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernels/backend.h"
+#include "tests/unit/kernel_case.h"
+
+static const int widths[] = {1, 15, 36, 200, 1003};
+enum { WIDTHS = 5 };
+
+static void check_sums(const struct pp_cpu_isa *isa, int rows, int width)
+{
+    float *in = case_floats((int64_t)rows * width, 1), *out = case_floats(width, 2);
+    double *expected = calloc((size_t)width, sizeof *expected), sums[2] = {0}, square = 0;
+    assert_non_null(expected);
+    for (int i = 0; i < rows * width; i++) {
+        expected[i % width] += in[i];
+        square += (double)in[i] * in[i];
+    }
+    struct pp_frame frame = case_frame();
+    frame.sums = sums;
+    struct pp_call call = {.n = {rows, width, 1}};
+    struct pp_cpu_call columns = {&call, &frame, {out, in}}, squares = {&call, &frame, {in}};
+    isa->run[PP_KERNEL_COLSUM](&columns);
+    assert_near(out, expected, width, 1e-5);
+    frame.accumulate = true;
+    isa->run[PP_KERNEL_COLSUM](&columns);
+    for (int j = 0; j < width; j++) expected[j] *= 2;
+    assert_near(out, expected, width, 1e-5);
+    isa->run[PP_KERNEL_SUMSQ](&squares);
+    assert_near(&sums[1], &square, 1, 1e-13);
+    assert_true(sums[0] == 0);
+    case_free(in, out, expected, NULL);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < WIDTHS; i++)
+            for (int rows = 1; rows < 30; rows += 7) check_sums(isa, rows, widths[i]);
+}
+
+static void test_step_and_copies(void **state)
+{
+    (void)state;
+    enum { ROWS = 3 };
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < WIDTHS; i++) {
+            const int n = ROWS * widths[i];
+            float *w = case_floats(n, 1), *g = case_floats(n, 2), *before = case_copy(w, n), *sum = case_floats(n, 3);
+            struct pp_frame frame = case_frame();
+            frame.learning_rate = 0.5f;
+            frame.clip_factor = 0.25f;
+            struct pp_call call = {.n = {ROWS, widths[i]}};
+            struct pp_cpu_call step = {&call, &frame, {w, g}}, copy = {&call, &frame, {w, before}}, none = {&call, &frame, {NULL, g}};
+            isa->run[PP_KERNEL_SGD](&step);
+            for (int k = 0; k < n; k++) assert_true(fabsf(w[k] - (before[k] - 0.125f * g[k])) <= 1e-7f);
+            isa->run[PP_KERNEL_COPY](&copy);
+            isa->run[PP_KERNEL_COPY](&none);
+            assert_memory_equal(w, before, sizeof *w * (size_t)n);
+            isa->add(sum, w, g, n);
+            for (int k = 0; k < n; k++) assert_true(sum[k] == w[k] + g[k]);
+            isa->add(w, w, g, n); /* in place */
+            assert_memory_equal(w, sum, sizeof *w * (size_t)n);
+            case_free(w, g, before, sum, NULL);
+        }
+}
+
+static void test_backend(void **state)
+{
+    (void)state;
+    const struct pp_backend *backend;
+    struct pp_device *device;
+    assert_int_equal(pp_backend_find("gpu9", &backend), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "cpu"));
+    assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
+    assert_int_equal(pp_backend_find(NULL, &backend), PP_OK);
+    assert_int_equal(backend->open(0, 1, &device), PP_OK);
+    assert_non_null(strstr(backend->describe(device), "OpenBLAS"));
+    assert_non_null(strstr(backend->describe(device), pp_cpu_isa_best()->name));
+    assert_true(backend->reference_ns(device) > 0);
+
+    void *memory;
+    assert_int_equal(backend->alloc(device, 12345, &memory), PP_OK);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    for (int i = 0; i < 12345; i++) assert_int_equal(((char *)memory)[i], 0);
+    char text[8] = "ppkit";
+    assert_int_equal(backend->upload(device, memory, text, sizeof text), PP_OK);
+    memset(text, 0, sizeof text);
+    assert_int_equal(backend->download(device, text, memory, sizeof text), PP_OK);
+    assert_string_equal(text, "ppkit");
+    backend->release(device, memory, 12345);
+    assert_int_equal(backend->alloc(device, (int64_t)1 << 50, &memory), PP_NOMEM);
+    assert_null(memory);
+    backend->close(device);
+}
+
+static void count_poll(void *arg) { ++*(int *)arg; }
+
+/* Each call is timed and followed by a poll. */
+static void test_run(void **state)
+{
+    (void)state;
+    float from[6] = {1, 2, 3, 4, 5, 6}, to[6] = {0};
+    const struct pp_backend *backend;
+    struct pp_device *device;
+    assert_int_equal(pp_backend_find("auto", &backend), PP_OK);
+    assert_int_equal(backend->open(0, 1, &device), PP_OK);
+    struct pp_call calls[2] = {{.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 0}, {PP_MEM_IN, 0}}},
+                               {.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 12}, {PP_MEM_IN, 12}}}};
+    const struct pp_program program = {.calls = calls, .ncalls = 2};
+    struct pp_frame frame = case_frame();
+    frame.base[PP_MEM_IN] = from;
+    frame.base[PP_MEM_OUT] = to;
+    int polls = 0;
+    int64_t ns[2] = {-1, -1};
+    const struct pp_progress progress = {count_poll, &polls};
+    assert_int_equal(backend->run(device, &program, &frame, &progress, ns), PP_OK);
+    assert_memory_equal(to, from, sizeof to);
+    assert_int_equal(polls, 2);
+    assert_true(ns[0] >= 0 && ns[1] >= 0);
+    char name[64];
+    assert_string_equal(backend->call_name(&calls[0], name, sizeof name), "copy 1x3");
+    backend->close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_step_and_copies),
+        cmocka_unit_test(test_backend),
+        cmocka_unit_test(test_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

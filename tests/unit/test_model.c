@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model as data: tensors, initial weights, stages, programs.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+
+static const struct pp_shape tutorial = {4096, 16, 4096, 8, 28782, PP_MASK_NONE, 0.2, true, false, false};
+static const struct pp_shape small = {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, 0.2, true, false, false};
+static const struct pp_shape lab = {12, 4, 24, 2, 100, PP_MASK_NONE, 0.1, false, true, true};
+
+static struct pp_model *make_model(struct pp_shape shape, int stages, const char *split)
+{
+    struct pp_model *model = NULL;
+    if (pp_model_create(&shape, stages, split, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    return model;
+}
+
+static int64_t parameters(struct pp_shape shape, int stages)
+{
+    struct pp_model *model = make_model(shape, stages, NULL);
+    const int64_t n = model->parameters;
+    pp_model_free(model);
+    return n;
+}
+
+static void test_parameter_counts(void **state)
+{
+    (void)state;
+    struct pp_shape twelve = tutorial;
+    twelve.layers = 12;
+    assert_int_equal(parameters(tutorial, 1), 1041444974);
+    assert_int_equal(parameters(tutorial, 8), 1041444974);
+    assert_int_equal(parameters(twelve, 5), 1444261998);
+    assert_int_equal(parameters(small, 2), 12025582);
+    assert_int_equal(parameters(lab, 2), 5068);
+}
+
+/* Names, shapes and places; every tensor lies within its stage, none on another. */
+static void test_tensors(void **state)
+{
+    (void)state;
+    struct pp_model *model = make_model(small, 2, "uniform");
+    assert_int_equal(model->ntensors, 1 + 2 * 12 + 2);
+    assert_string_equal(model->tensors[0].name, "embedding.weight");
+    assert_string_equal(model->tensors[1].name, "layers.0.self_attn.in_proj_weight");
+    assert_string_equal(model->tensors[20].name, "layers.1.linear2.bias");
+    assert_string_equal(model->tensors[26].name, "decoder.bias");
+    assert_int_equal(model->tensors[1].shape[0], 600);
+    assert_int_equal(model->tensors[1].ndim, 2);
+    assert_int_equal(model->tensors[26].ndim, 1);
+    for (int s = 0; s < 2; s++) {
+        const struct pp_stage *stage = &model->stages[s];
+        int64_t end = 0;
+        for (int i = stage->first_tensor; i < stage->first_tensor + stage->tensors; i++) {
+            const struct pp_tensor *t = &model->tensors[i];
+            assert_int_equal(t->stage, s);
+            assert_true(t->offset >= end && t->offset % 64 == 0);
+            end = t->offset + t->elements * (int64_t)sizeof(float);
+        }
+        assert_true(stage->param_bytes >= end);
+    }
+    pp_model_free(model);
+}
+
+static void check_cut(int layers, int stages, const char *split, const double *times, const char *expected)
+{
+    struct pp_shape shape = small;
+    shape.layers = layers;
+    int cut[32];
+    char text[128] = "";
+    if (pp_model_cut(&shape, stages, split, times, cut) != PP_OK) fail_msg("%s", pp_message());
+    for (int i = 0; i < stages; i++) sprintf(text + strlen(text), i ? ",%d" : "%d", cut[i]);
+    assert_string_equal(text, expected);
+}
+
+static void test_cuts(void **state)
+{
+    (void)state;
+    const double even[] = {1, 1, 1, 1, 1, 1, 1, 1}, heavy_decoder[] = {0, 1, 1, 1, 1, 1, 1, 4};
+    check_cut(8, 2, "uniform", NULL, "4,4");
+    check_cut(8, 3, NULL, NULL, "3,2,3");
+    check_cut(7, 7, NULL, NULL, "1,1,1,1,1,1,1");
+    check_cut(5, 2, "1,4", NULL, "1,4");
+    check_cut(6, 2, "parameters", NULL, "3,3");
+    check_cut(6, 2, "time", even, "3,3");
+    check_cut(6, 2, "time", heavy_decoder, "5,1");
+    check_cut(6, 3, "time", heavy_decoder, "2,3,1");
+}
+
+static void check_refused(int layers, int stages, const char *split, const char *words)
+{
+    struct pp_shape shape = small;
+    struct pp_model *model;
+    shape.layers = layers;
+    assert_int_equal(pp_model_create(&shape, stages, split, NULL, &model), PP_USAGE);
+    assert_null(model);
+    if (!strstr(pp_message(), words)) fail_msg("no \"%s\" in: %s", words, pp_message());
+}
+
+static void test_impossible_cuts(void **state)
+{
+    (void)state;
+    check_refused(2, 3, "uniform", "--layers is 2");
+    check_refused(2, 0, "uniform", "at least one");
+    check_refused(4, 2, "time", "ppprof");
+    check_refused(4, 2, "3", "2 stages");
+    check_refused(4, 2, "1,1,2", "2 stages");
+    check_refused(4, 2, "1,2", "add up to 3");
+    check_refused(4, 2, "0,4", "positive");
+    check_refused(4, 2, "evenly", "uniform");
+}
+
+static void test_impossible_shapes(void **state)
+{
+    (void)state;
+    struct pp_model *model;
+    struct pp_shape shape = small;
+    shape.heads = 3;
+    assert_int_equal(pp_model_create(&shape, 1, NULL, NULL, &model), PP_USAGE);
+    shape = small;
+    shape.d_model = 7;
+    assert_int_equal(pp_model_create(&shape, 1, NULL, NULL, &model), PP_USAGE);
+    shape = small;
+    shape.dropout = 1;
+    assert_int_equal(pp_model_create(&shape, 1, NULL, NULL, &model), PP_USAGE);
+}
+
+/* Mean, deviation and bound of a tensor's initial values. */
+static void check_init(struct pp_model *model, int tensor, double deviation, double bound)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    float *w = malloc(sizeof *w * (size_t)t->elements);
+    assert_non_null(w);
+    pp_model_init_tensor(model, tensor, 5, w);
+    double sum = 0, squares = 0, most = 0;
+    for (int64_t i = 0; i < t->elements; i++) {
+        sum += w[i];
+        squares += (double)w[i] * w[i];
+        most = fmax(most, fabs(w[i]));
+    }
+    const double n = (double)t->elements, slack = 6 / sqrt(n); /* six standard errors */
+    if (fabs(sum / n) > slack * deviation) fail_msg("%s: mean %g", t->name, sum / n);
+    if (fabs(sqrt(squares / n) - deviation) > slack * deviation) fail_msg("%s: deviation %g", t->name, sqrt(squares / n));
+    if (bound > 0 && (most > bound * (1 + 1e-6) || most < bound * (1 - 4 * slack))) fail_msg("%s: extreme %g", t->name, most);
+    free(w);
+}
+
+static void check_uniform(struct pp_model *model, int tensor, double bound) { check_init(model, tensor, bound / sqrt(3), bound); }
+
+static void check_constant(struct pp_model *model, int tensor, float value)
+{
+    float w[1024];
+    assert_true(model->tensors[tensor].elements <= 1024);
+    pp_model_init_tensor(model, tensor, 5, w);
+    for (int64_t i = 0; i < model->tensors[tensor].elements; i++) assert_true(w[i] == value);
+}
+
+static void test_initial_weights(void **state)
+{
+    (void)state;
+    struct pp_model *model = make_model(small, 1, NULL);
+    check_uniform(model, 0, 0.1);
+    check_uniform(model, 1, sqrt(6 / 800.0));
+    check_constant(model, 2, 0);
+    check_uniform(model, 3, 1 / sqrt(200));
+    check_constant(model, 4, 0);
+    check_uniform(model, 5, 1 / sqrt(200));
+    check_uniform(model, 6, 1 / sqrt(200));
+    check_constant(model, 9, 1);
+    check_constant(model, 10, 0);
+    check_uniform(model, 25, 0.1);
+    pp_model_free(model);
+    model = make_model(lab, 1, NULL);
+    check_init(model, 0, 1, 0);
+    check_uniform(model, 1, 1 / sqrt(12));
+    check_uniform(model, 7, 1 / sqrt(24));
+    check_uniform(model, 25, 1 / sqrt(12));
+    pp_model_free(model);
+}
+
+static void test_weights_do_not_depend_on_the_cut(void **state)
+{
+    (void)state;
+    struct pp_shape shape = lab;
+    shape.layers = 4;
+    struct pp_model *one = make_model(shape, 1, NULL), *four = make_model(shape, 4, NULL);
+    float a[2048], b[2048];
+    for (int i = 0; i < one->ntensors; i++) {
+        assert_string_equal(one->tensors[i].name, four->tensors[i].name);
+        pp_model_init_tensor(one, i, 9, a);
+        pp_model_init_tensor(four, i, 9, b);
+        assert_memory_equal(a, b, sizeof *a * (size_t)one->tensors[i].elements);
+    }
+    pp_model_free(one);
+    pp_model_free(four);
+}
+
+static struct pp_program make_program(const struct pp_model *model, int kind, int stage, int rows, bool split)
+{
+    struct pp_program program;
+    const struct pp_class cls = {kind, stage, rows};
+    if (pp_model_program(model, &cls, 35, true, split, &program) != PP_OK) fail_msg("%s", pp_message());
+    return program;
+}
+
+static void check_signature(const struct pp_model *model, int kind, int stage, const char *expected)
+{
+    struct pp_program program = make_program(model, kind, stage, 5, false);
+    assert_string_equal(program.signature, expected);
+    pp_program_free(&program);
+}
+
+static void test_signatures(void **state)
+{
+    (void)state;
+    struct pp_shape shape = small;
+    shape.layers = 6;
+    struct pp_model *model = make_model(shape, 3, NULL);
+    check_signature(model, PP_F, 0, "F 2l+emb d200 h2 ff200 v28782 causal p0.2 seq35 rows5");
+    check_signature(model, PP_B, 1, "B 2l d200 h2 ff200 causal p0.2 seq35 rows5");
+    check_signature(model, PP_STEP, 2, "STEP 2l+dec d200 ff200 v28782");
+    pp_model_free(model);
+}
+
+/* I and W together do the arithmetic of B; F does about half of it. Transfers are no programs. */
+static void test_work(void **state)
+{
+    (void)state;
+    struct pp_model *model = make_model(small, 2, NULL);
+    for (int stage = 0; stage < 2; stage++) {
+        struct pp_program f = make_program(model, PP_F, stage, 5, false), b = make_program(model, PP_B, stage, 5, false);
+        struct pp_program i = make_program(model, PP_I, stage, 5, true), w = make_program(model, PP_W, stage, 5, true);
+        assert_int_equal(i.ncalls + w.ncalls, b.ncalls);
+        assert_true(fabs(i.flops + w.flops - b.flops) <= 1e-9 * b.flops);
+        assert_true(b.flops > 1.9 * f.flops && b.flops < 2.1 * f.flops);
+        assert_true(b.work_bytes > 0 && w.work_bytes == 0);
+        pp_program_free(&f);
+        pp_program_free(&b);
+        pp_program_free(&i);
+        pp_program_free(&w);
+    }
+    struct pp_program transfer = make_program(model, PP_XFER_F, 0, 5, false);
+    assert_int_equal(transfer.ncalls, 0);
+    pp_program_free(&transfer);
+    pp_model_free(model);
+}
+
+/* Every operand of every call lies within its region. */
+static void test_operands_within_regions(void **state)
+{
+    (void)state;
+    struct pp_model *model = make_model(lab, 2, NULL);
+    const int kinds[] = {PP_F, PP_R, PP_B, PP_I, PP_W, PP_NORM, PP_STEP};
+    for (int stage = 0; stage < 2; stage++)
+        for (int k = 0; k < 7; k++) {
+            const bool split = kinds[k] == PP_I || kinds[k] == PP_W;
+            struct pp_program program = make_program(model, kinds[k], stage, 2, split);
+            int64_t size[PP_MEM_REGIONS] = {0};
+            size[PP_MEM_PARAM] = size[PP_MEM_GRAD] = model->stages[stage].param_bytes;
+            size[PP_MEM_ACT] = pp_model_act_bytes(model, stage, 2, 35, true, split);
+            size[PP_MEM_WORK] = program.work_bytes;
+            for (int i = 0; i < program.ncalls; i++)
+                for (int r = 0; r < PP_CALL_REFS; r++) {
+                    const struct pp_ref *ref = &program.calls[i].ref[r];
+                    assert_true(ref->offset >= 0 && (ref->offset == 0 || ref->offset < size[ref->region]));
+                }
+            pp_program_free(&program);
+        }
+    pp_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameter_counts),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_impossible_cuts),
+        cmocka_unit_test(test_impossible_shapes),
+        cmocka_unit_test(test_initial_weights),
+        cmocka_unit_test(test_weights_do_not_depend_on_the_cut),
+        cmocka_unit_test(test_signatures),
+        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_operands_within_regions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients of whole models against finite differences, and what must not change a bit of them.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/model_runner.h"
+
+static const struct pp_shape tiny = {.d_model = 12, .heads = 3, .d_ff = 20, .layers = 2, .vocab = 17, .dropout = 0.2,
+                                     .mask = PP_MASK_CAUSAL, .scale_embedding = true};
+
+/* 5 rows in 2 chunks: 3 and 2; 7 tokens. */
+static struct runner make_runner(struct pp_shape shape, int stages)
+{
+    return (struct runner){.shape = shape, .stages = stages, .rows = 5, .seq = 7, .chunks = 2};
+}
+
+/* |numeric - analytic| / |analytic| over the elements of a tensor (at most `most` of them, spread evenly). */
+static double tensor_error(struct runner *r, int tensor, int64_t most)
+{
+    const double h = 4e-3;
+    const int64_t n = r->model->tensors[tensor].elements, stride = n > most ? n / most : 1;
+    float *w = runner_tensor(r, r->param, tensor), *g = runner_tensor(r, r->grad, tensor);
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < n; i += stride) {
+        const float kept = w[i];
+        w[i] = (float)(kept + h);
+        const double up = w[i], above = runner_loss(r);
+        w[i] = (float)(kept - h);
+        const double numeric = (above - runner_loss(r)) / (up - w[i]);
+        w[i] = kept;
+        error += (numeric - g[i]) * (numeric - g[i]);
+        norm += (double)g[i] * g[i];
+    }
+    return sqrt(error) / (sqrt(norm) + 1e-3); /* a key's bias has no gradient: softmax does not see it */
+}
+
+/* Biases that keep each unit of the feed-forward on or off: a finite difference across relu's kink says nothing. */
+static void avoid_kinks(struct runner *r)
+{
+    for (int i = 0; i < r->model->ntensors; i++) {
+        if (!strstr(r->model->tensors[i].name, "linear1.bias")) continue;
+        float *bias = runner_tensor(r, r->param, i);
+        for (int64_t k = 0; k < r->model->tensors[i].elements; k++) bias[k] = k % 2 ? 3 : -3;
+    }
+}
+
+static void check_gradients(struct pp_shape shape)
+{
+    struct runner r = make_runner(shape, 2);
+    runner_open(&r);
+    avoid_kinks(&r);
+    runner_gradients(&r);
+    for (int i = 0; i < r.model->ntensors; i++) {
+        const double error = tensor_error(&r, i, 60);
+        if (error > 4e-3) fail_msg("%s: relative error %g of the gradient", r.model->tensors[i].name, error);
+    }
+    runner_close(&r);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    for (int mask = PP_MASK_NONE; mask <= PP_MASK_CAUSAL; mask++)
+        for (int style = 0; style < 2; style++)
+            for (int dropping = 0; dropping < 2; dropping++) {
+                struct pp_shape shape = tiny;
+                shape.mask = mask;
+                shape.dropout = dropping ? 0.2 : 0;
+                shape.residual_only = shape.lab_init = style;
+                shape.scale_embedding = !style;
+                check_gradients(shape);
+            }
+}
+
+/* Runs `other` beside the fused two-stage run of the same shape; compares loss and every gradient. tolerance 0: bit for bit. */
+static void compare_runs(struct runner one, struct runner other, float tolerance)
+{
+    runner_open(&one);
+    runner_open(&other);
+    const double loss = runner_gradients(&one), other_loss = runner_gradients(&other);
+    if (tolerance == 0) assert_true(loss == other_loss);
+    assert_true(fabs(loss - other_loss) <= 1e-5 * fabs(loss));
+    for (int i = 0; i < one.model->ntensors; i++) {
+        const int64_t n = one.model->tensors[i].elements;
+        const float *a = runner_tensor(&one, one.grad, i), *b = runner_tensor(&other, other.grad, i);
+        float most = 1e-3f;
+        for (int64_t k = 0; k < n; k++) most = fmaxf(most, fabsf(a[k]));
+        for (int64_t k = 0; k < n; k++)
+            if (!(fabsf(a[k] - b[k]) <= tolerance * most))
+                fail_msg("%s[%lld]: %g and %g", one.model->tensors[i].name, (long long)k, (double)a[k], (double)b[k]);
+    }
+    runner_close(&one);
+    runner_close(&other);
+}
+
+static void test_split_backward_same_bits(void **state)
+{
+    (void)state;
+    struct runner split = make_runner(tiny, 2);
+    split.split = true;
+    compare_runs(make_runner(tiny, 2), split, 0);
+    split = make_runner(tiny, 1);
+    split.split = true;
+    compare_runs(make_runner(tiny, 2), split, 0);
+}
+
+static void test_stages_and_recomputation_same_bits(void **state)
+{
+    (void)state;
+    struct runner again = make_runner(tiny, 2);
+    again.recompute = true;
+    compare_runs(make_runner(tiny, 1), again, 0);
+}
+
+/* Dropout is keyed by the element in the whole batch: other microbatches give the same masks, sums differ by rounding only. */
+static void test_chunks_same_masks(void **state)
+{
+    (void)state;
+    struct runner whole = make_runner(tiny, 1);
+    whole.chunks = 1;
+    for (int chunks = 2; chunks <= 5; chunks++) {
+        struct runner cut = make_runner(tiny, 2);
+        cut.chunks = chunks;
+        compare_runs(whole, cut, 2e-5f);
+    }
+}
+
+static void test_vector_widths_agree(void **state)
+{
+    (void)state;
+    const struct pp_cpu_isa *isa;
+    for (int i = 0; (isa = pp_cpu_isa_at(i)); i++) {
+        if (!isa->supported()) continue;
+        struct runner other = make_runner(tiny, 2);
+        other.isa = isa;
+        compare_runs(make_runner(tiny, 2), other, 2e-5f);
+    }
+}
+
+static void test_evaluation_without_dropout(void **state)
+{
+    (void)state;
+    struct pp_shape plain = tiny;
+    plain.dropout = 0;
+    struct runner trained = make_runner(plain, 2), evaluated = make_runner(tiny, 2);
+    runner_open(&trained);
+    runner_open(&evaluated);
+    evaluated.frame.training = false;
+    assert_true(runner_loss(&trained) == runner_loss(&evaluated));
+    for (int s = 0; s < 2; s++)
+        assert_true(pp_model_act_bytes(evaluated.model, s, 3, 7, false, false) <=
+                    pp_model_act_bytes(evaluated.model, s, 3, 7, true, false));
+    runner_close(&trained);
+    runner_close(&evaluated);
+}
+
+/* Norm and step over a stage: sums of squares, and w - lr * factor * g. */
+static void test_update(void **state)
+{
+    (void)state;
+    struct runner r = make_runner(tiny, 1);
+    runner_open(&r);
+    const double before = runner_gradients(&r);
+    double sums[64] = {0};
+    struct pp_frame frame = r.frame;
+    frame.sums = sums;
+    runner_task(&r, PP_NORM, 0, 0, &frame);
+    for (int i = 0; i < r.model->ntensors; i++) {
+        const float *g = runner_tensor(&r, r.grad, i);
+        double sum = 0;
+        for (int64_t k = 0; k < r.model->tensors[i].elements; k++) sum += (double)g[k] * g[k];
+        assert_true(fabs(sum - sums[i]) <= 1e-12 * sum);
+    }
+    const float w = runner_tensor(&r, r.param, 3)[5], g = runner_tensor(&r, r.grad, 3)[5];
+    frame.learning_rate = 0.1f;
+    frame.clip_factor = 0.5f;
+    runner_task(&r, PP_STEP, 0, 0, &frame);
+    assert_true(fabsf(runner_tensor(&r, r.param, 3)[5] - (w - 0.05f * g)) <= 1e-7f);
+    assert_true(runner_loss(&r) < before);
+    runner_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_split_backward_same_bits),
+        cmocka_unit_test(test_stages_and_recomputation_same_bits),
+        cmocka_unit_test(test_chunks_same_masks),
+        cmocka_unit_test(test_vector_widths_agree),
+        cmocka_unit_test(test_evaluation_without_dropout),
+        cmocka_unit_test(test_update),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
