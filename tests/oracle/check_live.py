@@ -4,6 +4,7 @@
 
   check_live.py --ppexec PATH --preset small --d-model 36 --heads 3 --rows 7 --chunks 4 --data DIR    one configuration
   check_live.py --ppexec PATH --random 20                                 random small models, cut and scheduled at random
+  check_live.py --ppsim PATH --csv                       ppsim's CSV is read, validated and lowered by PyTorch
   check_live.py --ppsim PATH --facts DIR                                  vocabulary and tokens of WikiText-2, parameters
 
 Options are ppkit's. Dropout is 0 unless given. For each configuration: loss and gradients of the first batch, losses
@@ -11,6 +12,7 @@ and weights after --epochs 1 --max-batches 5 unless given.
 """
 
 import argparse
+import csv
 import json
 import pathlib
 import random
@@ -19,9 +21,11 @@ import sys
 import tempfile
 
 import torch
+from torch.distributed.pipelining import schedules
 
 import check_golden
 import make_golden
+import make_orders
 import text
 
 TEXT = check_golden.GOLDEN / "text"
@@ -127,6 +131,26 @@ def check_facts(args):
     return failures
 
 
+def check_csv(args):
+    """ppsim's CSV through PyTorch's own parser, validation, lowering and step simulation."""
+    failures = 0
+    for schedule, ranks, virtual, microbatches in make_orders.cases():
+        words = ["--schedule", schedule, "--stages", ranks, "--virtual", virtual, "--chunks", microbatches]
+        command = [args.ppsim, "--emit", "csv", "--times", "1,1,1", *map(str, words)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        rows = [[schedules._Action.from_str(cell) for cell in row] for row in csv.reader(done.stdout.splitlines())]
+        actions, count = dict(enumerate(rows)), ranks * virtual
+        try:
+            schedules._validate_schedule(actions, ranks, count, microbatches)
+            lowered = schedules._add_send_recv(actions, lambda stage, n=ranks: stage % n, count)
+            schedules._simulate_comms_compute(lowered, lambda stage, n=ranks: stage % n, count)
+        except (AssertionError, ValueError) as error:
+            failures += 1
+            print(f"FAILED  {' '.join(command)}: PyTorch refuses it: {error}")
+    print(f"CSV: {failures} refused by PyTorch")
+    return failures
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -136,8 +160,11 @@ def main():
     parser.add_argument("--facts", metavar="DIR", help="folder with WikiText-2")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--dice", type=int, default=0, help="seed of the random configurations")
+    parser.add_argument("--csv", action="store_true", help="give ppsim's CSV to PyTorch")
     args, words = parser.parse_known_args()
     args.mpirun = None
+    if args.csv:
+        return 1 if check_csv(args) else 0
     if args.facts:
         return 1 if check_facts(args) else 0
     dice = random.Random(args.dice)
