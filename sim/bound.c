@@ -11,19 +11,19 @@ struct stage_times {
 };
 
 struct rank_times {
-    int64_t work, back, weights;          /* sums over all its tasks; back and weights are parts of work */
+    int64_t work, back, weights; /* sums over all its tasks; back and weights are parts of work */
     int64_t norm, step, least_step;
-    int64_t head, first, tail;            /* as in bound.h */
+    int64_t head, first, tail; /* as in bound.h */
 };
 
 struct bounding {
     const struct pp_plan *plan;
     const struct pp_cost *cost;
-    int *rows;                   /* [nrows] the distinct row counts of microbatches */
+    int *rows; /* [nrows] the distinct row counts of microbatches */
     int nrows;
-    struct stage_times *stages;  /* [nrows * stages] */
+    struct stage_times *stages; /* [nrows * stages] */
     struct rank_times *ranks;
-    int64_t *before, *after;     /* [stages + 1] chains of one row count, see chain() */
+    int64_t *before, *after; /* [stages + 1] chains of one row count, see chain() */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -61,13 +61,19 @@ static pp_status find_rows(struct bounding *b)
 static int64_t *field_of(struct stage_times *t, int kind)
 {
     switch (kind) {
-    case PP_F: return &t->forward;
+    case PP_F:
+        return &t->forward;
     case PP_B:
-    case PP_I: return &t->backward;
-    case PP_W: return &t->weights;
-    case PP_XFER_F: return &t->hop_forward;
-    case PP_XFER_B: return &t->hop_backward;
-    default: return NULL;
+    case PP_I:
+        return &t->backward;
+    case PP_W:
+        return &t->weights;
+    case PP_XFER_F:
+        return &t->hop_forward;
+    case PP_XFER_B:
+        return &t->hop_backward;
+    default:
+        return NULL;
     }
 }
 
@@ -108,15 +114,16 @@ static void fill_ranks(struct bounding *b)
 
 static int64_t known(int64_t ns) { return ns < 0 ? 0 : ns; }
 
-/* before[s] = forwards of stages 0 .. s-1 with their hops; after[s] = what then follows until a backward can start on s (training), or
- * the rest of the forwards (else). */
+/* before[s] = forwards of stages 0 .. s-1 with their hops; after[s] = what then follows until a backward can start on
+ * s (training), or the rest of the forwards (else). */
 static void chain(struct bounding *b, const struct stage_times *t)
 {
     int stages = b->plan->stages;
     b->before[0] = 0;
     for (int s = 0; s < stages; s++) b->before[s + 1] = b->before[s] + known(t[s].forward) + known(t[s].hop_forward);
     b->after[stages - 1] = b->before[stages];
-    for (int s = stages - 2; s >= 0; s--) b->after[s] = b->after[s + 1] + known(t[s + 1].backward) + known(t[s + 1].hop_backward);
+    for (int s = stages - 2; s >= 0; s--)
+        b->after[s] = b->after[s + 1] + known(t[s + 1].backward) + known(t[s + 1].hop_backward);
 }
 
 /* Least head, first and tail of each rank over its stages, for one row count. */

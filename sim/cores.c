@@ -113,8 +113,16 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
     int32_t id = -1;
     PP_TRY(new_piece(c, &id));
     struct piece *p = &c->pieces[id];
-    *p = (struct piece){.work = work, .core = core, .next = -1, .heap_at = -1, .ns = ns, .loaded_ns = loaded_ns,
-                        .length_ns = -1, .since_ns = c->now_ns, .finish_ns = c->now_ns + ns, .left = 1.0};
+    *p = (struct piece){.work = work,
+                        .core = core,
+                        .next = -1,
+                        .heap_at = -1,
+                        .ns = ns,
+                        .loaded_ns = loaded_ns,
+                        .length_ns = -1,
+                        .since_ns = c->now_ns,
+                        .finish_ns = c->now_ns + ns,
+                        .left = 1.0};
     if (core < 0) {
         put_in_heap(c, id);
         return PP_OK;
@@ -178,7 +186,7 @@ static void leave_core(struct cores *c, int32_t id)
 
 bool pp_cores_next(struct cores *c, struct work *out)
 {
-    /* Rates are set when all that happens at this moment has happened: what ends and goes on at once changes nothing. */
+    /* Rates are set when all that happens at this moment has: what ends and goes on at once changes nothing. */
     if (c->nheap == 0 || c->pieces[c->heap[0]].finish_ns > c->now_ns) set_rates(c);
     if (c->nheap == 0) return false;
     int32_t id = c->heap[0];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulated time: pieces of work on cores, whose rates change with what else runs, and plain delays. The earliest end comes first;
- * ties go by task, then by step.
+ * Simulated time: pieces of work on cores, whose rates change with what else runs, and plain delays. The earliest end
+ * comes first; ties go by task, then by step.
  *
- * Pieces on one core share it equally. Cores of a sharing domain slow each other down as core/cost.h says; `alike` workers of the
- * domain do the same at the same time (replicas). A piece whose rate never changes takes exactly its length.
+ * Pieces on one core share it equally. Cores of a sharing domain slow each other down as core/cost.h says; `alike`
+ * workers of the domain do the same at the same time (replicas). A piece whose rate never changes takes exactly its
+ * length.
  */
 #ifndef PP_SIM_CORES_H
 #define PP_SIM_CORES_H
@@ -24,11 +25,11 @@ struct cores {
     int active, active_rated; /* cores with work: now; when rates were last set */
     struct piece *pieces;
     int32_t npieces, capacity, unused; /* unused: first of a chain */
-    int32_t *heap, nheap;     /* pieces by time of end */
-    int32_t *on_core;         /* [ranks] first piece of a chain; -1 = idle */
-    int32_t *load;            /* [ranks] pieces on the core */
-    int32_t *changed, nchanged; /* cores whose load changed since rates were last set */
-    bool *is_changed;         /* [ranks] */
+    int32_t *heap, nheap;              /* pieces by time of end */
+    int32_t *on_core;                  /* [ranks] first piece of a chain; -1 = idle */
+    int32_t *load;                     /* [ranks] pieces on the core */
+    int32_t *changed, nchanged;        /* cores whose load changed since rates were last set */
+    bool *is_changed;                  /* [ranks] */
 };
 
 pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks) PP_MUST_CHECK;

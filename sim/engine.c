@@ -49,8 +49,10 @@ static pp_status look_over_tasks(struct sim *s)
     }
     if (s->cost->cores > 0) total *= (double)s->cost->workers / s->cost->cores;
     if (total < longest_step_ns) return PP_OK;
-    return pp_fail(PP_INPUT, "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give shorter times",
-                   total / 1e9, longest_step_ns / 1e9);
+    return pp_fail(
+        PP_INPUT,
+        "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give shorter times",
+        total / 1e9, longest_step_ns / 1e9);
 }
 
 static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)

@@ -2,9 +2,10 @@
  *
  * Changing rates: time goes from event to event.
  *
- * A task goes through the phases of its route: work on the core of one of its ranks, or a delay. At the end of a phase it may
- * be sent (its send slot is free), done, or free its lane. Lanes run in order, so counting what a lane has sent and done
- * tells for every task of every step whether it is. A lane whose next task has to wait is noted at the lane that it waits for.
+ * A task goes through the phases of its route: work on the core of one of its ranks, or a delay. At the end of a
+ * phase it may be sent (its send slot is free), done, or free its lane. Lanes run in order, so counting what a lane
+ * has sent and done tells for every task of every step whether it is. A lane whose next task has to wait is noted at
+ * the lane that it waits for.
  */
 #include <stdlib.h>
 
@@ -20,9 +21,12 @@ struct phase {
 };
 
 static const struct phase compute_route[] = {{ON_SOURCE, CLASS_TIME, SENT | DONE}, {NOWHERE, LAUNCH, FREE | LAST}};
-static const struct phase engine_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0}, {NOWHERE, WIRE, SENT | FREE}, {NOWHERE, LATENCY, 0},
+static const struct phase engine_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0},
+                                            {NOWHERE, WIRE, SENT | FREE},
+                                            {NOWHERE, LATENCY, 0},
                                             {ON_TARGET, RECV_OVERHEAD, DONE | LAST}};
-static const struct phase copy_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0}, {NOWHERE, LATENCY, 0},
+static const struct phase copy_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0},
+                                          {NOWHERE, LATENCY, 0},
                                           {ON_TARGET, WIRE_AND_RECV_OVERHEAD, SENT | DONE | FREE | LAST}};
 static const struct phase core_route[] = {{ON_SOURCE, CLASS_TIME, SENT | DONE | FREE | LAST}};
 static const struct phase device_route[] = {{NOWHERE, CLASS_TIME, SENT | DONE | FREE | LAST}};
@@ -33,9 +37,9 @@ struct lane {
     int64_t started, sent, done; /* tasks, counted over all steps */
     bool busy;
     int64_t free_since_ns;
-    int64_t need;                /* what it waits for: so many of another lane's tasks, */
-    bool need_sent;              /* sent or done */
-    int32_t waiting, next;       /* first lane that waits for this one; next that waits for the same. -1 = none */
+    int64_t need;          /* what it waits for: so many of another lane's tasks, */
+    bool need_sent;        /* sent or done */
+    int32_t waiting, next; /* first lane that waits for this one; next that waits for the same. -1 = none */
 };
 
 struct step_times {
@@ -47,18 +51,21 @@ struct events {
     struct sim *sim;
     struct cores cores;
     struct lane *lanes;
-    int32_t *order;            /* [ntasks] ids lane by lane */
-    int32_t *position;         /* [ntasks] in its lane */
-    int32_t *ready, nready;    /* lanes to look at */
+    int32_t *order;         /* [ntasks] ids lane by lane */
+    int32_t *position;      /* [ntasks] in its lane */
+    int32_t *ready, nready; /* lanes to look at */
     struct step_times times[PP_SIM_STEPS];
 };
 
 static const struct phase *route_of(const struct sim *s, const struct pp_lane *lane)
 {
     switch (lane->kind) {
-    case PP_LANE_COMPUTE: return compute_route;
-    case PP_LANE_CHANNEL: return s->cost->link.receiver_copies ? copy_route : engine_route;
-    default: return pp_sim_reduces_on_core(s, lane) ? core_route : device_route;
+    case PP_LANE_COMPUTE:
+        return compute_route;
+    case PP_LANE_CHANNEL:
+        return s->cost->link.receiver_copies ? copy_route : engine_route;
+    default:
+        return pp_sim_reduces_on_core(s, lane) ? core_route : device_route;
     }
 }
 
@@ -138,8 +145,10 @@ static int first_wrap(const struct sim *s, int32_t task)
     int low = 0, high = s->plan->nwraps;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (s->wraps[middle].to < task) low = middle + 1;
-        else high = middle;
+        if (s->wraps[middle].to < task)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -172,13 +181,20 @@ static int64_t amount_of(const struct sim *s, int32_t id, int amount)
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t wire = s->duration[t->cls] - link->latency_ns - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
-    case CLASS_TIME: return s->duration[t->cls];
-    case LAUNCH: return s->cost->launch_ns + (id == s->last_task[t->lane] ? s->cost->step_overhead_ns : 0);
-    case SEND_OVERHEAD: return link->send_overhead_ns;
-    case WIRE: return wire;
-    case LATENCY: return link->latency_ns;
-    case RECV_OVERHEAD: return link->recv_overhead_ns;
-    default: return wire + link->recv_overhead_ns;
+    case CLASS_TIME:
+        return s->duration[t->cls];
+    case LAUNCH:
+        return s->cost->launch_ns + (id == s->last_task[t->lane] ? s->cost->step_overhead_ns : 0);
+    case SEND_OVERHEAD:
+        return link->send_overhead_ns;
+    case WIRE:
+        return wire;
+    case LATENCY:
+        return link->latency_ns;
+    case RECV_OVERHEAD:
+        return link->recv_overhead_ns;
+    default:
+        return wire + link->recv_overhead_ns;
     }
 }
 
@@ -261,7 +277,8 @@ static pp_status simulate(struct events *e)
         while (e->nready > 0 && !s->steady) PP_TRY(try_start(e, e->ready[--e->nready]));
         if (s->steady || s->steps == PP_SIM_STEPS) return PP_OK;
         if (!pp_cores_next(&e->cores, &work))
-            return pp_fail(PP_INTERNAL, "the simulation of schedule %s stands still in step %d", s->plan->schedule, s->steps);
+            return pp_fail(PP_INTERNAL, "the simulation of schedule %s stands still in step %d", s->plan->schedule,
+                           s->steps);
         const struct phase *phase = &e->lanes[s->plan->tasks[work.task].lane].route[work.phase];
         mark(e, work.task, work.step, phase->marks);
         if (!(phase->marks & LAST)) PP_TRY(proceed(e, work.task, work.step, work.phase + 1));

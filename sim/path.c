@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The critical path: from the task that ends last, back to whatever it waited for longest, and so on. Ids only fall on the way,
- * so finding lane neighbours by walking down the ids costs one pass in all.
+ * The critical path: from the task that ends last, back to whatever it waited for longest, and so on. Ids only fall
+ * on the way, so finding lane neighbours by walking down the ids costs one pass in all.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@ static void consider(struct cause *cause, int32_t task, int64_t release_ns)
 static int32_t lane_neighbour(const struct pp_plan *plan, int32_t task)
 {
     int32_t lane = plan->tasks[task].lane;
-    while (--task >= 0 && plan->tasks[task].lane != lane) {}
+    while (--task >= 0 && plan->tasks[task].lane != lane) {
+    }
     return task;
 }
 
@@ -91,7 +92,8 @@ pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
     int32_t task = last_to_end(s);
     if (task >= 0) reached = finish = s->end[task];
     while (task >= 0) {
-        /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a slot. */
+        /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a
+         * slot. */
         int64_t start = pp_sim_start(s, task), until = s->end[task] < reached ? s->end[task] : reached;
         PP_TRY(append(path, &capacity, task));
         path->kind_ns[s->plan->tasks[task].kind] += until - start;

@@ -14,18 +14,23 @@ struct recording {
     int64_t *ready_at; /* [ranks] when the rank was free for its next task */
 };
 
-static pp_status add(struct recording *r, int worker, int32_t task, int side, int64_t posted, int64_t start, int64_t end)
+static pp_status add(struct recording *r, int worker, int32_t task, int side, int64_t posted, int64_t start,
+                     int64_t end)
 {
-    struct pp_event event = {.worker = worker, .task = task, .side = side, .posted_ns = posted - r->origin,
-                             .start_ns = start - r->origin, .end_ns = end - r->origin};
+    struct pp_event event = {.worker = worker,
+                             .task = task,
+                             .side = side,
+                             .posted_ns = posted - r->origin,
+                             .start_ns = start - r->origin,
+                             .end_ns = end - r->origin};
     return pp_trace_add(r->trace, &event);
 }
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in order, when the
- * task before it in the receiver's list has run). What starts later still waited for its channel, or for a reader of the step
- * before: the receiver's post is put there. */
+/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in
+ * order, when the task before it in the receiver's list has run). What starts later still waited for its channel, or
+ * for a reader of the step before: the receiver's post is put there. */
 static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, int32_t task)
 {
     const struct sim *s = r->sim;
@@ -51,8 +56,10 @@ static pp_status add_task(struct recording *r, int32_t task)
         posted = r->ready_at[t->lane];
         r->ready_at[t->lane] = end + s->cost->launch_ns;
         return add(r, lane->src, task, PP_SIDE_RUN, posted, start, end);
-    case PP_LANE_CHANNEL: return add_transfer(r, lane, task);
-    case PP_LANE_REDUCE: return add(r, lane->src, task, PP_SIDE_RUN, start, start, end);
+    case PP_LANE_CHANNEL:
+        return add_transfer(r, lane, task);
+    case PP_LANE_REDUCE:
+        return add(r, lane->src, task, PP_SIDE_RUN, start, start, end);
     default:
         for (int rank = 0; rank < s->plan->ranks; rank++) PP_TRY(add(r, rank, task, PP_SIDE_RUN, start, start, end));
         return PP_OK;

@@ -26,7 +26,7 @@ struct sim {
     /* Finished steps. */
     int steps;
     int64_t step_end[PP_SIM_STEPS]; /* last end of a compute task */
-    int64_t *mark, *last_mark;      /* [nlanes + nwraps] all that the next step depends on, of this step and of the last */
+    int64_t *mark, *last_mark; /* [nlanes + nwraps] all that the next step depends on, of this step and of the last */
     bool steady;
 };
 
@@ -43,19 +43,22 @@ static inline int64_t pp_sim_sent(const struct sim *s, int32_t task)
     return s->plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? pp_sim_start(s, task) + s->hold[t->cls] : s->end[task];
 }
 
-/* Does `waiting` only wait until `other`, a transfer, has emptied its send slot? It does where it does not read what was sent. */
+/* Does `waiting` only wait until `other`, a transfer, has emptied its send slot? It does where it does not read what
+ * was sent. */
 static inline bool pp_sim_waits_for_slot(const struct pp_plan *plan, const struct pp_task *waiting, int32_t other)
 {
     return waiting->lane < plan->ranks && plan->lanes[plan->tasks[other].lane].kind == PP_LANE_CHANNEL;
 }
 
-/* Dependencies of a task in the order dep[0], dep[1], dep[2] that hold on this kind of link; a range is not looked at. */
+/* Dependencies of a task in the order dep[0], dep[1], dep[2] that hold on this kind of link; a range is not looked
+ * at. */
 static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t, int i)
 {
     return t->dep[i] >= 0 && (i < 2 || t->lane < s->plan->ranks || s->cost->link.posts_in_order);
 }
 
-/* A task's work is done on the core of its rank, though its lane is not the rank's: reductions where the host moves the bytes. */
+/* A task's work is done on the core of its rank, though its lane is not the rank's: reductions where the host moves
+ * the bytes. */
 static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_lane *lane)
 {
     return lane->kind == PP_LANE_REDUCE && s->cost->link.receiver_copies;
@@ -64,7 +67,8 @@ static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_l
 /* Notes that a step has finished: s->end holds its times. Sets s->steady if the next one would be a copy. */
 void pp_sim_step_finished(struct sim *s);
 
-/* sweep.c, events.c: simulate steps until pp_sim_step_finished() says steady or PP_SIM_STEPS are done; leave the times of the last. */
+/* sweep.c, events.c: simulate steps until pp_sim_step_finished() says steady or PP_SIM_STEPS are done; leave the
+ * times of the last. */
 pp_status pp_sim_sweep(struct sim *s) PP_MUST_CHECK;
 pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
 

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Durations as ppprof measured them. What was not measured is taken from the machine, class by class, and counted.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/costs.h"
+
+/* What is looked for: tasks of one device, alone and with `load` workers busy. */
+struct search {
+    struct pp_db *db;
+    const char *device;
+    int threads, load;
+};
+
+/* A measured row count of some work: nearest below, nearest above. */
+struct neighbour {
+    int rows;
+    int64_t ns; /* 0 = none */
+};
+
+struct bracket {
+    size_t prefix; /* length of the signature up to the row count */
+    int rows, load;
+    struct neighbour below, above;
+};
+
+static void consider(void *arg, const char *signature, int load, int64_t median_ns)
+{
+    struct bracket *b = arg;
+    char *end;
+    if (load != b->load || median_ns <= 0 || strlen(signature) <= b->prefix) return;
+    long rows = strtol(signature + b->prefix, &end, 10);
+    if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
+    if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows))
+        b->below = (struct neighbour){(int)rows, median_ns};
+    if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows))
+        b->above = (struct neighbour){(int)rows, median_ns};
+}
+
+/* Linear in rows between the nearest measured counts on both sides; *ns = 0 if a side is missing. */
+static pp_status interpolate(const struct search *s, const char *signature, int load, int64_t *ns)
+{
+    const char *word = strstr(signature, " rows");
+    char prefix[96];
+    *ns = 0;
+    if (!word) return PP_OK;
+    struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
+    b.rows = atoi(signature + b.prefix);
+    snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
+    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, consider, &b));
+    if (b.below.ns == 0 || b.above.ns == 0) return PP_OK;
+    double part = (double)(b.rows - b.below.rows) / (b.above.rows - b.below.rows);
+    *ns = llround((double)b.below.ns + part * (double)(b.above.ns - b.below.ns));
+    return PP_OK;
+}
+
+/* One load: measured, else interpolated; *ns = 0 if neither. *source becomes the worse of what it was and this. */
+static pp_status look_up(const struct search *s, const char *signature, int load, int64_t *ns, int *source)
+{
+    bool found;
+    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, load, ns, &found));
+    if (found && *ns > 0) return PP_OK;
+    PP_TRY(interpolate(s, signature, load, ns));
+    if (*ns > 0) *source = PP_COST_INTERPOLATED;
+    return PP_OK;
+}
+
+static void keep_first(char *first, size_t size, const char *signature)
+{
+    if (!*first) snprintf(first, size, "%s", signature);
+}
+
+/* The classes of computations. `cost` comes filled in for the machine; what the profile knows replaces it. */
+static pp_status set_computations(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
+                                  struct pp_cost_origin *origin)
+{
+    for (int c = 0; c < cost->nclasses; c++) {
+        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+        const char *signature = job->phase[PP_TRAIN].programs[c].signature;
+        int64_t alone, loaded = 0;
+        int source = PP_COST_PROFILE;
+        PP_TRY(look_up(s, signature, 1, &alone, &source));
+        if (alone > 0) PP_TRY(look_up(s, signature, s->load, &loaded, &source));
+        origin->classes++;
+        if (loaded == 0) {
+            origin->computed++;
+            keep_first(origin->first_computed, sizeof origin->first_computed, signature);
+            continue;
+        }
+        if (source == PP_COST_PROFILE) {
+            origin->measured++;
+        } else {
+            origin->interpolated++;
+            keep_first(origin->first_interpolated, sizeof origin->first_interpolated, signature);
+        }
+        cost->classes[c].ns = alone;
+        cost->classes[c].loaded_ns = loaded;
+        cost->classes[c].source = source;
+    }
+    return PP_OK;
+}
+
+/* A parameter >= 0 of a link; *found = false leaves *value. */
+static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
+{
+    double measured;
+    PP_TRY(pp_db_find_link(s->db, s->device, link, name, &measured, found));
+    if (*found && !(measured >= 0 && measured < 1e15))
+        return pp_fail(PP_INPUT, "the profile says that %s of link \"%s\" is %g; measure again with ppprof", name, link,
+                       measured);
+    if (*found) *value = measured;
+    return PP_OK;
+}
+
+static pp_status set_transfers(const struct search *s, const char *transport, struct pp_cost *cost, bool *found)
+{
+    struct pp_link_cost *link = &cost->link;
+    char name[32];
+    double latency, send, receive, per_byte;
+    const struct {
+        const char *parameter;
+        double *value;
+    } wanted[] = {{"latency_ns", &latency},
+                  {"send_overhead_ns", &send},
+                  {"recv_overhead_ns", &receive},
+                  {"ns_per_byte", &per_byte}};
+    snprintf(name, sizeof name, "%s p2p", transport);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        PP_TRY(parameter(s, name, wanted[i].parameter, wanted[i].value, found));
+        if (!*found) return PP_OK;
+    }
+    *link = (struct pp_link_cost){.latency_ns = llround(latency),
+                                  .send_overhead_ns = llround(send),
+                                  .recv_overhead_ns = llround(receive),
+                                  .ns_per_byte = per_byte,
+                                  .receiver_copies = true};
+    return PP_OK;
+}
+
+/* Reductions of gradients, and the global norm, which is one short exchange. */
+static pp_status set_collectives(const struct pp_job *job, const struct search *s, const char *transport,
+                                 struct pp_cost *cost, bool *found)
+{
+    const struct pp_plan *plan = job->train;
+    const struct pp_link_cost *link = &cost->link;
+    char name[32];
+    double latency = 0, per_byte = 0;
+    snprintf(name, sizeof name, "%s allreduce", transport);
+    PP_TRY(parameter(s, name, "latency_ns", &latency, found));
+    if (*found) PP_TRY(parameter(s, name, "ns_per_byte", &per_byte, found));
+    for (int c = 0; c < cost->nclasses; c++) {
+        struct pp_class_cost *class = &cost->classes[c];
+        int kind = plan->classes[c].kind;
+        double twice_others = 2.0 * (plan->replicas - 1) / plan->replicas;
+        if (kind == PP_REDUCE_GRAD && *found)
+            class->ns = llround(latency + (double)class->bytes * per_byte * twice_others);
+        if (kind == PP_NORM_ALL && plan->ranks > 1)
+            class->ns = 2 * (link->latency_ns + link->send_overhead_ns + link->recv_overhead_ns);
+        if (kind == PP_REDUCE_GRAD || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
+    }
+    return PP_OK;
+}
+
+/* Links of the asked transport; "auto": threads of one process if they were measured, else MPI. */
+static pp_status set_links(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
+                           struct pp_cost_origin *origin)
+{
+    const char *asked = job->config->transport, *transports[] = {"inproc", "mpi"};
+    bool found = false, reduces = false;
+    for (int i = 0; i < 2 && !found; i++) {
+        if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, transports[i]) != 0) continue;
+        PP_TRY(set_transfers(s, transports[i], cost, &found));
+        if (!found) continue;
+        snprintf(origin->transport, sizeof origin->transport, "%s", transports[i]);
+        PP_TRY(set_collectives(job, s, transports[i], cost, &reduces));
+    }
+    origin->link_computed = (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1);
+    return PP_OK;
+}
+
+static pp_status set_overheads(const struct search *s, struct pp_cost *cost)
+{
+    bool found;
+    double task = 0, step = 0;
+    PP_TRY(parameter(s, "worker", "task_overhead_ns", &task, &found));
+    PP_TRY(parameter(s, "worker", "step_overhead_ns", &step, &found));
+    cost->launch_ns = llround(task);
+    cost->step_overhead_ns = llround(step);
+    return PP_OK;
+}
+
+pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
+                               struct pp_cost **out, struct pp_cost_origin *origin)
+{
+    struct search s = {.db = db, .device = job->config->device, .threads = job->config->threads};
+    int cores = 0, workers = job->train->ranks * job->train->replicas;
+    bool found;
+    pp_status status;
+    *origin = (struct pp_cost_origin){0};
+    *out = NULL;
+    PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));
+    if (!found || cores <= 0) return PP_OK;
+    cores = cores > s.threads ? cores / s.threads : 1;
+    s.load = workers < cores ? workers : cores;
+    struct pp_cost *cost;
+    PP_TRY(pp_cost_from_machine(job, machine, &cost));
+    cost->cores = cores;
+    PP_TRY_DONE(set_computations(job, &s, cost, origin));
+    if (origin->computed == origin->classes) goto done;
+    PP_TRY_DONE(set_links(job, &s, cost, origin));
+    PP_TRY_DONE(set_overheads(&s, cost));
+    cost->source = origin->computed ? PP_COST_MACHINE : origin->interpolated ? PP_COST_INTERPOLATED : PP_COST_PROFILE;
+    *out = cost;
+    return PP_OK;
+done:
+    pp_cost_free(cost);
+    return status;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where durations come from: given directly (--times), measured (a profile in the database), or computed for a named
+ * machine.
+ */
+#ifndef PP_SIM_COSTS_H
+#define PP_SIM_COSTS_H
+
+#include "core/cost.h"
+#include "core/db.h"
+#include "core/job.h"
+#include "sim/machine.h"
+
+/* Of one microbatch on one whole rank, and of one hop between two ranks. */
+struct pp_given_times {
+    double forward_ms, input_ms, weight_ms, hop_ms;
+};
+
+/* "F,I,W[,C]". PP_USAGE unless they are three or four plain numbers >= 0, at least one of the first three above 0. */
+pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_MUST_CHECK;
+
+/* A stage takes 1/V of the rank's time, B = I + W, R = F. A hop is pure latency: it keeps no channel. */
+pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times,
+                             struct pp_cost **out) PP_MUST_CHECK;
+
+/* Every program: max(FLOPs / attainable FLOP/s, bytes / bandwidth) + calls * overhead of a call. */
+pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
+                               struct pp_cost **out) PP_MUST_CHECK;
+
+/* What a cost was made of. Classes are those with a duration of their own (computations). */
+struct pp_cost_origin {
+    int classes, measured, interpolated, computed;   /* computed: for the machine */
+    char first_interpolated[96], first_computed[96]; /* signatures; "" = none */
+    bool link_computed;                              /* transfers or reductions are the machine's */
+    char transport[16];                              /* whose links were taken: "inproc", "mpi"; "" = the machine's */
+};
+
+/* Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
+ * min(workers, cores), else interpolated in rows between two measured row counts of the same work, never beyond them;
+ * else the machine's. Links by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL
+ * if nothing at all fits. */
+pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
+                               struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
+
+/* An empty cost for the plan. */
+pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
+
+/* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
+int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/machine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const char pp_machine_cpu_json[], pp_machine_epyc_zen5_json[], pp_machine_a100_json[], pp_machine_h100_json[],
+    pp_machine_h200_json[];
+
+/* The first is the default. */
+static const struct {
+    const char *name, *json;
+} machines[] = {
+    {"cpu", pp_machine_cpu_json},   {"epyc-zen5", pp_machine_epyc_zen5_json}, {"a100", pp_machine_a100_json},
+    {"h100", pp_machine_h100_json}, {"h200", pp_machine_h200_json},
+};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+enum type { TEXT, COUNT, REAL, YES_NO };
+
+/* A field of a JSON object. REAL: the value times `unit` (ns, bytes/ns, FLOP/ns), at least `least` as written. */
+struct field {
+    const char *key;
+    enum type type;
+    size_t offset, size; /* size: of a text, with its 0 */
+    double unit, least;
+};
+
+static const double largest = 1e12; /* of any figure as written */
+
+#define AT(field) offsetof(struct pp_machine, field)
+#define TEXT_FIELD(key, field)                                                                                         \
+    {                                                                                                                  \
+        key, TEXT, AT(field), sizeof((struct pp_machine *)0)->field, 0, 0                                              \
+    }
+
+static const struct field top_fields[] = {
+    TEXT_FIELD("name", name),           TEXT_FIELD("summary", summary),
+    TEXT_FIELD("source", source),       {"cores", COUNT, AT(cores), 0, 0, 0},
+    TEXT_FIELD("precision", precision), {"call_overhead_us", REAL, AT(call_overhead_ns), 0, 1e3, 0}};
+static const struct field memory_fields[] = {{"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, 1e-3},
+                                             {"loaded_gb_per_s", REAL, AT(loaded_bytes_per_ns), 0, 1, 1e-3}};
+static const struct field link_fields[] = {{"latency_us", REAL, AT(link_latency_ns), 0, 1e3, 0},
+                                           {"overhead_us", REAL, AT(link_overhead_ns), 0, 1e3, 0},
+                                           {"gb_per_s", REAL, AT(link_bytes_per_ns), 0, 1, 1e-3},
+                                           {"receiver_copies", YES_NO, AT(receiver_copies), 0, 0, 0},
+                                           {"posts_in_order", YES_NO, AT(posts_in_order), 0, 0, 0}};
+static const struct field reduce_fields[] = {{"latency_us", REAL, AT(reduce_latency_ns), 0, 1e3, 0},
+                                             {"gb_per_s", REAL, AT(reduce_bytes_per_ns), 0, 1, 1e-3}};
+
+#define GROUP(key, fields)                                                                                             \
+    {                                                                                                                  \
+        key, fields, sizeof fields / sizeof *fields                                                                    \
+    }
+
+static const struct group {
+    const char *key; /* of the object that holds the fields; NULL: the file itself */
+    const struct field *fields;
+    size_t n;
+} groups[] = {GROUP(NULL, top_fields), GROUP("memory", memory_fields), GROUP("link", link_fields),
+              GROUP("reduce", reduce_fields)};
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+/* Where a value stands: file, object, key. */
+struct spot {
+    const char *where, *object, *key;
+};
+
+static pp_status bad(struct spot spot, const char *why)
+{
+    return pp_fail(PP_INPUT, "machine file %s: \"%s%s%s\" %s", spot.where, spot.object ? spot.object : "",
+                   spot.object ? "." : "", spot.key, why);
+}
+
+static pp_status read_text(struct spot spot, const json_t *value, char *out, size_t size)
+{
+    if (!json_is_string(value)) return bad(spot, "must be a text");
+    if (json_string_length(value) == 0 || json_string_length(value) >= size ||
+        strlen(json_string_value(value)) != json_string_length(value))
+        return bad(spot, "is empty, too long, or has a zero byte in it");
+    memcpy(out, json_string_value(value), json_string_length(value) + 1);
+    return PP_OK;
+}
+
+static pp_status read_real(struct spot spot, const json_t *value, double least, double *out)
+{
+    char why[96];
+    *out = json_number_value(value);
+    if (json_is_number(value) && *out >= least && *out <= largest) return PP_OK;
+    snprintf(why, sizeof why, "must be a number from %g to %g", least, largest);
+    return bad(spot, why);
+}
+
+static pp_status read_field(struct spot spot, const struct field *field, const json_t *value, struct pp_machine *out)
+{
+    char *at = (char *)out + field->offset;
+    double real;
+    switch (field->type) {
+    case TEXT:
+        return read_text(spot, value, at, field->size);
+    case COUNT:
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > 65536)
+            return bad(spot, "must be a whole number from 0 to 65536");
+        *(int *)(void *)at = (int)json_integer_value(value);
+        return PP_OK;
+    case YES_NO:
+        if (!json_is_boolean(value)) return bad(spot, "must be true or false");
+        *(bool *)at = json_is_true(value);
+        return PP_OK;
+    default:
+        PP_TRY(read_real(spot, value, field->least, &real));
+        *(double *)(void *)at = real * field->unit;
+        return PP_OK;
+    }
+}
+
+static bool is_group(const char *key)
+{
+    for (int g = 1; g < GROUPS; g++)
+        if (strcmp(groups[g].key, key) == 0) return true;
+    return strcmp(key, "precisions") == 0;
+}
+
+static pp_status refuse_unknown(const char *where, const struct group *group, json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        bool known = !group->key && is_group(key);
+        for (size_t i = 0; i < group->n; i++) known = known || strcmp(group->fields[i].key, key) == 0;
+        if (!known)
+            return bad((struct spot){where, group->key, key},
+                       "is not a field of a machine; remove it or correct its name");
+    }
+    return PP_OK;
+}
+
+static pp_status read_group(const char *where, const struct group *group, json_t *root, struct pp_machine *out)
+{
+    json_t *object = group->key ? json_object_get(root, group->key) : root;
+    if (!json_is_object(object))
+        return bad((struct spot){where, NULL, group->key ? group->key : "file"}, "must be there and be an object");
+    for (size_t i = 0; i < group->n; i++) {
+        struct spot spot = {where, group->key, group->fields[i].key};
+        const json_t *value = json_object_get(object, spot.key);
+        if (!value) return bad(spot, "is missing");
+        PP_TRY(read_field(spot, &group->fields[i], value, out));
+    }
+    return refuse_unknown(where, group, object);
+}
+
+/* The peak of the precision that the machine computes in; the others must be well-formed too. */
+static pp_status read_precisions(const char *where, json_t *root, struct pp_machine *out)
+{
+    json_t *all = json_object_get(root, "precisions"), *entry;
+    const char *name;
+    if (!json_is_object(all)) return bad((struct spot){where, NULL, "precisions"}, "must be there and be an object");
+    json_object_foreach(all, name, entry)
+    {
+        double peak, efficiency;
+        if (!json_is_object(entry) || json_object_size(entry) != 2)
+            return bad((struct spot){where, "precisions", name}, "must hold peak_gflops and efficiency");
+        PP_TRY(
+            read_real((struct spot){where, name, "peak_gflops"}, json_object_get(entry, "peak_gflops"), 1e-3, &peak));
+        PP_TRY(read_real((struct spot){where, name, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
+                         &efficiency));
+        if (efficiency > 1) return bad((struct spot){where, name, "efficiency"}, "is more than 1");
+        if (strcmp(name, out->precision) == 0) out->flops_per_ns = peak * efficiency;
+    }
+    if (out->flops_per_ns > 0) return PP_OK;
+    return bad((struct spot){where, NULL, "precision"}, "names none of \"precisions\"");
+}
+
+pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out)
+{
+    json_error_t error;
+    *out = (struct pp_machine){0};
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!root) return pp_fail(PP_INPUT, "machine file %s, line %d: %s", where, error.line, error.text);
+    pp_status status = PP_OK;
+    for (int g = 0; g < GROUPS && status == PP_OK; g++) status = read_group(where, &groups[g], root, out);
+    if (status == PP_OK) status = read_precisions(where, root, out);
+    json_decref(root);
+    return status;
+}
+
+enum { FILE_BYTES = 1 << 16 };
+
+static pp_status read_file(const char *path, struct pp_machine *out)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return pp_fail(PP_INPUT, "cannot open the machine file %s: %s", path, strerror(errno));
+    char *text;
+    pp_status status = PP_NEW(&text, FILE_BYTES);
+    if (status == PP_OK) {
+        size_t size = fread(text, 1, FILE_BYTES, file);
+        if (ferror(file))
+            status = pp_fail(PP_IO, "cannot read the machine file %s: %s", path, strerror(errno));
+        else if (size == FILE_BYTES)
+            status = pp_fail(PP_INPUT, "machine file %s is larger than %d bytes", path, FILE_BYTES - 1);
+        else
+            status = pp_machine_parse(text, size, path, out);
+        free(text);
+    }
+    fclose(file);
+    return status;
+}
+
+static bool is_path(const char *name)
+{
+    size_t n = strlen(name);
+    return strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
+}
+
+pp_status pp_machine_find(const char *name, struct pp_machine *out)
+{
+    char names[256] = "";
+    if (name && is_path(name)) return read_file(name, out);
+    for (int i = 0; i < MACHINES; i++) {
+        if (!name || strcmp(machines[i].name, name) == 0)
+            return pp_machine_parse(machines[i].json, strlen(machines[i].json), machines[i].name, out);
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", machines[i].name);
+    }
+    return pp_fail(PP_USAGE, "--machine: there is no machine \"%s\"; name one of %s, or a file such as ./%s.json", name,
+                   names, name);
+}
+
+void pp_machine_list(FILE *out)
+{
+    struct pp_machine m;
+    for (int i = 0; i < MACHINES; i++) {
+        if (pp_machine_find(machines[i].name, &m) == PP_OK) fprintf(out, "  %-14s %s\n", m.name, m.summary);
+    }
+}

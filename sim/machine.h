@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Machines that nothing was measured on: a JSON file each (sim/machines/, also inside the program). docs/FORMATS.md
+ * has the fields.
+ */
+#ifndef PP_SIM_MACHINE_H
+#define PP_SIM_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/status.h"
+
+struct pp_machine {
+    char name[32], summary[128], source[256]; /* source: where the figures come from */
+    int cores;                                /* shared by all workers; 0 = each worker has a device of its own */
+    char precision[16];
+    double flops_per_ns; /* attainable: peak of the precision times its efficiency; of one core or device */
+    double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
+    double call_overhead_ns;                  /* of each kernel call */
+    double link_latency_ns, link_overhead_ns, link_bytes_per_ns;
+    bool receiver_copies;                          /* the receiver's core moves the bytes */
+    bool posts_in_order;                           /* a receive is posted at its place in the list */
+    double reduce_latency_ns, reduce_bytes_per_ns; /* gradient sum of two replicas */
+};
+
+/* A name from the list below, or a JSON file if it contains '/' or ends in ".json". NULL: the default. PP_USAGE for
+ * an unknown name; PP_INPUT for a file that is not as it should be, naming field and fault. */
+pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHECK;
+
+/* Reads JSON text. `where` names it in messages. */
+pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out) PP_MUST_CHECK;
+
+/* One line each, for --list. */
+void pp_machine_list(FILE *out);
+
+#endif

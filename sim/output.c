@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/output.h"
+
+#include <string.h>
+
+#include "core/config.h"
+
+enum { DIGITS = 12, CELL_BYTES = 64 };
+
+static void print_json(const json_t *rows, FILE *out)
+{
+    json_dumpf(rows, out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+    fputc('\n', out);
+}
+
+/* Any value as text: null is empty, arrays are joined with commas, objects are key=value. */
+static void print_plain(const json_t *value, FILE *out)
+{
+    const char *key;
+    json_t *member;
+    size_t i;
+    if (json_is_string(value)) fputs(json_string_value(value), out);
+    if (json_is_integer(value)) fprintf(out, "%lld", (long long)json_integer_value(value));
+    if (json_is_real(value)) fprintf(out, "%.*g", DIGITS, json_real_value(value));
+    if (json_is_boolean(value)) fputs(json_is_true(value) ? "true" : "false", out);
+    json_array_foreach((json_t *)value, i, member)
+    {
+        if (i > 0) fputc(',', out);
+        print_plain(member, out);
+    }
+    bool first = true;
+    json_object_foreach((json_t *)value, key, member)
+    {
+        fprintf(out, "%s%s=", first ? "" : ";", key);
+        print_plain(member, out);
+        first = false;
+    }
+}
+
+static void print_tsv(const json_t *rows, FILE *out)
+{
+    const char *key, *separator = "";
+    json_t *row, *value;
+    size_t i;
+    json_object_foreach(json_array_get(rows, 0), key, value)
+    {
+        fprintf(out, "%s%s", separator, key);
+        separator = "\t";
+    }
+    fputc('\n', out);
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        separator = "";
+        json_object_foreach(row, key, value)
+        {
+            fputs(separator, out);
+            print_plain(value, out);
+            separator = "\t";
+        }
+        fputc('\n', out);
+    }
+}
+
+/* A column of the table: its heading and how a row's cell is written. */
+struct column {
+    const char *heading;
+    const char *key;
+    void (*cell)(const json_t *row, const char *key, char *buf, size_t size);
+};
+
+static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
+
+static void cell_text(const json_t *row, const char *key, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", json_string_value(json_object_get(row, key)));
+}
+
+static void cell_count(const json_t *row, const char *key, char *buf, size_t size)
+{
+    snprintf(buf, size, "%.0f", number(row, key));
+}
+
+static void cell_ms(const json_t *row, const char *key, char *buf, size_t size)
+{
+    double value = number(row, key);
+    snprintf(buf, size, "%.*f", value < 1 ? 4 : value < 1000 ? 3 : 1, value);
+}
+
+static void cell_percent(const json_t *row, const char *key, char *buf, size_t size)
+{
+    snprintf(buf, size, "%.2f", 100 * number(row, key));
+}
+
+/* How far the makespan is above its bound. */
+static void cell_above(const json_t *row, const char *key, char *buf, size_t size)
+{
+    double bound = number(row, "lower_bound_ms");
+    if (bound > 0)
+        snprintf(buf, size, "%.1f", 100 * (number(row, key) / bound - 1));
+    else
+        snprintf(buf, size, "-");
+}
+
+static double largest(const json_t *array)
+{
+    double most = 0;
+    const json_t *value;
+    size_t i;
+    json_array_foreach((json_t *)array, i, value) if (json_number_value(value) > most) most = json_number_value(value);
+    return most;
+}
+
+static void cell_mib(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *array = json_object_get(row, key);
+    if (json_is_array(array))
+        snprintf(buf, size, "%.1f", largest(array) / (1 << 20));
+    else
+        snprintf(buf, size, "-");
+}
+
+static void cell_largest(const json_t *row, const char *key, char *buf, size_t size)
+{
+    snprintf(buf, size, "%g", largest(json_object_get(row, key)));
+}
+
+static void cell_fits(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *value = json_object_get(row, key);
+    snprintf(buf, size, "%s", json_is_null(value) ? "-" : json_is_true(value) ? "yes" : "no");
+}
+
+static void cell_source(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const char *source = json_string_value(json_object_get(row, key)),
+               *machine = json_string_value(json_object_get(row, "machine"));
+    snprintf(buf, size, "%s%s%s", source, machine ? " " : "", machine ? machine : "");
+}
+
+static const struct column columns[] = {{"schedule", "schedule", cell_text},
+                                        {"P", "stages", cell_count},
+                                        {"V", "virtual", cell_count},
+                                        {"chunks", "chunks", cell_count},
+                                        {"M", "microbatches", cell_count},
+                                        {"ms/batch", "ms_per_batch", cell_ms},
+                                        {"makespan ms", "makespan_ms", cell_ms},
+                                        {"above bound %", "makespan_ms", cell_above},
+                                        {"bubble %", "bubble", cell_percent},
+                                        {"peak MiB", "peak_bytes", cell_mib},
+                                        {"peak microbatches", "peak_microbatches", cell_largest},
+                                        {"fits", "fits", cell_fits},
+                                        {"times from", "cost_source", cell_source}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+/* Numbers to the right, the two texts at the ends of a line to the left. */
+static void print_cell(int column, const char *text, int width, FILE *out)
+{
+    if (column == 0)
+        fprintf(out, "%-*s", width, text);
+    else
+        fprintf(out, "  %*s", column == COLUMNS - 1 ? 0 : width, text);
+}
+
+static void print_table(const json_t *rows, FILE *out)
+{
+    char cell[CELL_BYTES];
+    int width[COLUMNS];
+    const json_t *row;
+    size_t i;
+    for (int c = 0; c < COLUMNS; c++) {
+        width[c] = (int)strlen(columns[c].heading);
+        json_array_foreach((json_t *)rows, i, row)
+        {
+            columns[c].cell(row, columns[c].key, cell, sizeof cell);
+            if ((int)strlen(cell) > width[c]) width[c] = (int)strlen(cell);
+        }
+    }
+    for (int c = 0; c < COLUMNS; c++) print_cell(c, columns[c].heading, width[c], out);
+    fputc('\n', out);
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        for (int c = 0; c < COLUMNS; c++) {
+            columns[c].cell(row, columns[c].key, cell, sizeof cell);
+            print_cell(c, cell, width[c], out);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void print_path(const json_t *row, FILE *out)
+{
+    const char *kind, *separator = "\ncritical path:";
+    double total = 0;
+    json_t *value, *path = json_object_get(row, "critical_path_ms");
+    json_object_foreach(path, kind, value) total += json_number_value(value);
+    if (total <= 0) return;
+    json_object_foreach(path, kind, value)
+    {
+        fprintf(out, "%s %s %.1f %%", separator, kind, 100 * json_number_value(value) / total);
+        separator = ",";
+    }
+    fprintf(out, " of %.3f ms\n", total);
+}
+
+/* Bubble and memory of each rank. */
+static void print_ranks(const json_t *row, FILE *out)
+{
+    const json_t *bubble = json_object_get(row, "rank_bubble");
+    json_t *array, *kinds = json_object_get(row, "memory_bytes");
+    const char *kind;
+    fprintf(out, "\nrank  bubble %%  peak microbatches");
+    json_object_foreach(kinds, kind, array) fprintf(out, "  %10s", kind);
+    if (json_is_object(kinds)) fprintf(out, "  %10s  (MiB)", "all");
+    fputc('\n', out);
+    for (size_t r = 0; r < json_array_size(bubble); r++) {
+        fprintf(out, "%4zu  %8.2f  %17g", r, 100 * json_number_value(json_array_get(bubble, r)),
+                json_number_value(json_array_get(json_object_get(row, "peak_microbatches"), r)));
+        json_object_foreach(kinds, kind, array)
+            fprintf(out, "  %10.2f", json_number_value(json_array_get(array, r)) / (1 << 20));
+        if (json_is_object(kinds))
+            fprintf(out, "  %10.2f",
+                    json_number_value(json_array_get(json_object_get(row, "peak_bytes"), r)) / (1 << 20));
+        fputc('\n', out);
+    }
+}
+
+void pp_rows_print(const json_t *rows, int format, FILE *out)
+{
+    if (format == PP_FORMAT_JSON) print_json(rows, out);
+    if (format == PP_FORMAT_TSV) print_tsv(rows, out);
+    if (format != PP_FORMAT_TABLE) return;
+    print_table(rows, out);
+    if (json_array_size(rows) != 1) return;
+    print_ranks(json_array_get(rows, 0), out);
+    print_path(json_array_get(rows, 0), out);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ppsim: predicts what a pipeline takes: time, bubble, memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "kernels/backend.h"
+#include "kernels/model.h"
+#include "schedules/csv.h"
+#include "schedules/schedule.h"
+#include "sim/draw.h"
+#include "sim/output.h"
+#include "sim/store.h"
+
+static const struct pp_program_info info = {
+    .tool = PP_PPSIM,
+    .name = "ppsim",
+    .summary = "predict what one training step of a pipeline takes",
+    .operands = "",
+    .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
+                   "memory and what the time is "
+                   "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep.\n\n"
+                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) has "
+                   "them; else they are computed "
+                   "for a machine (--machine). With --times they are given directly, and no model limits the pipeline. "
+                   "The output says which.",
+    .examples =
+        "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
+        "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
+        "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
+        "ppsim --preset tutorial --machine h100 --memory 80G\tdoes it fit?\n"};
+
+struct session {
+    struct pp_config config;
+    struct pp_predictor predictor;
+    struct pp_point *points;
+    int npoints;
+    json_t *rows;
+    FILE *drawings;
+    char *drawn;
+    size_t drawn_size;
+};
+
+static void list(FILE *out)
+{
+    fputs("schedules:\n", out);
+    pp_schedules.list(out);
+    fputs("presets:\n", out);
+    pp_config_list_presets(out);
+    fputs("machines:\n", out);
+    pp_machine_list(out);
+    fputs("devices:\n", out);
+    pp_backend_list(out);
+}
+
+static pp_status check_usage(const struct session *s)
+{
+    const struct pp_config *config = &s->config;
+    if (config->emit && s->npoints != 1)
+        return pp_fail(PP_USAGE, "--emit: one configuration can be written, and the lists make %d; name one of each",
+                       s->npoints);
+    if (config->draw && config->format != PP_FORMAT_TABLE)
+        return pp_fail(PP_USAGE, "--draw goes with --format table: the other formats are for programs");
+    if (config->times && config->replicas > 1 && pp_config_given(config, "replicas"))
+        return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d", config->replicas);
+    if (config->times && config->machine)
+        return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
+    return PP_OK;
+}
+
+/* With --machine or --times nothing is read; --db is then only written to. */
+static pp_status open_database(struct session *s)
+{
+    const struct pp_config *config = &s->config;
+    if (config->db) return pp_db_open(config->db, PP_DB_WRITE, &s->predictor.db);
+    if (config->times || config->machine || access("pp.db", F_OK) != 0) return PP_OK;
+    return pp_db_open("pp.db", PP_DB_READ, &s->predictor.db);
+}
+
+static pp_status draw(struct session *s, const struct pp_prediction *prediction)
+{
+    const struct pp_plan *plan = prediction->job->train;
+    bool colour;
+    int width = pp_draw_width(&colour);
+    fprintf(s->drawings, "\n%s, %d ranks x %d stages, %d microbatches\n", plan->schedule, plan->ranks,
+            plan->virtual_stages, plan->microbatches);
+    return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
+}
+
+/* Says on standard error what the times are, where they are not simply measured. */
+static void tell_source(const struct session *s, const struct pp_point *point, const struct pp_prediction *prediction)
+{
+    const struct pp_cost_origin *o = &prediction->origin;
+    const struct pp_machine *m = &s->predictor.machine;
+    if (o->computed > 0)
+        pp_warn("%s, %d stages, %d chunks: %d of %d task shapes were never measured (the first: %s); they are computed "
+                "for machine %s",
+                point->schedule, point->stages, point->chunks, o->computed, o->classes, o->first_computed, m->name);
+    if (o->interpolated > 0)
+        pp_warn("%s, %d stages, %d chunks: %d of %d task shapes are interpolated between measured row counts (the "
+                "first: %s)",
+                point->schedule, point->stages, point->chunks, o->interpolated, o->classes, o->first_interpolated);
+    if (o->classes > 0 && o->link_computed)
+        pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
+                point->schedule, point->stages, m->name);
+}
+
+static pp_status predict_point(struct session *s, const struct pp_point *point)
+{
+    struct pp_prediction prediction;
+    json_t *row;
+    pp_status status;
+    PP_TRY(pp_predict(&s->predictor, point, s->config.draw || s->config.db, &prediction));
+    PP_TRY_DONE(pp_row_create(&s->predictor, &prediction, &row));
+    json_array_append_new(s->rows, row);
+    tell_source(s, point, &prediction);
+    if (s->config.draw) PP_TRY_DONE(draw(s, &prediction));
+    if (s->config.db) PP_TRY_DONE(pp_store_prediction(s->predictor.db, &s->predictor, &prediction));
+done:
+    pp_prediction_free(&prediction);
+    return status;
+}
+
+/* In a sweep the impossible configurations are left out. */
+static pp_status predict_all(struct session *s)
+{
+    for (int i = 0; i < s->npoints; i++) {
+        const struct pp_point *point = &s->points[i];
+        pp_progress("predicting %d of %d", i + 1, s->npoints);
+        pp_status status = predict_point(s, point);
+        if (status == PP_USAGE && s->npoints > 1) {
+            pp_warn("left out %s, %d stages x %d, %d chunks: %s", point->schedule, point->stages, point->virtual_stages,
+                    point->chunks, pp_message());
+            continue;
+        }
+        if (status != PP_OK) return status;
+    }
+    pp_progress(NULL);
+    if (json_array_size(s->rows) > 0) return PP_OK;
+    return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
+}
+
+static pp_status emit(const struct session *s)
+{
+    struct pp_job *job;
+    PP_TRY(pp_predict_job(&s->predictor, &s->points[0], &job));
+    pp_status status = pp_plan_csv(job->train, stdout);
+    pp_job_free(job);
+    return status;
+}
+
+static void tell_machine(const struct session *s)
+{
+    const struct pp_machine *m = &s->predictor.machine;
+    size_t computed = 0, i;
+    json_t *row;
+    json_array_foreach(s->rows, i, row) computed += json_is_string(json_object_get(row, "machine"));
+    if (computed > 0) pp_info("times of machine %s: %s (%s)", m->name, m->summary, m->source);
+}
+
+static pp_status flush(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
+    return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
+}
+
+static pp_status predict(struct session *s)
+{
+    s->rows = json_array();
+    s->drawings = open_memstream(&s->drawn, &s->drawn_size);
+    if (!s->rows || !s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    PP_TRY(open_database(s));
+    PP_TRY(predict_all(s));
+    if (!s->predictor.given) tell_machine(s);
+    if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
+    pp_rows_print(s->rows, s->config.format, stdout);
+    fwrite(s->drawn, 1, s->drawn_size, stdout);
+    return PP_OK;
+}
+
+static pp_status run(struct session *s)
+{
+    struct pp_config *config = &s->config;
+    struct pp_predictor *p = &s->predictor;
+    *p = (struct pp_predictor){
+        .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .given = config->times != NULL};
+    PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
+    PP_TRY(check_usage(s));
+    if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
+    PP_TRY(pp_machine_find(config->machine, &p->machine));
+    PP_TRY(config->emit ? emit(s) : predict(s));
+    return flush();
+}
+
+static void release(struct session *s)
+{
+    if (s->drawings) fclose(s->drawings);
+    free(s->drawn);
+    free(s->points);
+    json_decref(s->rows);
+}
+
+int main(int argc, char **argv)
+{
+    static struct session session;
+    int noperands;
+    pp_log_init(info.name, false);
+    pp_status status = pp_config_parse(PP_PPSIM, argc, argv, &session.config, NULL, 0, &noperands);
+    if (status == PP_OK && !pp_config_answer(&session.config, &info, stdout)) {
+        if (session.config.list)
+            list(stdout);
+        else
+            status = run(&session);
+    }
+    pp_status closed = pp_db_close(session.predictor.db);
+    if (status == PP_OK) status = closed;
+    if (status != PP_OK) pp_error("%s", pp_message());
+    release(&session);
+    return pp_exit_code(status);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/predict.h"
+
+#include <stdlib.h>
+
+/* The plan alone, without what a model limits: M = chunks of one row each, no optimizer, one replica, any number of
+ * stages. */
+static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
+{
+    const struct pp_config *config = p->config;
+    const struct pp_point *point = &job->point;
+    struct pp_plan_spec spec = {.schedule = point->schedule,
+                                .ranks = point->stages,
+                                .virtual_stages = point->virtual_stages,
+                                .microbatches = point->chunks,
+                                .replicas = 1,
+                                .checkpoint = config->checkpoint,
+                                .recv_buffers = config->recv_buffers > 0 ? config->recv_buffers : 0,
+                                .training = true};
+    struct pp_shape shape;
+    PP_TRY(p->schedules->build(&spec, &job->train));
+    PP_TRY(pp_plan_check(job->train));
+    pp_config_shape(config, &shape);
+    /* In one piece: only its number of parameters is wanted, and no model at all is fine too. */
+    if (p->ops->create(&shape, 1, "uniform", NULL, &job->model) != PP_OK) job->model = NULL;
+    return PP_OK;
+}
+
+static pp_status create_given(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
+{
+    struct pp_job *job;
+    PP_TRY(PP_NEW(&job, 1));
+    job->config = p->config;
+    job->model_ops = p->ops;
+    job->point = *point;
+    pp_status status = build_given(p, job);
+    if (status != PP_OK)
+        pp_job_free(job);
+    else
+        *out = job;
+    return status;
+}
+
+pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
+{
+    *out = NULL;
+    if (p->given) return create_given(p, point, out);
+    return pp_job_create(p->config, point, p->schedules, p->ops, !p->config->no_eval, 0, 0, out);
+}
+
+static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
+{
+    if (p->given) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
+    if (p->db) PP_TRY(pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin));
+    return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
+}
+
+pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
+{
+    const struct pp_sim_options options = {.trace = trace};
+    *out = (struct pp_prediction){0};
+    pp_status status;
+    PP_TRY_DONE(pp_predict_job(p, point, &out->job));
+    PP_TRY_DONE(find_cost(p, out));
+    PP_TRY_DONE(pp_sim_run(out->job->train, out->cost, &options, &out->result));
+done:
+    if (status != PP_OK) pp_prediction_free(out);
+    return status;
+}
+
+void pp_prediction_free(struct pp_prediction *prediction)
+{
+    pp_job_free(prediction->job);
+    pp_cost_free(prediction->cost);
+    pp_sim_result_free(&prediction->result);
+    *prediction = (struct pp_prediction){0};
+}

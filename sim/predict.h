@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Predicts one configuration: job, cost, simulation.
+ */
+#ifndef PP_SIM_PREDICT_H
+#define PP_SIM_PREDICT_H
+
+#include "sim/costs.h"
+#include "sim/engine.h"
+
+/* What all configurations of a call share. Everything is borrowed. */
+struct pp_predictor {
+    const struct pp_config *config;
+    const struct pp_schedules *schedules;
+    const struct pp_model_ops *ops;
+    bool given; /* --times: */
+    struct pp_given_times times;
+    struct pp_machine machine; /* else: for what was not measured */
+    struct pp_db *db;          /* measured times; NULL = none */
+};
+
+struct pp_prediction {
+    struct pp_job *job; /* with --times it has only the training plan, and a model that was not cut (or none) */
+    struct pp_cost *cost;
+    struct pp_cost_origin origin; /* zeroed unless the database had times */
+    struct pp_sim_result result;
+};
+
+/* trace: fill in result.trace. PP_USAGE where the configuration is impossible. On failure there is nothing to free. */
+pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,
+                     struct pp_prediction *out) PP_MUST_CHECK;
+/* Only job: for --emit. */
+pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out) PP_MUST_CHECK;
+void pp_prediction_free(struct pp_prediction *prediction);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/output.h"
+
+/* Jansson's functions take NULL values and then fail, so one check at the end finds any lack of memory. */
+struct row {
+    json_t *object;
+    bool complete;
+};
+
+static void set(struct row *row, const char *key, json_t *value)
+{
+    if (json_object_set_new(row->object, key, value) != 0) row->complete = false;
+}
+
+static json_t *ms(int64_t ns) { return json_real((double)ns / 1e6); }
+
+static json_t *reals(const double *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_real(values[i]));
+    return array;
+}
+
+static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
+{
+    json_t *array = json_array();
+    for (int r = 0; r < layout->ranks; r++)
+        json_array_append_new(array, json_integer(kind < 0 ? layout->arena_bytes[r] : layout->bytes[r][kind]));
+    return array;
+}
+
+static void set_configuration(struct row *row, const struct pp_job *job)
+{
+    const struct pp_plan *plan = job->train;
+    set(row, "schedule", json_string(plan->schedule));
+    set(row, "stages", json_integer(plan->ranks));
+    set(row, "virtual", json_integer(plan->virtual_stages));
+    set(row, "chunks", json_integer(job->point.chunks));
+    set(row, "microbatches", json_integer(plan->microbatches));
+    set(row, "replicas", json_integer(plan->replicas));
+}
+
+static void set_times(struct row *row, const struct pp_plan *plan, const struct pp_sim_result *r)
+{
+    json_t *path = json_object();
+    set(row, "ms_per_batch", ms(r->batch_ns));
+    set(row, "makespan_ms", ms(r->metrics.makespan_ns));
+    set(row, "span_ms", ms(r->metrics.span_ns));
+    set(row, "bubble", json_real(r->metrics.bubble));
+    set(row, "bubble_span", json_real(r->metrics.bubble_span));
+    set(row, "rank_bubble", reals(r->rank_bubble, plan->ranks));
+    set(row, "lower_bound_ms", ms(r->lower_bound_ns));
+    for (int kind = 0; kind < PP_KINDS; kind++)
+        if (r->path.kind_ns[kind] > 0) json_object_set_new(path, pp_kinds[kind].name, ms(r->path.kind_ns[kind]));
+    json_object_set_new(path, "waiting", ms(r->path.waiting_ns));
+    set(row, "critical_path_ms", path);
+}
+
+static void set_memory(struct row *row, const struct pp_config *config, const struct pp_job *job)
+{
+    const struct pp_layout *layout = job->layout;
+    json_t *kinds = layout ? json_object() : json_null();
+    bool fits = true;
+    for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
+        json_object_set_new(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
+    for (int r = 0; layout && r < layout->ranks; r++) fits = fits && layout->arena_bytes[r] <= config->memory;
+    set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
+    set(row, "memory_bytes", kinds);
+    set(row, "peak_microbatches", reals(job->train->peak_microbatches, job->train->ranks));
+    set(row, "fits", layout && config->memory > 0 ? json_boolean(fits) : json_null());
+}
+
+static void set_source(struct row *row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
+    set(row, "cost_source", json_string(pp_cost_source_names[prediction->cost->source]));
+    set(row, "machine", machine ? json_string(p->machine.name) : json_null());
+    set(row, "interpolated", json_integer(prediction->origin.interpolated));
+}
+
+pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, json_t **out)
+{
+    const struct pp_job *job = prediction->job;
+    char hash[17];
+    struct row row = {.object = json_object(), .complete = true};
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
+    set_configuration(&row, job);
+    set_times(&row, job->train, &prediction->result);
+    set_memory(&row, p->config, job);
+    set(&row, "tasks", json_integer(job->train->ntasks));
+    set_source(&row, p, prediction);
+    set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
+    set(&row, "plan", json_string(hash));
+    *out = row.object;
+    if (row.complete) return PP_OK;
+    json_decref(row.object);
+    return pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
+}

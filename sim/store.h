@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A prediction as a run in the database: options, tasks, memory, figures, and the events of one step.
+ */
+#ifndef PP_SIM_STORE_H
+#define PP_SIM_STORE_H
+
+#include "core/db.h"
+#include "sim/predict.h"
+
+/* The prediction has a trace. */
+pp_status pp_store_prediction(struct pp_db *db, const struct pp_predictor *p,
+                              const struct pp_prediction *prediction) PP_MUST_CHECK;
+
+#endif
