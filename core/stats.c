@@ -56,20 +56,3 @@ struct pp_quantiles pp_times_quantiles(struct pp_times *times)
         .min_ns = times->ns[0],
     };
 }
-
-void pp_fit_line(const double *x, const double *y, int n, double *a, double *b)
-{
-    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-    for (int i = 0; i < n; i++) {
-        double weight = y[i] > 0 ? 1 / (y[i] * y[i]) : 1;
-        w += weight;
-        wx += weight * x[i];
-        wy += weight * y[i];
-        wxx += weight * x[i] * x[i];
-        wxy += weight * x[i] * y[i];
-    }
-    double spread = w * wxx - wx * wx;
-    *b = spread > 1e-12 * w * wxx ? (w * wxy - wx * wy) / spread : 0;
-    if (*b < 0) *b = 0;
-    *a = (wy - *b * wx) / w;
-}

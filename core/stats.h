@@ -33,8 +33,4 @@ struct pp_figure {
     double value;
 };
 
-/* Least squares of y = a + b*x, each point weighted by 1/y^2, so that small and large messages count alike. b is
- * at least 0; n >= 1. One point, or all x alike: b = 0 and a = the mean. */
-void pp_fit_line(const double *x, const double *y, int n, double *a, double *b);
-
 #endif

@@ -14,12 +14,12 @@ enum {
     WARM_UP = 3, /* exchanges that do not count */
     MANY = 400,  /* ... that are enough */
     SMALL = 64,  /* bytes of the message whose calls are the overheads */
-    NEAR = 4 /* the line is fitted through sizes from a quarter of the smallest to four times the largest asked for */
+    NEAR = 4     /* sizes count from a quarter of the smallest to four times the largest asked for */
 };
 
 static const int64_t message_sizes[] = {SMALL,     1 << 10, 4 << 10, 16 << 10, 64 << 10,
                                         256 << 10, 1 << 20, 4 << 20, 16 << 20};
-static const int64_t gradient_sizes[] = {256 << 10, 1 << 20, 4 << 20, 16 << 20};
+static const int64_t gradient_sizes[] = {4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 enum {
     MESSAGE_SIZES = sizeof message_sizes / sizeof *message_sizes,
     GRADIENT_SIZES = sizeof gradient_sizes / sizeof *gradient_sizes,
@@ -160,14 +160,6 @@ static pp_status add_sample(struct side *s, const char *name, const char *contex
     return PP_OK;
 }
 
-static pp_status add_figure(struct side *s, const char *link, const char *parameter, double value)
-{
-    struct pp_link_profile *out = s->out;
-    if (out->nfigures == PP_LINK_FIGURES) return pp_fail(PP_INTERNAL, "more than %d figures of links", PP_LINK_FIGURES);
-    out->figures[out->nfigures++] = (struct pp_figure){.of = link, .name = parameter, .value = value};
-    return PP_OK;
-}
-
 /* A fixed list of sizes and the two that the plans ask for; returns how many. */
 static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64_t limit, int64_t sizes[SIZES])
 {
@@ -182,20 +174,21 @@ static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64
     return count;
 }
 
-/* A line through the points near the sizes asked for, or through all where these are fewer than three. */
-static void fit_near(const double *x, const double *y, int n, const int64_t asked[2], double *a, double *b)
+/* The first point is a size so small that its time is all latency. What a byte adds is taken at the sizes near those
+ * asked for, or at all where there are none: caches of several sizes make it no constant. */
+static void fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte)
 {
-    double near_x[SIZES], near_y[SIZES];
+    double sum = 0, near_sum = 0;
     int near = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 1; i < n; i++) {
+        double slope = fmax(0, (y[i] - y[0]) / x[i]);
+        sum += slope / (n - 1);
         if (x[i] * NEAR < (double)asked[0] || x[i] > (double)asked[1] * NEAR) continue;
-        near_x[near] = x[i];
-        near_y[near++] = y[i];
+        near_sum += slope;
+        near++;
     }
-    if (near < 3)
-        pp_fit_line(x, y, n, a, b);
-    else
-        pp_fit_line(near_x, near_y, near, a, b);
+    *latency = y[0];
+    *per_byte = near ? near_sum / near : sum;
 }
 
 static pp_status measure_size(struct side *s, int64_t bytes, bool write, struct pp_quantiles *ns)
@@ -211,11 +204,11 @@ static pp_status measure_size(struct side *s, int64_t bytes, bool write, struct 
 static pp_status add_parameters(struct side *s, const double *x, const double *y, int n, const double calls[CALLS])
 {
     double a, b;
-    fit_near(x, y, n, s->setup->message_bytes, &a, &b);
-    PP_TRY(add_figure(s, s->names->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
-    PP_TRY(add_figure(s, s->names->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
-    PP_TRY(add_figure(s, s->names->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
-    return add_figure(s, s->names->p2p, "ns_per_byte", b);
+    fit(x, y, n, s->setup->message_bytes, &a, &b);
+    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
+    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
+    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
+    return pp_link_profile_add(s->out, s->names->p2p, "ns_per_byte", b);
 }
 
 static pp_status measure_p2p(struct side *s)
@@ -229,7 +222,6 @@ static pp_status measure_p2p(struct side *s)
         for (int k = 0; k < CALLS && sizes[i] == SMALL; k++)
             calls[k] = (double)pp_times_quantiles(&s->calls[k]).median_ns;
         PP_TRY(measure_size(s, sizes[i], true, &written));
-        if (sizes[i] == SMALL) continue;
         x[points] = (double)sizes[i];
         y[points++] = (double)written.median_ns;
     }
@@ -287,9 +279,9 @@ static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *re
         y[i] = (double)ns.median_ns;
     }
     if (s->me != 0) return PP_OK;
-    fit_near(x, y, n, s->setup->gradient_bytes, &a, &b);
-    PP_TRY(add_figure(s, s->names->allreduce, "latency_ns", a > 0 ? a : 0));
-    return add_figure(s, s->names->allreduce, "ns_per_byte", b);
+    fit(x, y, n, s->setup->gradient_bytes, &a, &b);
+    PP_TRY(pp_link_profile_add(s->out, s->names->allreduce, "latency_ns", a));
+    return pp_link_profile_add(s->out, s->names->allreduce, "ns_per_byte", b);
 }
 
 static pp_status measure_reduction(struct side *s)

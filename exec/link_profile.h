@@ -5,15 +5,18 @@
  * Point to point: messages go back and forth between two workers; each carries the time at which it was sent, so
  * every one gives a one-way time, from before pp_send() until the receiver's pp_test() has said done, with the
  * receive posted before. A sample's context says what the sender did before: "written" = its core wrote the buffer,
- * as a pipeline's does; "same" = the bytes of last time. A line fitted through the medians ("written", sizes near
- * those that the plans send) gives ns_per_byte and, less what both ends spend in calls for a small message
- * (send_overhead_ns, recv_overhead_ns), latency_ns. All-reduce: pp_reduce over two workers, from a common start until
- * done at worker 0: latency_ns + bytes * ns_per_byte; with D replicas a worker moves and adds 2 (D - 1) / D as much.
+ * as a pipeline's does; "same" = the bytes of last time. The calls for a small message are the overheads of both ends
+ * (send_overhead_ns, recv_overhead_ns); the rest of its one-way time is latency_ns; ns_per_byte is what larger ones
+ * take beyond it ("written", sizes near those that the plans send).
+ *
+ * All-reduce: pp_reduce over two workers, from a common start until done at worker 0: latency_ns + bytes * ns_per_byte;
+ * with D replicas a worker moves and adds 2 (D - 1) / D as much.
  */
 #ifndef PP_EXEC_LINK_PROFILE_H
 #define PP_EXEC_LINK_PROFILE_H
 
 #include "core/db.h"
+#include "core/job.h"
 #include "core/program.h"
 #include "core/stats.h"
 #include "exec/transport.h"
@@ -36,12 +39,20 @@ struct pp_link_profile {
     struct pp_figure figures[PP_LINK_FIGURES];
 };
 
+pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter,
+                              double value) PP_MUST_CHECK;
+
 /* Between two threads of this process: "inproc p2p", "inproc allreduce". Appends to *out, which is zeroed at first. */
 pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
 /* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce". All processes call it; only the
  * first gets results. */
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
                                     const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;
+/* What a worker takes for itself: "worker", task_overhead_ns and step_overhead_ns. Runs steps of two jobs of one rank
+ * and one replica whose programs are emptied for it: their difference in tasks tells the two apart. */
+pp_status pp_link_profile_worker(const struct pp_link_setup *setup, struct pp_job *few, struct pp_job *many,
+                                 struct pp_link_profile *out) PP_MUST_CHECK;
+
 /* While the first process goes on measuring alone: all call it. The first runs `work`; the others sleep until it
  * has returned. */
 pp_status pp_link_profile_alone(const struct pp_transport *transport, const struct pp_processes *processes,

@@ -19,7 +19,8 @@
  *                qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
  * attention_grad rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
  * layernorm      rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d], bias, gamma, beta [d]
- *                r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta
+ *                r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory
+ *                (a recomputed stage sends nothing)
  * layernorm_grad rows, seq, d                 p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma, grad gamma, grad beta
  *                dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
  * relu           rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]

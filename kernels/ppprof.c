@@ -112,11 +112,30 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
     return PP_OK;
 }
 
+/* A model as small as can be, for what a worker takes besides computing. */
+static pp_status measure_worker(struct session *s, const struct pp_link_setup *setup)
+{
+    struct pp_config config = s->config;
+    struct pp_point point = {.schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 1};
+    struct pp_job *few = NULL, *many = NULL;
+    config.heads = config.d_ff = config.layers = config.replicas = 1;
+    config.d_model = config.vocab = 2;
+    config.rows = config.rows > 1 ? config.rows : 2;
+    pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &few);
+    point.chunks = config.rows;
+    if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &many);
+    if (status == PP_OK) status = pp_link_profile_worker(setup, few, many, &s->links);
+    pp_job_free(few);
+    pp_job_free(many);
+    return status;
+}
+
 static pp_status measure_links(struct session *s)
 {
     struct pp_link_setup setup = {
         .backend = s->backend, .threads = s->config.threads, .seconds = fmin(s->config.seconds, 0.05), .pin = pin};
     PP_TRY(find_sizes(s, &setup));
+    if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
     if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
     if (s->processes.count == 1) return PP_OK;
     return pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "kernels/profile_team.h"
 
-enum { ROUNDS = 3, REFERENCES = 9 };
+enum { ROUNDS = 3, REFERENCES = 50 };
 enum { BEFORE, DURING, AFTER };
 
 /* State of the session. A timing is one shape under one load in one round. */

@@ -41,11 +41,12 @@ void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *y = c->p[0], *z = c->p[1], *rstd = c->p[2];
+    float *z = c->p[1], *rstd = c->p[2];
     const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[0], &drop);
-    for (int64_t t = 0; t < tokens; t++, z += d, x += d, y += d) {
+    for (int64_t t = 0; t < tokens; t++, z += d, x += d) {
+        float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL;
         const uint32_t row = (uint32_t)(c->frame->first_row * seq + t);
         const float mean = residual_row(&drop, dropping, row, z, x, bias, d) / (float)d;
         const float scale = 1 / sqrtf(squares_row(z, mean, d) / (float)d + c->call->f[1]);
@@ -53,7 +54,7 @@ void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
         for (int j = 0; j < d; j += VL) {
             vf v = (vf_load(z + j, d - j) - mean) * scale;
             vf_store(z + j, d - j, v);
-            vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load(beta + j, d - j));
+            if (y) vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load(beta + j, d - j));
         }
     }
 }
