@@ -15,6 +15,7 @@ static pp_status tell(struct pp_world *world, int worker)
     return pp_finish(world, 0, &request);
 }
 
+/* Signals are the first process's to answer: it stores what it has, and takes the others along. */
 static pp_status sleep_until_told(struct pp_world *world, int me)
 {
     char word;
@@ -23,7 +24,6 @@ static pp_status sleep_until_told(struct pp_world *world, int me)
     for (;;) {
         PP_TRY(pp_test(world, &request));
         if (request.done) return PP_OK;
-        PP_TRY(pp_world_check(world));
         nanosleep(&nap, NULL);
     }
 }
