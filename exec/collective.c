@@ -84,15 +84,9 @@ pp_status pp_barrier(struct pp_world *world, int me)
 pp_status pp_broadcast(struct pp_world *world, int me, int root, void *data, int64_t bytes)
 {
     int n = world->workers, number = (me - root + n) % n, high = 1;
-    struct pp_request request;
     while (high * 2 <= number) high *= 2;
-    if (number) {
-        PP_TRY(pp_recv(world, (number - high + root) % n, me, PP_MESSAGE_CONTROL, data, bytes, &request));
-        PP_TRY(pp_finish(world, me, &request));
-    }
-    for (int step = number ? high * 2 : 1; number + step < n; step *= 2) {
-        PP_TRY(pp_send(world, me, (number + step + root) % n, PP_MESSAGE_CONTROL, data, bytes, &request));
-        PP_TRY(pp_finish(world, me, &request));
-    }
+    if (number) PP_TRY(pp_recv_now(world, (number - high + root) % n, me, PP_MESSAGE_CONTROL, data, bytes));
+    for (int step = number ? high * 2 : 1; number + step < n; step *= 2)
+        PP_TRY(pp_send_now(world, me, (number + step + root) % n, PP_MESSAGE_CONTROL, data, bytes));
     return PP_OK;
 }

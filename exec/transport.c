@@ -183,3 +183,17 @@ pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request)
         pp_world_wait(world, me, seen, &idle_since);
     }
 }
+
+pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes)
+{
+    struct pp_request request;
+    PP_TRY(pp_send(world, src, dst, kind, buffer, bytes, &request));
+    return pp_finish(world, src, &request);
+}
+
+pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes)
+{
+    struct pp_request request;
+    PP_TRY(pp_recv(world, src, dst, kind, buffer, bytes, &request));
+    return pp_finish(world, dst, &request);
+}

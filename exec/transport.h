@@ -50,7 +50,8 @@ struct pp_request {
 /* The processes that take part, as the launcher (mpirun, srun) made them. */
 struct pp_processes {
     int count, index;
-    int on_host, hosts; /* processes on this one's machine; machines in all */
+    int on_host, host_index; /* processes on this one's machine; this one among them */
+    int hosts;
     /* This process's clock + offset = the first process's clock, to within the uncertainty. Both 0 on one machine. */
     int64_t clock_offset_ns, clock_uncertainty_ns;
 };
@@ -121,6 +122,9 @@ pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buff
 pp_status pp_test(struct pp_world *world, struct pp_request *request) PP_MUST_CHECK;
 /* Blocks until done; fails when the world is stopped. */
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request) PP_MUST_CHECK;
+/* Both at once. */
+pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes) PP_MUST_CHECK;
+pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes) PP_MUST_CHECK;
 /* Gives up on a request of a failed run. */
 void pp_cancel(struct pp_world *world, struct pp_request *request);
 

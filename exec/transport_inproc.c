@@ -86,7 +86,7 @@ static void publish(struct pp_world *world, struct pp_request *request, struct c
 
 static pp_status post_send(struct pp_world *world, struct pp_request *request)
 {
-    struct channel *channel;
+    struct channel *channel = NULL;
     PP_TRY(channel_of(world, request, &channel));
     request->channel = channel;
     request->sequence = channel->sends++;
@@ -96,7 +96,7 @@ static pp_status post_send(struct pp_world *world, struct pp_request *request)
 
 static pp_status post_recv(struct pp_world *world, struct pp_request *request)
 {
-    struct channel *channel;
+    struct channel *channel = NULL;
     PP_TRY(channel_of(world, request, &channel));
     request->channel = channel;
     request->sequence = channel->receives++;

@@ -53,12 +53,12 @@ static void find_hosts(struct pp_processes *out)
 {
     MPI_Comm host;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host);
-    int leader = out->index, within;
+    int leader = out->index;
     MPI_Comm_size(host, &out->on_host);
-    MPI_Comm_rank(host, &within);
+    MPI_Comm_rank(host, &out->host_index);
     MPI_Bcast(&leader, 1, MPI_INT, 0, host);
     MPI_Comm_free(&host);
-    int leads = within == 0;
+    int leads = out->host_index == 0;
     MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     for (int i = 1; i < out->count; i++) {
         int elsewhere = leader != 0; /* process i tells whether its clock is another one */

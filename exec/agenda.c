@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/train.h"
+
+/* All steps are traced where there is no room for others; at least one plain step is left if possible. */
+static int traced_steps(const struct pp_config *config, int measured)
+{
+    int most = measured > 1 ? measured / 2 : measured;
+    return config->trace_steps < most ? config->trace_steps : most;
+}
+
+pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data, struct pp_agenda *out)
+{
+    struct pp_batches train;
+    *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
+    PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches, &train));
+    for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++)
+        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches, &out->eval[part]));
+    if ((int64_t)train.count * config->epochs > INT32_MAX)
+        return pp_fail(PP_USAGE, "%d epochs of %d batches are too many steps; use fewer --epochs or --max-batches", config->epochs,
+                       train.count);
+    out->batches = train.count;
+    out->tail_seq = train.tail_seq;
+    out->steps = train.count * config->epochs;
+    out->warmup = config->warmup >= 0 ? config->warmup : out->steps / 4 < 3 ? out->steps / 4 : 3;
+    if (out->warmup >= out->steps) out->warmup = out->steps - 1;
+    out->first_traced = out->steps - traced_steps(config, out->steps - out->warmup);
+    return PP_OK;
+}

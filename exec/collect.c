@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/train.h"
+
+static int64_t resident_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) return 0;
+    if (fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static pp_status take(struct pp_session *s, const struct pp_worker *w, const struct pp_worker_summary *all)
+{
+    int64_t total = 0;
+    for (int i = 0; i < s->world->workers; i++) total += all[i].nevents;
+    PP_TRY(pp_trace_reserve(&s->trace, total));
+    for (int i = 0; i < s->world->workers; i++) {
+        struct pp_event *to = s->trace.events + s->trace.nevents;
+        size_t bytes = (size_t)all[i].nevents * sizeof *to;
+        if (i == w->me) memcpy(to, w->trace.events, bytes);
+        else PP_TRY(pp_recv_now(s->world, i, w->me, PP_MESSAGE_CONTROL, to, (int64_t)bytes));
+        s->trace.nevents += all[i].nevents;
+        s->summaries[i] = all[i];
+    }
+    return PP_OK;
+}
+
+/* On the clock of the steps: 0 = the first thing that was traced. */
+static void start_at_zero(struct pp_trace *trace)
+{
+    int64_t first = INT64_MAX;
+    for (int64_t i = 0; i < trace->nevents; i++)
+        if (trace->events[i].posted_ns < first) first = trace->events[i].posted_ns;
+    for (int64_t i = 0; i < trace->nevents; i++) {
+        trace->events[i].posted_ns -= first;
+        trace->events[i].start_ns -= first;
+        trace->events[i].end_ns -= first;
+    }
+}
+
+pp_status pp_collect(struct pp_session *s, struct pp_worker *w)
+{
+    const struct pp_processes *processes = &s->world->processes;
+    struct pp_worker_summary mine = {.nevents = w->trace.nevents}, *all;
+    if (w->me == s->world->first) {
+        mine.resident_bytes = resident_bytes();
+        mine.clock_offset_ns = processes->clock_offset_ns;
+        mine.clock_uncertainty_ns = processes->clock_uncertainty_ns;
+    }
+    PP_TRY(PP_NEW(&all, s->world->workers));
+    pp_status status = pp_allgather(s->world, w->me, &mine, sizeof mine, all);
+    if (status == PP_OK && w->me != 0)
+        status = pp_send_now(s->world, w->me, 0, PP_MESSAGE_CONTROL, w->trace.events,
+                             mine.nevents * (int64_t)sizeof *w->trace.events);
+    if (status == PP_OK && w->me == 0) status = take(s, w, all);
+    if (w->me == 0) start_at_zero(&s->trace);
+    free(all);
+    return status;
+}

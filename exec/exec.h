@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run of the executor: what all its configurations share, and what comes out of each.
+ */
+#ifndef PP_EXEC_EXEC_H
+#define PP_EXEC_EXEC_H
+
+#include <stdio.h>
+
+#include "core/db.h"
+#include "exec/train.h"
+
+struct pp_exec {
+    struct pp_config config; /* with the vocabulary of the data */
+    const struct pp_backend *backend;
+    const struct pp_model_ops *model_ops;
+    const struct pp_schedules *schedules;
+    pp_init_tensor_fn init_tensor;
+    const struct pp_transport *transport;
+    struct pp_processes processes;
+    struct pp_data *data;
+    struct pp_db *db; /* the first process's; else NULL */
+    char device_text[160];
+};
+
+/* The figures of one configuration (docs/FORMATS.md). Arrays belong to it. */
+struct pp_result {
+    struct pp_point point;
+    int microbatches, replicas, ranks, vocabulary;
+    int64_t parameters;
+    uint64_t plan;
+    struct pp_run_result stored;            /* times, bubble, test loss; NAN where there is none */
+    int64_t *peak_bytes;                    /* [ranks] */
+    int nlosses, nvalid;
+    double *losses, *valid_losses;
+};
+
+/* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all processes
+ * see the same then, and may go on with another. After any other failure of one process the others must be aborted. */
+pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out) PP_MUST_CHECK;
+void pp_result_free(struct pp_result *result);
+/* format: enum pp_format. */
+pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out) PP_MUST_CHECK;
+
+#endif

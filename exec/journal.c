@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/journal.h"
+
+#include <stdlib.h>
+
+pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity)
+{
+    PP_TRY(PP_NEW(&journal->records, capacity));
+    journal->capacity = capacity;
+    journal->written = 0;
+    atomic_store(&journal->published, 0);
+    return PP_OK;
+}
+
+void pp_journal_close(struct pp_journal *journal)
+{
+    free(journal->records);
+    journal->records = NULL;
+}
+
+struct pp_record *pp_journal_begin(struct pp_journal *journal) { return &journal->records[journal->written++]; }
+
+void pp_journal_publish(struct pp_journal *journal, int64_t count)
+{
+    atomic_store_explicit(&journal->published, count, memory_order_release);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Results as JSON, tab-separated values or a table. The fields are a contract: docs/FORMATS.md.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+
+/* JSON knows no "not a number": a diverged loss is null. */
+static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *reals(const double *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, real(values[i]));
+    return array;
+}
+
+static json_t *integers(const int64_t *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(values[i]));
+    return array;
+}
+
+static json_t *make_row(const struct pp_result *r)
+{
+    char plan[24];
+    snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:s}", "schedule", r->point.schedule,
+                     "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks", r->point.chunks, "microbatches",
+                     r->microbatches, "replicas", r->replicas, "ms_per_batch", real(r->stored.ms_per_batch), "bubble",
+                     real(r->stored.bubble), "peak_bytes", integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses),
+                     "valid_loss", reals(r->valid_losses, r->nvalid), "test_loss", real(r->stored.test_loss), "parameters",
+                     (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
+}
+
+static json_t *make_rows(const struct pp_result *results, int n)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(rows, make_row(&results[i]));
+    return rows;
+}
+
+static void print_value(const json_t *value, FILE *out)
+{
+    size_t i;
+    json_t *member;
+    if (json_is_string(value)) fputs(json_string_value(value), out);
+    if (json_is_integer(value)) fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    if (json_is_real(value)) fprintf(out, "%.12g", json_real_value(value));
+    json_array_foreach(value, i, member)
+    {
+        if (i) fputc(',', out);
+        print_value(member, out);
+    }
+}
+
+static void print_tsv(const json_t *rows, FILE *out)
+{
+    const char *key;
+    json_t *row, *value;
+    size_t i;
+    for (int heading = 1; heading >= 0; heading--)
+        json_array_foreach(rows, i, row)
+        {
+            const char *separator = "";
+            if (heading && i) break;
+            json_object_foreach(row, key, value)
+            {
+                fputs(separator, out);
+                if (heading) fputs(key, out);
+                else print_value(value, out);
+                separator = "\t";
+            }
+            fputc('\n', out);
+        }
+}
+
+static void print_loss(double loss, FILE *out)
+{
+    if (isnan(loss)) fprintf(out, "  %10s", "-");
+    else fprintf(out, "  %10.4f", loss);
+}
+
+static void print_table(const struct pp_result *results, int n, FILE *out)
+{
+    int width = (int)strlen("schedule");
+    for (int i = 0; i < n; i++)
+        if ((int)strlen(results[i].point.schedule) > width) width = (int)strlen(results[i].point.schedule);
+    fprintf(out, "%-*s   P   V  chunks    M   D    ms/batch  bubble %%    peak MiB        loss  valid loss   test loss\n", width, "schedule");
+    for (int i = 0; i < n; i++) {
+        const struct pp_result *r = &results[i];
+        int64_t peak = 0;
+        for (int rank = 0; rank < r->ranks; rank++)
+            if (r->peak_bytes[rank] > peak) peak = r->peak_bytes[rank];
+        fprintf(out, "%-*s %3d %3d %7d %4d %3d  %10.3f  %8.2f  %10.1f", width, r->point.schedule, r->point.stages,
+                r->point.virtual_stages, r->point.chunks, r->microbatches, r->replicas, r->stored.ms_per_batch,
+                100 * r->stored.bubble, (double)peak / (1 << 20));
+        print_loss(r->nlosses ? r->losses[r->nlosses - 1] : NAN, out);
+        print_loss(r->nvalid ? r->valid_losses[r->nvalid - 1] : NAN, out);
+        print_loss(r->stored.test_loss, out);
+        fputc('\n', out);
+    }
+}
+
+pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out)
+{
+    json_t *rows = make_rows(results, n);
+    if (!rows || (n && json_array_size(rows) != (size_t)n)) {
+        json_decref(rows);
+        return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
+    }
+    if (format == PP_FORMAT_TABLE) print_table(results, n, out);
+    if (format == PP_FORMAT_TSV) print_tsv(rows, out);
+    if (format == PP_FORMAT_JSON) {
+        json_dumpf(rows, out, JSON_INDENT(2));
+        fputc('\n', out);
+    }
+    json_decref(rows);
+    if (fflush(out) || ferror(out)) return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
+    return PP_OK;
+}

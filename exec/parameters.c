@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/parameters.h"
+
+#include <stdlib.h>
+
+#include "exec/weights.h"
+
+enum { PIECE = 4 << 20 }; /* elements that travel at once */
+
+static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, uint64_t seed, pp_init_tensor_fn init)
+{
+    const struct pp_model *model = w->job->model;
+    pp_status status = PP_OK;
+    for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
+        const struct pp_tensor *tensor = &model->tensors[i];
+        float *values;
+        if (!pp_worker_has(w, tensor->stage)) continue;
+        PP_TRY(PP_NEW(&values, tensor->elements));
+        if (reader) status = pp_weights_read(reader, i, 0, tensor->elements, values);
+        else init(model, i, seed, values);
+        if (status == PP_OK) status = pp_worker_set(w, i, 0, tensor->elements, values);
+        free(values);
+    }
+    return status;
+}
+
+pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t seed, pp_init_tensor_fn init)
+{
+    struct pp_weights_reader *reader = NULL;
+    if (file) PP_TRY(pp_context(pp_weights_open(file, w->job->model, &reader), "--init"));
+    pp_status status = load(w, reader, seed, init);
+    pp_weights_close(reader);
+    return status;
+}
+
+int64_t pp_parameters_count(const struct pp_worker *w)
+{
+    int64_t n = 0;
+    for (int i = 0; i < w->job->model->ntensors; i++)
+        if (pp_worker_has(w, w->job->model->tensors[i].stage)) n += w->job->model->tensors[i].elements;
+    return n;
+}
+
+pp_status pp_parameters_copy(struct pp_worker *w, float *to)
+{
+    for (int i = 0; i < w->job->model->ntensors; i++) {
+        const struct pp_tensor *tensor = &w->job->model->tensors[i];
+        if (!pp_worker_has(w, tensor->stage)) continue;
+        PP_TRY(pp_worker_get(w, i, 0, tensor->elements, to));
+        to += tensor->elements;
+    }
+    return PP_OK;
+}
+
+pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
+{
+    for (int i = 0; i < w->job->model->ntensors; i++) {
+        const struct pp_tensor *tensor = &w->job->model->tensors[i];
+        if (!pp_worker_has(w, tensor->stage)) continue;
+        PP_TRY(pp_worker_set(w, i, 0, tensor->elements, from));
+        from += tensor->elements;
+    }
+    return PP_OK;
+}
+
+/* One piece of a tensor from its owner to worker 0 and into the file. */
+static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, int tensor, int64_t first, int64_t n, float *buffer)
+{
+    int owner = w->job->train->stage_rank[w->job->model->tensors[tensor].stage];
+    int64_t bytes = n * (int64_t)sizeof *buffer;
+    if (w->me == owner) PP_TRY(pp_worker_get(w, tensor, first, n, buffer));
+    if (w->me == owner && owner != 0) return pp_send_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes);
+    if (w->me != 0) return PP_OK;
+    if (owner != 0) PP_TRY(pp_recv_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes));
+    return pp_weights_append(writer, buffer, n);
+}
+
+static pp_status save_all(struct pp_worker *w, struct pp_weights_writer *writer)
+{
+    const struct pp_model *model = w->job->model;
+    float *buffer; /* lives with the world: another worker may be copying from it when this one fails */
+    PP_TRY(pp_world_scratch(w->world, w->me, PIECE * (int64_t)sizeof *buffer, &buffer));
+    for (int i = 0; i < model->ntensors; i++)
+        for (int64_t first = 0; first < model->tensors[i].elements; first += PIECE) {
+            int64_t left = model->tensors[i].elements - first;
+            PP_TRY(save_piece(w, writer, i, first, left < PIECE ? left : PIECE, buffer));
+        }
+    return PP_OK;
+}
+
+pp_status pp_parameters_save(struct pp_worker *w, const char *file)
+{
+    struct pp_weights_writer *writer = NULL;
+    if (w->me == 0) PP_TRY(pp_weights_create(file, w->job->model, &writer));
+    pp_status status = save_all(w, writer);
+    if (w->me != 0) return status;
+    if (status == PP_OK) return pp_weights_commit(writer);
+    pp_weights_discard(writer);
+    return status;
+}

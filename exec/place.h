@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where workers run.
+ */
+#ifndef PP_EXEC_PLACE_H
+#define PP_EXEC_PLACE_H
+
+#include "exec/transport.h"
+
+/* Ties the calling thread to a core of its own if every worker of the machine can have one; else the system decides. */
+void pp_place_worker(const struct pp_world *world, int me, int threads);
+
+#endif

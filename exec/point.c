@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One configuration: job, world, a thread for each worker of this process, and the report beside them.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/place.h"
+#include "exec/report.h"
+#include "exec/weights.h"
+
+enum { REPORT_INTERVAL_NS = 100000000 };
+
+struct member {
+    struct crew *crew;
+    pthread_t thread;
+    struct pp_trainee *trainee;
+    int me;
+    pp_status status;
+    char message[600];
+};
+
+struct crew {
+    struct pp_session *session;
+    struct member *members; /* [session->world->count] */
+    int started;
+    sem_t ended;
+};
+
+static void *work(void *arg)
+{
+    struct member *m = arg;
+    struct pp_session *s = m->crew->session;
+    pp_place_worker(s->world, m->me, s->config->threads);
+    m->status = pp_train(s, m->me, &m->trainee);
+    if (m->status != PP_OK) {
+        snprintf(m->message, sizeof m->message, "%s", pp_message());
+        pp_world_stop(s->world, m->status);
+    }
+    sem_post(&m->crew->ended);
+    return NULL;
+}
+
+static pp_status start(struct crew *crew)
+{
+    struct pp_world *world = crew->session->world;
+    for (int i = 0; i < world->count; i++) {
+        struct member *m = &crew->members[i];
+        *m = (struct member){.crew = crew, .me = world->first + i};
+        int error = pthread_create(&m->thread, NULL, work, m);
+        if (error) {
+            pp_world_stop(world, PP_NOMEM);
+            return pp_fail(PP_NOMEM, "cannot start the thread of worker %d: %s", m->me, strerror(error));
+        }
+        crew->started++;
+    }
+    return PP_OK;
+}
+
+/* Until all have ended; reports now and then. A report that fails (a full disk) stops the workers. */
+static pp_status attend(struct crew *crew, struct pp_report *report)
+{
+    pp_status status = PP_OK;
+    for (int ended = 0; ended < crew->started;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += REPORT_INTERVAL_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (sem_timedwait(&crew->ended, &until) == 0) ended++;
+        if (!report || status != PP_OK) continue;
+        status = pp_report_update(report);
+        if (status != PP_OK) pp_world_stop(crew->session->world, status);
+    }
+    return status;
+}
+
+/* Of the failures the one that came first by itself, not because others failed. */
+static pp_status first_failure(const struct crew *crew)
+{
+    const struct member *worst = NULL;
+    for (int i = 0; i < crew->started; i++) {
+        const struct member *m = &crew->members[i];
+        if (m->status != PP_OK && (!worst || worst->status == PP_PEER)) worst = m;
+    }
+    return worst ? pp_fail(worst->status, "%s", worst->message) : PP_OK;
+}
+
+static pp_status run_crew(struct pp_session *s, struct pp_report *report)
+{
+    struct crew crew = {.session = s};
+    PP_TRY(PP_NEW(&crew.members, s->world->count));
+    sem_init(&crew.ended, 0, 0);
+    pp_status status = start(&crew), reported = attend(&crew, report);
+    for (int i = 0; i < crew.started; i++) pthread_join(crew.members[i].thread, NULL);
+    for (int i = 0; i < crew.started; i++) pp_trainee_free(crew.members[i].trainee);
+    if (status == PP_OK && reported == PP_OK) status = first_failure(&crew);
+    sem_destroy(&crew.ended);
+    free(crew.members);
+    return status != PP_OK ? status : reported;
+}
+
+/* Stores the run's end without losing the message of its failure. */
+static pp_status end_report(struct pp_report *report, pp_status status, const struct pp_result *result)
+{
+    char message[600], text[640];
+    if (status == PP_OK) return pp_report_end(report, "ok", result);
+    snprintf(message, sizeof message, "%s", pp_message());
+    snprintf(text, sizeof text, "failed: %s", message);
+    if (pp_report_end(report, status == PP_INTERRUPTED ? "interrupted" : text, NULL) != PP_OK) status = PP_IO;
+    return pp_fail(status, "%s", message);
+}
+
+/* The first process: with report and result. */
+static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
+{
+    struct pp_report report;
+    PP_TRY(pp_report_begin(&report, exec, s));
+    pp_status status = run_crew(s, &report);
+    if (status == PP_OK) status = pp_result_make(s, out);
+    return end_report(&report, status, out);
+}
+
+/* The test text's last batch may have a length of its own: programs for it, over the slots of the evaluation plan. */
+static pp_status make_test_tail(struct pp_session *s)
+{
+    const struct pp_job *job = s->job;
+    int seq = s->agenda->eval[PP_PART_TEST].tail_seq;
+    if (!seq || seq == job->phase[PP_EVAL_TAIL].seq) return PP_OK;
+    s->test_tail = (struct pp_phase){.plan = job->eval, .seq = seq};
+    PP_TRY(PP_NEW(&s->test_tail.programs, job->eval->nclasses));
+    for (int c = 0; c < job->eval->nclasses; c++)
+        if (pp_kinds[job->eval->classes[c].kind].computes)
+            PP_TRY(job->model_ops->program(job->model, &job->eval->classes[c], seq, false, false, &s->test_tail.programs[c]));
+    return PP_OK;
+}
+
+static void free_test_tail(struct pp_session *s)
+{
+    for (int c = 0; s->test_tail.programs && c < s->test_tail.plan->nclasses; c++) pp_program_free(&s->test_tail.programs[c]);
+    free(s->test_tail.programs);
+}
+
+/* What would fail after long work is tried before it. */
+static pp_status check_files(const struct pp_exec *exec, const struct pp_job *job)
+{
+    struct pp_weights_reader *reader = NULL;
+    if (exec->config.init) PP_TRY(pp_context(pp_weights_open(exec->config.init, job->model, &reader), "--init"));
+    pp_weights_close(reader);
+    return exec->config.save && exec->processes.index == 0 ? pp_weights_check_target(exec->config.save) : PP_OK;
+}
+
+static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
+{
+    PP_TRY(make_test_tail(s));
+    PP_TRY(pp_journal_open(&s->journal, (int64_t)s->agenda->steps + exec->config.epochs + 1));
+    PP_TRY(PP_NEW(&s->summaries, s->world->workers));
+    return exec->processes.index == 0 ? run_first(exec, s, out) : run_crew(s, NULL);
+}
+
+pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)
+{
+    struct pp_agenda agenda;
+    struct pp_job *job = NULL;
+    struct pp_session s = {.config = &exec->config, .backend = exec->backend, .init_tensor = exec->init_tensor, .data = exec->data,
+                           .agenda = &agenda};
+    pp_status status;
+    PP_TRY(pp_agenda_make(&exec->config, exec->data, &agenda));
+    PP_TRY(pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, agenda.evaluates, agenda.tail_seq,
+                         agenda.eval[PP_PART_VALID].tail_seq, &job));
+    s.job = job;
+    PP_TRY_DONE(check_files(exec, job));
+    PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas, exec->config.threads,
+                              &s.world));
+    PP_TRY_DONE(run_session(exec, &s, out));
+done:
+    free_test_tail(&s);
+    pp_journal_close(&s.journal);
+    free(s.summaries);
+    pp_trace_clear(&s.trace);
+    if (status == PP_OK || exec->processes.count == 1) pp_world_close(s.world); /* else others still use it: they are aborted next */
+    pp_job_free(job);
+    return status;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ppexec: trains a Transformer in a pipeline, for real, and measures it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "exec/exec.h"
+#include "exec/signals.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+
+static const struct pp_program_info info = {
+    .tool = PP_PPEXEC,
+    .name = "ppexec",
+    .summary = "train a Transformer in a pipeline and measure it",
+    .operands = "",
+    .description =
+        "Trains the model stage by stage on several workers: threads of one process, or the processes of mpirun, or both. Prints the "
+        "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list of schedules, stages, "
+        "virtual stages or chunks runs each in turn, always from the same weights.\n\n"
+        "--stages times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun they are divided over the "
+        "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task in the database (--db).\n\n"
+        "SIGINT and SIGTERM end the run; what was recorded until then stays in the database.",
+    .examples = "ppexec --max-batches 20\tthe default model on generated text, two threads\n"
+                "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
+                "mpirun -n 2 ppexec --data wikitext-2 --schedule 1f1b --save best.safetensors\ttwo processes, real text\n"
+                "ppexec --preset lab\tconstant sequences: the loss falls towards 0\n"};
+
+struct session {
+    struct pp_exec exec;
+    struct pp_point *points;
+    struct pp_result *results;
+    int npoints, nresults;
+    bool started; /* the transport */
+};
+
+static void list(FILE *out)
+{
+    fputs("schedules:\n", out);
+    pp_schedules.list(out);
+    fputs("presets:\n", out);
+    pp_config_list_presets(out);
+    fputs("devices:\n", out);
+    pp_backend_list(out);
+    fputs("transports:\n", out);
+    for (int i = 0; pp_transports[i]; i++) fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
+}
+
+/* The text for the header, from a device that is closed again: workers open their own. */
+static pp_status describe_device(struct pp_exec *exec)
+{
+    struct pp_device *device;
+    PP_TRY(pp_backend_find(exec->config.device, &exec->backend));
+    PP_TRY(exec->backend->open(0, exec->config.threads, &device));
+    snprintf(exec->device_text, sizeof exec->device_text, "%s", exec->backend->describe(device));
+    exec->backend->close(device);
+    return PP_OK;
+}
+
+static pp_status prepare(struct session *s)
+{
+    struct pp_exec *exec = &s->exec;
+    struct pp_config *config = &exec->config;
+    exec->schedules = &pp_schedules;
+    exec->model_ops = &pp_model_ops;
+    exec->init_tensor = pp_model_init_tensor;
+    PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
+    if (config->save && s->npoints > 1)
+        return pp_fail(PP_USAGE, "--save: %d configurations would write one file; name one schedule, --stages, --virtual and --chunks",
+                       s->npoints);
+    PP_TRY(PP_NEW(&s->results, s->npoints));
+    pp_gemm_want_core(config->blas_core);
+    PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
+    s->started = true;
+    pp_log_init(info.name, exec->processes.index != 0);
+    PP_TRY(pp_signals_catch());
+    PP_TRY(describe_device(exec));
+    PP_TRY(pp_data_load(config, &exec->data));
+    config->vocab = exec->data->vocabulary;
+    return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
+}
+
+/* In a sweep the impossible configurations are left out. */
+static pp_status run(struct session *s)
+{
+    PP_TRY(prepare(s));
+    for (int i = 0; i < s->npoints; i++) {
+        const struct pp_point *p = &s->points[i];
+        pp_status status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
+        if (status == PP_USAGE && s->npoints > 1)
+            pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks, pp_message());
+        else if (status != PP_OK)
+            return status;
+        else
+            s->nresults++;
+    }
+    if (s->nresults == 0) return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
+    if (s->exec.processes.index != 0) return PP_OK;
+    return pp_results_print(s->results, s->nresults, s->exec.config.format, stdout);
+}
+
+/* All processes must end. Wrong usage all of them see alike; what else failed may have failed in this one only. */
+static void leave(struct session *s, pp_status status)
+{
+    const struct pp_exec *exec = &s->exec;
+    bool speaks = !s->started || exec->processes.index == 0;
+    if (status != PP_OK && status != PP_USAGE && !speaks) {
+        sleep(1); /* time for the first process, if it failed too: it speaks for all */
+        speaks = status != PP_PEER && status != PP_INTERRUPTED;
+    }
+    if (status != PP_OK && speaks) pp_error("%s", pp_message());
+    if (!s->started) return;
+    if (status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));
+    exec->transport->finish();
+}
+
+int main(int argc, char **argv)
+{
+    static struct session session;
+    int noperands;
+    pp_log_init(info.name, false);
+    pp_status status = pp_config_parse(PP_PPEXEC, argc, argv, &session.exec.config, NULL, 0, &noperands);
+    if (status == PP_OK && !pp_config_answer(&session.exec.config, &info, stdout)) {
+        if (session.exec.config.list) list(stdout);
+        else status = run(&session);
+    }
+    pp_status closed = pp_db_close(session.exec.db);
+    if (status == PP_OK) status = closed;
+    leave(&session, status);
+    for (int i = 0; i < session.nresults; i++) pp_result_free(&session.results[i]);
+    free(session.results);
+    free(session.points);
+    pp_data_free(session.exec.data);
+    return pp_exit_code(status);
+}

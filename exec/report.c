@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/log.h"
+
+enum { EPOCH_LINES = 20 }; /* at most about so many, where nothing is evaluated */
+
+/* --- header --- */
+
+/* "20 rows in 8 chunks = 3,3,3,3,3,3,2: 7 microbatches" */
+static void rows_text(const struct pp_job *job, char *buf, size_t size)
+{
+    const struct pp_plan *plan = job->train;
+    size_t used = (size_t)snprintf(buf, size, "%d rows in %d chunks = ", job->config->rows, job->point.chunks);
+    for (int m = 0; m < plan->microbatches && used + 64 < size; m++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%d", m ? "," : "", plan->rows[m]);
+    snprintf(buf + used, size - used, ": %d microbatches", plan->microbatches);
+}
+
+static void memory_lines(const struct pp_layout *layout)
+{
+    for (int r = 0; r < layout->ranks; r++) {
+        char text[256];
+        size_t used = 0;
+        for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
+            if (layout->bytes[r][kind])
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "", pp_memory_names[kind],
+                                         (double)layout->bytes[r][kind] / (1 << 20));
+        pp_info("memory      rank %d: %.1f MiB = %s", r, (double)layout->arena_bytes[r] / (1 << 20), text);
+    }
+}
+
+static void header(const struct pp_exec *exec, const struct pp_session *s)
+{
+    const struct pp_job *job = s->job;
+    const struct pp_world *world = s->world;
+    char rows[400];
+    rows_text(job, rows, sizeof rows);
+    pp_info("model       %lld parameters, vocabulary %d", (long long)job->model->parameters, job->model->shape.vocab);
+    pp_info("data        %s", exec->data->summary);
+    pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens, s->agenda->steps,
+            s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
+    pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
+            job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
+    pp_info("equal bits  for equal \"%s, %s\"", job->accumulation_key, exec->device_text);
+    pp_info("device      %s, %d threads for each of %d workers, %d cores; transport %s: %s", exec->device_text, exec->config.threads,
+            world->workers, world->cores, exec->transport->name, exec->transport->mover);
+    if (world->processes.count > 1)
+        pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts, world->count);
+    memory_lines(job->layout);
+}
+
+/* --- the database --- */
+
+static pp_status begin_run(struct pp_report *r)
+{
+    const struct pp_exec *exec = r->exec;
+    struct pp_run run = {.tool = "ppexec", .device = exec->backend->name, .device_text = exec->device_text,
+                         .transport = exec->transport->name, .processes = exec->processes.count, .cores = r->session->world->cores};
+    if (!exec->db) return PP_OK;
+    PP_TRY(pp_db_run_begin(exec->db, &run, &exec->config, r->session->job, &r->run_id));
+    return pp_db_add_tasks(exec->db, r->session->job, r->session->job->train);
+}
+
+pp_status pp_report_begin(struct pp_report *r, struct pp_exec *exec, const struct pp_session *session)
+{
+    *r = (struct pp_report){.exec = exec, .session = session};
+    header(exec, session);
+    return begin_run(r);
+}
+
+/* --- records --- */
+
+static pp_status take_step(struct pp_report *r, const struct pp_record *record)
+{
+    int interval = r->exec->config.log_interval, batches = r->session->agenda->batches;
+    r->interval_loss += record->loss;
+    r->epoch_loss += record->loss;
+    r->interval_ns += record->ns;
+    r->interval_steps++;
+    if ((record->batch + 1) % interval == 0) {
+        double loss = r->interval_loss / r->interval_steps;
+        pp_info("| epoch %3d | %5d/%5d batches | lr %.2f | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
+                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_steps, loss, exp(loss));
+        r->interval_loss = 0;
+        r->interval_ns = r->interval_steps = 0;
+    }
+    pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
+    if (!r->exec->db) return PP_OK;
+    return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
+                          record->traced);
+}
+
+static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
+{
+    int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
+    double train = r->epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
+    if (!isnan(record->loss) || r->session->agenda->evaluates)
+        pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds, record->loss,
+                exp(record->loss));
+    else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs)
+        pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds, train, exp(train));
+    r->interval_loss = r->epoch_loss = 0;
+    r->interval_ns = r->interval_steps = 0;
+    return r->exec->db ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
+}
+
+static pp_status take_test(struct pp_report *r, const struct pp_record *record)
+{
+    (void)r;
+    pp_info("| End of training | test loss %5.2f | test ppl %8.2f", record->loss, exp(record->loss));
+    return PP_OK;
+}
+
+pp_status pp_report_update(struct pp_report *r)
+{
+    static pp_status (*const takers[])(struct pp_report *, const struct pp_record *) = {
+        [PP_RECORD_STEP] = take_step, [PP_RECORD_EPOCH] = take_epoch, [PP_RECORD_TEST] = take_test};
+    const struct pp_journal *journal = &r->session->journal;
+    int64_t published = atomic_load_explicit(&journal->published, memory_order_acquire), before = r->taken;
+    for (; r->taken < published; r->taken++) {
+        const struct pp_record *record = &journal->records[r->taken];
+        PP_TRY(takers[record->kind](r, record));
+    }
+    return r->exec->db && r->taken > before ? pp_db_flush(r->exec->db) : PP_OK;
+}
+
+/* --- the end --- */
+
+static pp_status store_memory(const struct pp_report *r)
+{
+    const struct pp_layout *layout = r->session->job->layout;
+    struct pp_db *db = r->exec->db;
+    for (int worker = 0; worker < r->session->world->workers; worker++) {
+        const struct pp_worker_summary *summary = &r->session->summaries[worker];
+        int rank = worker % layout->ranks;
+        for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
+            PP_TRY(pp_db_add_memory(db, r->run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
+        PP_TRY(pp_db_add_memory(db, r->run_id, worker, "arena", layout->arena_bytes[rank]));
+        PP_TRY(pp_db_add_memory(db, r->run_id, worker, "live_peak", layout->live_peak_bytes[rank]));
+        if (summary->resident_bytes) PP_TRY(pp_db_add_memory(db, r->run_id, worker, "process", summary->resident_bytes));
+    }
+    return PP_OK;
+}
+
+/* How far the clocks behind the events may be wrong; on one machine there is only one. */
+static pp_status store_clocks(const struct pp_report *r)
+{
+    const struct pp_world *world = r->session->world;
+    for (int i = 0; i < world->processes.count && world->processes.hosts > 1; i++) {
+        const struct pp_worker_summary *summary = &r->session->summaries[i * world->count];
+        char name[32];
+        snprintf(name, sizeof name, "clock of process %d", i);
+        PP_TRY(pp_db_add_link(r->exec->db, r->run_id, name, "offset_ns", (double)summary->clock_offset_ns));
+        PP_TRY(pp_db_add_link(r->exec->db, r->run_id, name, "uncertainty_ns", (double)summary->clock_uncertainty_ns));
+    }
+    return PP_OK;
+}
+
+static pp_status store_results(const struct pp_report *r)
+{
+    PP_TRY(pp_db_add_events(r->exec->db, r->run_id, r->session->job->train, &r->session->trace));
+    PP_TRY(store_memory(r));
+    return store_clocks(r);
+}
+
+pp_status pp_report_end(struct pp_report *r, const char *status, const struct pp_result *result)
+{
+    pp_progress(NULL);
+    if (!r->run_id) return PP_OK;
+    struct pp_run_result end = result ? result->stored : pp_result_none;
+    end.status = status;
+    if (result) PP_TRY(store_results(r));
+    return pp_db_run_end(r->exec->db, r->run_id, &end);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the first process tells of a running configuration: a header, the tutorials' log lines, and rows in the database. It reads the
+ * journal while the workers go on.
+ */
+#ifndef PP_EXEC_REPORT_H
+#define PP_EXEC_REPORT_H
+
+#include "exec/exec.h"
+
+struct pp_report {
+    struct pp_exec *exec;
+    const struct pp_session *session;
+    int64_t run_id;
+    int64_t taken;              /* records of the journal */
+    double interval_loss;       /* sums since the last log line */
+    int64_t interval_ns;
+    int interval_steps;
+    double epoch_loss;          /* sum of an epoch's */
+};
+
+/* Header, and the run in the database. */
+pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec, const struct pp_session *session) PP_MUST_CHECK;
+/* Takes what the journal has published since. */
+pp_status pp_report_update(struct pp_report *report) PP_MUST_CHECK;
+/* Stores how the run ended ("ok", "interrupted", "failed: ...") and, with a result, traces and memory. */
+pp_status pp_report_end(struct pp_report *report, const char *status, const struct pp_result *result) PP_MUST_CHECK;
+
+/* The figures of a finished run. */
+pp_status pp_result_make(const struct pp_session *session, struct pp_result *out) PP_MUST_CHECK;
+extern const struct pp_run_result pp_result_none;
+
+#endif

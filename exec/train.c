@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+
+struct pp_trainee {
+    struct pp_session *session;
+    struct pp_worker *worker;
+    struct pp_batches batches; /* of its replica */
+    struct pp_losses losses;
+    int step;
+    double learning_rate;
+    float *best;               /* this worker's parameters at the least validation loss, host memory; first replica only */
+    double best_loss;
+    bool has_best;
+};
+
+/* --- a training step --- */
+
+static double tokens_of_step(const struct pp_trainee *t, const struct pp_phase *phase)
+{
+    return (double)t->batches.rows * phase->seq * t->session->config->replicas;
+}
+
+static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
+{
+    const struct pp_job *job = t->session->job;
+    bool tail = pp_batches_seq(&t->batches, batch) != t->batches.seq, traced = t->step >= t->session->agenda->first_traced;
+    const struct pp_phase *phase = &job->phase[tail ? PP_TRAIN_TAIL : PP_TRAIN];
+    double tokens = tokens_of_step(t, phase), sum;
+    struct pp_step step = {.track = PP_TRACK_TRAIN, .phase = phase, .batches = &t->batches, .batch = batch, .number = t->step,
+                           .traced = traced, .learning_rate = (float)t->learning_rate, .loss_scale = 1 / tokens};
+    int64_t start = pp_now_ns();
+    PP_TRY(pp_worker_step(t->worker, &step, &sum));
+    if (t->worker->me == 0)
+        *pp_journal_begin(&t->session->journal) =
+            (struct pp_record){.kind = PP_RECORD_STEP, .epoch = epoch, .batch = batch, .step = t->step, .ns = pp_now_ns() - start,
+                               .loss = sum, .tokens = (int64_t)tokens, .learning_rate = t->learning_rate, .traced = traced};
+    t->step++;
+    return pp_losses_add(&t->losses, sum);
+}
+
+/* --- evaluation --- */
+
+static const struct pp_phase *eval_phase(const struct pp_session *s, enum pp_part part, int seq)
+{
+    if (seq == s->job->phase[PP_EVAL].seq) return &s->job->phase[PP_EVAL];
+    if (seq == s->job->phase[PP_EVAL_TAIL].seq) return &s->job->phase[PP_EVAL_TAIL];
+    return part == PP_PART_TEST ? &s->test_tail : NULL;
+}
+
+/* The first replica's: the mean over all tokens of a part, at its last rank. */
+static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *loss)
+{
+    const struct pp_batches *batches = &t->session->agenda->eval[part];
+    double sum = 0, tokens = 0, batch_sum;
+    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN));
+    for (int i = 0; i < batches->count; i++) {
+        const struct pp_phase *phase = eval_phase(t->session, part, pp_batches_seq(batches, i));
+        struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = batches, .batch = i};
+        PP_TRY(pp_worker_step(t->worker, &step, &batch_sum));
+        sum += batch_sum;
+        tokens += (double)batches->rows * phase->seq;
+    }
+    *loss = sum / tokens;
+    return pp_worker_drain(t->worker, PP_TRACK_EVAL);
+}
+
+/* All workers: the loss of a part, known to all. */
+static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
+{
+    *loss = NAN;
+    if (t->worker->replica == 0) PP_TRY(evaluate_part(t, part, loss));
+    return pp_broadcast(t->session->world, t->worker->me, t->session->job->train->ranks - 1, loss, sizeof *loss);
+}
+
+static pp_status keep_best(struct pp_trainee *t, double loss)
+{
+    if (t->worker->replica != 0 || !(loss < t->best_loss)) return PP_OK;
+    t->best_loss = loss;
+    t->has_best = true;
+    return pp_parameters_copy(t->worker, t->best);
+}
+
+/* --- the run --- */
+
+static pp_status run_epoch(struct pp_trainee *t, int epoch)
+{
+    int64_t start = pp_now_ns();
+    double loss = NAN;
+    for (int batch = 0; batch < t->session->agenda->batches; batch++) {
+        PP_TRY(pp_world_check(t->session->world));
+        PP_TRY(train_step(t, epoch, batch));
+    }
+    PP_TRY(pp_losses_settle(&t->losses));
+    if (t->session->agenda->evaluates) {
+        PP_TRY(evaluate(t, PP_PART_VALID, &loss));
+        PP_TRY(keep_best(t, loss));
+    }
+    t->learning_rate *= t->session->config->lr_decay;
+    if (t->worker->me != 0) return PP_OK;
+    struct pp_journal *journal = &t->session->journal;
+    *pp_journal_begin(journal) = (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
+    pp_journal_publish(journal, journal->written);
+    return PP_OK;
+}
+
+static pp_status run_test(struct pp_trainee *t)
+{
+    int64_t start = pp_now_ns();
+    double loss;
+    if (t->has_best) PP_TRY(pp_parameters_restore(t->worker, t->best));
+    if (!t->session->agenda->evaluates) return PP_OK;
+    PP_TRY(evaluate(t, PP_PART_TEST, &loss));
+    if (t->worker->me != 0) return PP_OK;
+    struct pp_journal *journal = &t->session->journal;
+    *pp_journal_begin(journal) = (struct pp_record){.kind = PP_RECORD_TEST, .ns = pp_now_ns() - start, .loss = loss};
+    pp_journal_publish(journal, journal->written);
+    return PP_OK;
+}
+
+static pp_status reference(struct pp_trainee *t, int64_t *ns)
+{
+    if (t->worker->me == 0) *ns = t->session->backend->reference_ns(t->worker->device);
+    return pp_barrier(t->session->world, t->worker->me);
+}
+
+static pp_status prepare(struct pp_trainee *t)
+{
+    struct pp_session *s = t->session;
+    struct pp_worker *w = t->worker;
+    const struct pp_config *config = s->config;
+    int ranks = s->job->train->ranks;
+    PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
+    if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
+    PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica, config->max_batches,
+                          &t->batches));
+    PP_TRY(pp_losses_open(&t->losses, s->world, w->me, ranks, config->replicas, w->me == 0 ? &s->journal : NULL));
+    return reference(t, &s->reference_ns[0]);
+}
+
+static pp_status run(struct pp_trainee *t)
+{
+    struct pp_session *s = t->session;
+    PP_TRY(prepare(t));
+    for (int epoch = 0; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
+    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN));
+    PP_TRY(reference(t, &s->reference_ns[1]));
+    PP_TRY(run_test(t));
+    if (s->config->save && t->worker->replica == 0) PP_TRY(pp_parameters_save(t->worker, s->config->save));
+    return pp_collect(s, t->worker);
+}
+
+pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)
+{
+    const struct pp_agenda *agenda = session->agenda;
+    struct pp_trainee *t;
+    PP_TRY(PP_NEW(&t, 1));
+    *out = t;
+    t->session = session;
+    t->learning_rate = session->config->lr;
+    t->best_loss = INFINITY;
+    PP_TRY(pp_worker_open(session->world, session->job, session->backend, me, agenda->steps - agenda->first_traced, &t->worker));
+    return run(t);
+}
+
+void pp_trainee_free(struct pp_trainee *t)
+{
+    if (!t) return;
+    pp_losses_close(&t->losses);
+    free(t->best);
+    pp_worker_close(t->worker);
+    free(t);
+}
