@@ -16,7 +16,8 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
 
 static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double bytes_per_ns)
 {
-    return llround(fmax(p->flops / m->flops_per_ns, p->bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns);
+    double ns = fmax(p->flops / m->flops_per_ns, p->bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
+    return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
 /* Two replicas move and add the gradients once; D of them 2 (D - 1) / D times as much. */

@@ -9,6 +9,8 @@
 
 #include "sim/costs.h"
 
+static const int64_t longest_ns = 1000000000000000; /* 11 days: what is longer was not measured */
+
 /* What is looked for: tasks of one device, alone and with `load` workers busy. */
 struct search {
     struct pp_db *db;
@@ -32,7 +34,7 @@ static void consider(void *arg, const char *signature, int load, int64_t median_
 {
     struct bracket *b = arg;
     char *end;
-    if (load != b->load || median_ns <= 0 || strlen(signature) <= b->prefix) return;
+    if (load != b->load || median_ns <= 0 || median_ns > longest_ns || strlen(signature) <= b->prefix) return;
     long rows = strtol(signature + b->prefix, &end, 10);
     if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
     if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows))
@@ -63,7 +65,10 @@ static pp_status look_up(const struct search *s, const char *signature, int load
 {
     bool found;
     PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, load, ns, &found));
-    if (found && *ns > 0) return PP_OK;
+    if (found && !(*ns > 0 && *ns <= longest_ns))
+        return pp_fail(PP_INPUT, "the profile says that \"%s\" takes %lld ns; measure again with ppprof", signature,
+                       (long long)*ns);
+    if (found) return PP_OK;
     PP_TRY(interpolate(s, signature, load, ns));
     if (*ns > 0) *source = PP_COST_INTERPOLATED;
     return PP_OK;
@@ -104,12 +109,12 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
     return PP_OK;
 }
 
-/* A parameter >= 0 of a link; *found = false leaves *value. */
+/* A parameter of a link, if it is one that a link can have; *found = false leaves *value. */
 static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
 {
-    double measured;
+    double measured, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : (double)longest_ns;
     PP_TRY(pp_db_find_link(s->db, s->device, link, name, &measured, found));
-    if (*found && !(measured >= 0 && measured < 1e15))
+    if (*found && !(measured >= 0 && measured <= most))
         return pp_fail(PP_INPUT, "the profile says that %s of link \"%s\" is %g; measure again with ppprof", name, link,
                        measured);
     if (*found) *value = measured;
