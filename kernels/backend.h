@@ -9,7 +9,8 @@
 
 #include "core/program.h"
 
-/* A registered name, or "auto" (or NULL): the first that this machine can use. PP_USAGE if unknown, naming those there are. */
+/* A registered name, or "auto" (or NULL): the first that this machine can use. PP_USAGE if unknown, naming those
+ * there are. */
 pp_status pp_backend_find(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
 /* One line each, for --list. */

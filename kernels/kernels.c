@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#define X(ID, name, dims, flops, floats) \
-    static double flops_##name(const double *n) { return (void)n, flops; } \
+#define X(ID, name, dims, flops, floats)                                                                               \
+    static double flops_##name(const double *n) { return (void)n, flops; }                                             \
     static double floats_##name(const double *n) { return floats; }
 PP_KERNEL_LIST(X)
 #undef X

@@ -2,35 +2,37 @@
  *
  * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
  *
- * T = rows * seq tokens. All matrices are row-major float32 without gaps. "grad" operands are overwritten, or added to where
- * frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
+ * T = rows * seq tokens. All matrices are row-major float32 without gaps. "grad" operands are overwritten, or added to
+ * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  *
- * kernel         n[]                          f[]       ref[]
- * copy           rows, width                            to, from; nothing happens where either region has no memory
- * embed          rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
- *                out = drop(weight[token] * scale + position(t))
- * embed_grad     rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dout [T,d]
- * gemm_nt        m, n, k, mode                          C [m,n], A [m,k], B [n,k]      C = A B'
- * gemm_nn        m, n, k, mode                          C [m,n], A [m,k], B [k,n]      C = A B
- * gemm_tn        m, n, k, mode                          C [m,n], A [k,m], B [k,n]      C = A' B
- *                mode: enum pp_gemm_mode
- * attention      rows, seq, heads, dh, causal p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,3*heads*dh],
- *                                                       bias [3*heads*dh], scratch (pp_attention_scratch)
- *                qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
- * attention_grad rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
- * layernorm      rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d], bias, gamma, beta [d]
- *                r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory
- *                (a recomputed stage sends nothing)
- * layernorm_grad rows, seq, d                 p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma, grad gamma, grad beta
- *                dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
- * relu           rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
- * relu_grad      rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
- * cross_entropy  rows, seq, vocab, gradient             logits -> gradient of the loss in place, bias [vocab], targets.
- *                *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
- *                frame.loss_scale; gradient = 0: logits stay as they are
- * colsum         rows, width                            grad [width], in [rows,width]
- * sumsq          rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
- * sgd            rows, width                            w, g: w -= frame.learning_rate * frame.clip_factor * g
+ * kernel          n[]                          f[]       ref[], in order
+ * copy            rows, width                            to, from; nothing happens where either region has no memory
+ * embed           rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
+ *                 out = drop(weight[token] * scale + position(t))
+ * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dout [T,d]
+ * gemm_nt         m, n, k, mode                          C [m,n], A [m,k], B [n,k]      C = A B'
+ * gemm_nn         m, n, k, mode                          C [m,n], A [m,k], B [k,n]      C = A B
+ * gemm_tn         m, n, k, mode                          C [m,n], A [k,m], B [k,n]      C = A' B
+ *                 mode: enum pp_gemm_mode
+ * attention       rows, seq, heads, dh, causal p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,3*heads*dh],
+ *                                                        bias [3*heads*dh], scratch (pp_attention_scratch)
+ *                 qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
+ * attention_grad  rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
+ * layernorm       rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
+ *                                                        bias, gamma, beta [d]
+ *                 r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory
+ *                 (a recomputed stage sends nothing)
+ * layernorm_grad  rows, seq, d                 p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
+ *                                                        grad gamma, grad beta
+ *                 dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
+ * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
+ * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
+ * cross_entropy   rows, seq, vocab, gradient             logits -> gradient of the loss in place, bias [vocab], targets
+ *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
+ *                 frame.loss_scale; gradient = 0: logits stay as they are
+ * colsum          rows, width                            grad [width], in [rows,width]
+ * sumsq           rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
+ * sgd             rows, width                            w, g: w -= frame.learning_rate * frame.clip_factor * g
  */
 #ifndef PP_KERNELS_KERNELS_H
 #define PP_KERNELS_KERNELS_H

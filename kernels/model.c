@@ -69,7 +69,10 @@ int64_t pp_shape_embedding(const struct pp_shape *shape)
 
 int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shape, layer_rows, ROWS(layer_rows)); }
 
-int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, decoder_rows, ROWS(decoder_rows)); }
+int64_t pp_shape_decoder(const struct pp_shape *shape)
+{
+    return rows_elements(shape, decoder_rows, ROWS(decoder_rows));
+}
 
 static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_tensor *tensor)
 {
@@ -136,7 +139,8 @@ static int stage_group(const struct pp_model *model, int stage)
 static pp_status check_shape(const struct pp_shape *shape)
 {
     if (shape->d_model < 2 || shape->d_model % 2)
-        return pp_fail(PP_USAGE, "--d-model %d: the sinusoidal positions need an even number of at least 2", shape->d_model);
+        return pp_fail(PP_USAGE, "--d-model %d: the sinusoidal positions need an even number of at least 2",
+                       shape->d_model);
     if (shape->heads < 1 || shape->d_model % shape->heads)
         return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of kernel
- * calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer and nn.Linear.
+ * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of
+ * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer
+ * and nn.Linear.
  *
- * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three linears).
- * Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases 0, the rest as nn.Linear.
+ * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
+ * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
+ * 0, the rest as nn.Linear.
  */
 #ifndef PP_KERNELS_MODEL_H
 #define PP_KERNELS_MODEL_H
@@ -17,12 +19,13 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
 void pp_model_free(struct pp_model *model);
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
                            bool split_backward, struct pp_program *out) PP_MUST_CHECK;
-int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward);
+int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training,
+                           bool split_backward);
 
 extern const struct pp_model_ops pp_model_ops;
 
-/* Initial values of one tensor (index in model->tensors), out: [elements]. Every element is a function of seed, tensor index and
- * element index alone, so any cut into stages starts from the same weights. */
+/* Initial values of one tensor (index in model->tensors), out: [elements]. Every element is a function of seed,
+ * tensor index and element index alone, so any cut into stages starts from the same weights. */
 void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 
 /* Cuts shape->layers into layers_out[stages], each at least 1 (see pp_model_ops.create). */

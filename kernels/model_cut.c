@@ -21,7 +21,8 @@ static void cut_uniform(int layers, int stages, int *out)
     }
 }
 
-/* Best cut of the first j layers into i stages: least maximum, then least sum of squares (so that what is left is even, too). */
+/* Best cut of the first j layers into i stages: least maximum, then least sum of squares (so that what is left is
+ * even, too). */
 struct cut {
     double max, squares;
     int last; /* layers of the last stage */
@@ -86,8 +87,9 @@ static pp_status cut_parameters(const struct pp_shape *shape, int stages, int *o
 static pp_status cut_time(const struct pp_shape *shape, int stages, const double *layer_ns, int *out)
 {
     if (!layer_ns)
-        return pp_fail(PP_USAGE, "--split time needs measured layer times: give a database made by ppprof with --db, or "
-                                 "use --split uniform or parameters");
+        return pp_fail(PP_USAGE,
+                       "--split time needs measured layer times: give a database made by ppprof with --db, or "
+                       "use --split uniform or parameters");
     return cut_balanced(layer_ns, shape->layers, stages, out);
 }
 
@@ -102,8 +104,10 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
         errno = 0;
         long value = strtol(at, &end, 10);
         if (end == at || errno || value < 1 || value > INT_MAX || (*end && *end != ','))
-            return pp_fail(PP_USAGE, "--split %s: expected uniform, parameters, time, or the layers of each of the %d "
-                                     "stages as positive numbers with commas between them", split, stages);
+            return pp_fail(PP_USAGE,
+                           "--split %s: expected uniform, parameters, time, or the layers of each of the %d "
+                           "stages as positive numbers with commas between them",
+                           split, stages);
         out[n++] = (int)value;
         sum += value;
         at = end + (*end == ',');
@@ -112,17 +116,20 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
     if (n != stages || *at)
         return pp_fail(PP_USAGE, "--split %s: there are %d stages, the list must have as many numbers", split, stages);
     if (sum != shape->layers)
-        return pp_fail(PP_USAGE, "--split %s: the numbers add up to %lld, the model has %d layers", split, (long long)sum,
-                       shape->layers);
+        return pp_fail(PP_USAGE, "--split %s: the numbers add up to %lld, the model has %d layers", split,
+                       (long long)sum, shape->layers);
     return PP_OK;
 }
 
-pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns, int *layers_out)
+pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
+                       int *layers_out)
 {
     if (stages < 1) return pp_fail(PP_USAGE, "%d stages: a pipeline has at least one", stages);
     if (stages > shape->layers)
-        return pp_fail(PP_USAGE, "%d stages (--stages times --virtual) need at least as many layers, but --layers is %d: "
-                                 "use fewer stages or more layers", stages, shape->layers);
+        return pp_fail(PP_USAGE,
+                       "%d stages (--stages times --virtual) need at least as many layers, but --layers is %d: "
+                       "use fewer stages or more layers",
+                       stages, shape->layers);
     if (!split || !strcmp(split, "uniform")) {
         cut_uniform(shape->layers, stages, layers_out);
         return PP_OK;

@@ -42,8 +42,8 @@ struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n
     return call;
 }
 
-void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode, struct pp_ref c,
-                    struct pp_ref a, struct pp_ref b)
+void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
+                    struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
     struct pp_call *call = pp_writer_call(w, kernel, mnk[0], mnk[1], mnk[2], mode);
     call->ref[0] = c;
@@ -86,14 +86,29 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
 static void write_calls(struct pp_writer *w, int kind)
 {
     switch (kind) {
-    case PP_F: pp_write_forward(w, false); break;
-    case PP_R: pp_write_forward(w, true); break;
-    case PP_B: pp_write_backward(w, true, true); break;
-    case PP_I: pp_write_backward(w, true, false); break;
-    case PP_W: pp_write_backward(w, false, true); break;
-    case PP_NORM: write_tensors(w, PP_KERNEL_SUMSQ); break;
-    case PP_STEP: write_tensors(w, PP_KERNEL_SGD); break;
-    default: break; /* transfers and reductions move data, they call no kernels */
+    case PP_F:
+        pp_write_forward(w, false);
+        break;
+    case PP_R:
+        pp_write_forward(w, true);
+        break;
+    case PP_B:
+        pp_write_backward(w, true, true);
+        break;
+    case PP_I:
+        pp_write_backward(w, true, false);
+        break;
+    case PP_W:
+        pp_write_backward(w, false, true);
+        break;
+    case PP_NORM:
+        write_tensors(w, PP_KERNEL_SUMSQ);
+        break;
+    case PP_STEP:
+        write_tensors(w, PP_KERNEL_SGD);
+        break;
+    default:
+        break; /* transfers and reductions move data, they call no kernels */
     }
 }
 
@@ -107,8 +122,9 @@ static void write_signature(const struct pp_writer *w, int kind)
     char vocab[16] = "", dropout[32] = "";
     if (w->stage->embed || w->stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
-    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->stage->layers, w->stage->embed ? "+emb" : "",
-                        w->stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
+    int used =
+        snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->stage->layers, w->stage->embed ? "+emb" : "",
+                 w->stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (update)
         snprintf(text + used, size - (size_t)used, " ff%d%s", shape->d_ff, vocab);
     else

@@ -4,11 +4,12 @@
  * model_program.c.
  *
  * Training slot, per layer of the stage (T tokens, all float32, each buffer aligned to 64 bytes):
- *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]  xhat2 [T,d]  rstd2 [T]
- * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the gradient at
- * linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the first stage the gradient at
- * the embedding's output. The last stage holds the decoder's input and the logits, which become their own gradient.
- * Evaluation keeps nothing for a backward pass: all layers use the buffers of one.
+ *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
+ *   xhat2 [T,d]  rstd2 [T]
+ * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
+ * gradient at linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
+ * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits, which
+ * become their own gradient. Evaluation keeps nothing for a backward pass: all layers use the buffers of one.
  */
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
@@ -59,12 +60,10 @@ struct pp_writer {
     struct pp_program *out;
 };
 
-static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
-{
-    return (struct pp_ref){region, offset};
-}
+static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset) { return (struct pp_ref){region, offset}; }
 
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the decoder (0 weight, 1 bias). */
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the decoder (0 weight, 1 bias).
+ * */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor);
@@ -78,8 +77,8 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, int64_t
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t floats);
 /* Appends a call and returns it with kernel, n[] and f[] = 0 set; the caller fills in the operands. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
-void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode, struct pp_ref c,
-                    struct pp_ref a, struct pp_ref b);
+void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
+                    struct pp_ref c, struct pp_ref a, struct pp_ref b);
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* The embedding's scale f[0] and dropout f[1]. */

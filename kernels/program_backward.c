@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the first; the
- * full backward (B) is both in turn for each layer, while its operands are in the caches. I and W alone make the same calls
- * in the same order, so they give the same bits.
+ * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
+ * first; the full backward (B) is both in turn for each layer, while its operands are in the caches. I and W alone
+ * make the same calls in the same order, so they give the same bits.
  */
 #include "kernels/model_program.h"
 
@@ -21,8 +21,8 @@ static struct pp_ref dh_of(const struct pp_writer *w, const struct path *path, i
 }
 
 /* C [T, n] = A [T, k] * weight [k, n], or added to C. */
-static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a, int k,
-                                struct pp_ref weight)
+static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a,
+                                int k, struct pp_ref weight)
 {
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
 }
@@ -62,8 +62,9 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_ref dz = pp_ref_act(w, l, w->slot.xhat2), dh = dh_of(w, path, l);
-    const struct norm_grad norm = {PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT, PP_NORM2_BIAS,
-                                   path->stream, dz, pp_ref_act(w, l, w->slot.rstd2), path->incoming};
+    const struct norm_grad norm = {
+        PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT, PP_NORM2_BIAS, path->stream, dz, pp_ref_act(w, l, w->slot.rstd2),
+        path->incoming};
     write_norm_grad(w, l, &norm);
     write_input_product(w, PP_GEMM_WRITE, dh, ff, dz, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_WEIGHT));
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_RELU_GRAD, w->rows, w->seq, ff, 0);
@@ -79,12 +80,11 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     const struct pp_shape *shape = &w->model->shape;
     const int d = shape->d_model;
     const struct pp_ref da = pp_ref_act(w, l, w->slot.xhat1), dqkv = pp_ref_act(w, l, w->slot.qkv);
-    const struct norm_grad norm = {PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS,
-                                   out, da, pp_ref_act(w, l, w->slot.rstd1), path->stream};
+    const struct norm_grad norm = {
+        PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, da, pp_ref_act(w, l, w->slot.rstd1), path->stream};
     write_norm_grad(w, l, &norm);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_OUT_PROJ_WEIGHT));
-    struct pp_call *call =
-        pp_writer_call(w, PP_KERNEL_ATTENTION_GRAD, w->rows, w->seq, shape->heads, d / shape->heads);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ATTENTION_GRAD, w->rows, w->seq, shape->heads, d / shape->heads);
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     call->ref[0] = dqkv;
@@ -150,8 +150,8 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     path.stream = pp_writer_scratch(w, w->tokens * shape->d_model);
     path.dctx = pp_writer_scratch(w, w->tokens * shape->d_model);
     if (!w->split) path.dh = pp_writer_scratch(w, w->tokens * shape->d_ff);
-    path.scratch = pp_writer_scratch(
-        w, pp_attention_scratch(w->seq, shape->d_model / shape->heads) / (int64_t)sizeof(float));
+    path.scratch =
+        pp_writer_scratch(w, pp_attention_scratch(w->seq, shape->d_model / shape->heads) / (int64_t)sizeof(float));
     return path;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forward programs. Products write their output without bias; the kernel that follows adds it, so no pass over memory is
- * spent on it.
+ * Forward programs. Products write their output without bias; the kernel that follows adds it, so no pass over memory
+ * is spent on it.
  */
 #include "kernels/model_program.h"
 
@@ -98,12 +98,24 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_slot *slot = &w->slot;
-    const struct pp_ref x = pp_ref_act(w, l, slot->x), ctx = pp_ref_act(w, l, slot->ctx), y1 = pp_ref_act(w, l, slot->y1);
-    const struct pp_ref u = pp_ref_act(w, l, slot->u);
-    const struct residual first = {PP_DROP_RESIDUAL1, PP_OUT_PROJ_BIAS, PP_NORM1_WEIGHT, PP_NORM1_BIAS, y1,
-                                   pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), x};
-    const struct residual second = {PP_DROP_RESIDUAL2, PP_LINEAR2_BIAS, PP_NORM2_WEIGHT, PP_NORM2_BIAS, layer_output(w, l),
-                                    pp_ref_act(w, l, slot->xhat2), pp_ref_act(w, l, slot->rstd2), y1};
+    const struct pp_ref x = pp_ref_act(w, l, slot->x), ctx = pp_ref_act(w, l, slot->ctx);
+    const struct pp_ref y1 = pp_ref_act(w, l, slot->y1), u = pp_ref_act(w, l, slot->u);
+    const struct residual first = {PP_DROP_RESIDUAL1,
+                                   PP_OUT_PROJ_BIAS,
+                                   PP_NORM1_WEIGHT,
+                                   PP_NORM1_BIAS,
+                                   y1,
+                                   pp_ref_act(w, l, slot->xhat1),
+                                   pp_ref_act(w, l, slot->rstd1),
+                                   x};
+    const struct residual second = {PP_DROP_RESIDUAL2,
+                                    PP_LINEAR2_BIAS,
+                                    PP_NORM2_WEIGHT,
+                                    PP_NORM2_BIAS,
+                                    layer_output(w, l),
+                                    pp_ref_act(w, l, slot->xhat2),
+                                    pp_ref_act(w, l, slot->rstd2),
+                                    y1};
 
     write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, x, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_WEIGHT));
     write_attention(w, l, scratch);

@@ -48,7 +48,8 @@ void pp_slot_layout(const struct pp_model *model, int stage, int rows, int seq, 
     if (s->embed && split) out->input_grad = place(&out->bytes, tokens * d);
 }
 
-int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward)
+int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training,
+                           bool split_backward)
 {
     struct pp_slot slot;
     pp_slot_layout(model, stage, rows, seq, training, split_backward, &slot);

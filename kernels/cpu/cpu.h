@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU backend. Its kernels (simd/) are compiled once for each vector width; the widest that the machine has is taken.
+ * The CPU backend. Its kernels (simd/) are compiled once for each vector width; the widest that the machine has is
+ * taken.
  */
 #ifndef PP_KERNELS_CPU_CPU_H
 #define PP_KERNELS_CPU_CPU_H
@@ -23,11 +24,13 @@ struct pp_cpu_isa {
     bool (*supported)(void);
     void (*run[PP_KERNELS])(const struct pp_cpu_call *);
     void (*add)(float *to, const float *a, const float *b, int64_t n);
-    /* Fixed register-only arithmetic of a few hundred microseconds; the result only keeps it from being optimised away. */
+    /* Fixed register-only arithmetic of a few hundred microseconds; the result only keeps it from being optimised
+     * away. */
     float (*spin)(void);
-    /* Dropout's random numbers for `rows` successive row vectors of 4*quads numbers each; out has room for rows*quads*4,
-     * rounded up to PP_RANDOM_ROUND. For tests. */
-    void (*random)(const uint32_t key[2], uint32_t step, uint32_t site, uint32_t row, int rows, int quads, uint32_t *out);
+    /* Dropout's random numbers for `rows` successive row vectors of 4*quads numbers each; out has room for
+     * rows*quads*4, rounded up to PP_RANDOM_ROUND. For tests. */
+    void (*random)(const uint32_t key[2], uint32_t step, uint32_t site, uint32_t row, int rows, int quads,
+                   uint32_t *out);
     /* to[i] = exp(from[i]). For tests. */
     void (*exp)(float *to, const float *from, int64_t n);
 };

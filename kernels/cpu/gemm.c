@@ -39,7 +39,8 @@ static pp_status find_symbols(void *library)
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         if (!symbol)
-            return pp_fail(PP_UNSUPPORTED, "%s has no %s: install OpenBLAS with its CBLAS interface (libopenblas0-pthread)",
+            return pp_fail(PP_UNSUPPORTED,
+                           "%s has no %s: install OpenBLAS with its CBLAS interface (libopenblas0-pthread)",
                            library_name, symbols[i].name);
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
@@ -61,8 +62,7 @@ static pp_status load(void)
         unsetenv("OPENBLAS_CORETYPE");
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* no thread pool before we know how many are wanted */
     void *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return pp_fail(PP_UNSUPPORTED, "cannot load OpenBLAS (%s): install libopenblas0-pthread", dlerror());
+    if (!library) return pp_fail(PP_UNSUPPORTED, "cannot load OpenBLAS (%s): install libopenblas0-pthread", dlerror());
     PP_TRY(find_symbols(library));
     PP_TRY(check_core());
     char version[64] = "OpenBLAS";
@@ -87,11 +87,11 @@ pp_status pp_gemm_open(int threads)
     return PP_OK;
 }
 
-void pp_gemm(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-             int ldc)
+void pp_gemm(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+             float *c, int ldc)
 {
-    blas.sgemm(CblasRowMajor, op == PP_GEMM_TN ? CblasTrans : CblasNoTrans, op == PP_GEMM_NT ? CblasTrans : CblasNoTrans, m,
-               n, k, 1, a, lda, b, ldb, beta, c, ldc);
+    blas.sgemm(CblasRowMajor, op == PP_GEMM_TN ? CblasTrans : CblasNoTrans,
+               op == PP_GEMM_NT ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
 }
 
 const char *pp_gemm_describe(void) { return blas.text; }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products: one thin function over OpenBLAS, which is loaded when it is first needed. Loading it late is the point:
- * OpenBLAS picks its kernels in a constructor from OPENBLAS_CORETYPE, and a value inherited from somewhere can halve the speed.
+ * Matrix products: one thin function over OpenBLAS, which is loaded when it is first needed. Loading it late is the
+ * point: OpenBLAS picks its kernels in a constructor from OPENBLAS_CORETYPE, and a value inherited from somewhere can
+ * halve the speed.
  */
 #ifndef PP_KERNELS_CPU_GEMM_H
 #define PP_KERNELS_CPU_GEMM_H
@@ -14,15 +15,16 @@ enum pp_gemm_op {
     PP_GEMM_TN  /* C [m,n] = A [k,m]' * B [k,n] */
 };
 
-/* Asks for the kernels of one processor ("Haswell", "SkylakeX", ...; NULL or "": the best). Before the first pp_gemm_open. */
+/* Asks for the kernels of one processor ("Haswell", "SkylakeX", ...; NULL or "": the best). Before the first
+ * pp_gemm_open. */
 void pp_gemm_want_core(const char *core);
 
 /* Loads OpenBLAS on the first call; sets the number of threads that a product uses, for the whole process. */
 pp_status pp_gemm_open(int threads) PP_MUST_CHECK;
 
 /* C = A B + beta C, row-major, leading dimensions in elements. pp_gemm_open must have succeeded. */
-void pp_gemm(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-             int ldc);
+void pp_gemm(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+             float *c, int ldc);
 
 /* "OpenBLAS 0.3.21 SkylakeX" */
 const char *pp_gemm_describe(void);

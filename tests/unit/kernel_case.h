@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of single kernels: operands with exact borders, filled with numbers that look random, and the vector widths to go through.
- * The oracles that kernels are compared with compute in double; their dropout masks come from Random123.
+ * For tests of single kernels: operands with exact borders, filled with numbers that look random, and the vector
+ * widths to go through. The oracles that kernels are compared with compute in double; their dropout masks come from
+ * Random123.
  */
 #ifndef PP_TESTS_KERNEL_CASE_H
 #define PP_TESTS_KERNEL_CASE_H
@@ -50,8 +51,8 @@ static inline void case_free(void *first, ...)
 
 static inline struct pp_frame case_frame(void)
 {
-    return (struct pp_frame){.seed = case_seed, .step = CASE_STEP, .first_row = CASE_FIRST_ROW, .training = true,
-                             .clip_factor = 1};
+    return (struct pp_frame){
+        .seed = case_seed, .step = CASE_STEP, .first_row = CASE_FIRST_ROW, .training = true, .clip_factor = 1};
 }
 
 /* Is the element of dropout's row vector and column kept? */
@@ -69,13 +70,13 @@ static inline double case_drop(uint32_t row, int column, double p, double value)
 }
 
 /* Fails with the first element that is further from the oracle than tolerance * (1 + |expected|). */
-#define assert_near(got, expected, n, tolerance) \
-    do { \
-        for (int64_t near_i = 0; near_i < (n); near_i++) { \
-            const double near_a = (got)[near_i], near_b = (expected)[near_i]; \
-            if (!(fabs(near_a - near_b) <= (tolerance) * (1 + fabs(near_b)))) \
-                fail_msg("%s[%lld] = %.9g, expected %.9g", #got, (long long)near_i, near_a, near_b); \
-        } \
+#define assert_near(got, expected, n, tolerance)                                                                       \
+    do {                                                                                                               \
+        for (int64_t near_i = 0; near_i < (n); near_i++) {                                                             \
+            const double near_a = (got)[near_i], near_b = (expected)[near_i];                                          \
+            if (!(fabs(near_a - near_b) <= (tolerance) * (1 + fabs(near_b))))                                          \
+                fail_msg("%s[%lld] = %.9g, expected %.9g", #got, (long long)near_i, near_a, near_b);                   \
+        }                                                                                                              \
     } while (0)
 
 /* The next vector width that this machine has, from *i on; NULL after the last. */
@@ -87,8 +88,8 @@ static inline const struct pp_cpu_isa *case_next_isa(int *i)
     return NULL;
 }
 
-#define FOR_EACH_ISA(isa) \
-    for (int isa_index = 0; isa_index >= 0; isa_index = -1) \
+#define FOR_EACH_ISA(isa)                                                                                              \
+    for (int isa_index = 0; isa_index >= 0; isa_index = -1)                                                            \
         for (const struct pp_cpu_isa *isa; (isa = case_next_isa(&isa_index));)
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one training step of a model on one thread, stage after stage, microbatch after microbatch: the least that can run programs.
- * Every region is an allocation of its own, of exactly its size, so that a sanitizer sees every step beyond its border.
+ * Runs one training step of a model on one thread, stage after stage, microbatch after microbatch: the least that can
+ * run programs. Every region is an allocation of its own, of exactly its size, so that a sanitizer sees every step
+ * beyond its border.
  */
 #ifndef PP_TESTS_MODEL_RUNNER_H
 #define PP_TESTS_MODEL_RUNNER_H
@@ -20,6 +21,7 @@ struct runner {
     struct pp_shape shape;
     int stages, rows, seq, chunks;
     bool split, recompute; /* backward as I and W; forward once more before each backward */
+    bool evaluate;         /* forward only, without dropout */
     const struct pp_cpu_isa *isa;
 
     struct pp_model *model;
@@ -32,10 +34,10 @@ struct runner {
     double loss;           /* sum over all tokens of the last step */
 };
 
-#define RUNNER_OK(expression) \
-    do { \
-        pp_status runner_status = (expression); \
-        if (runner_status != PP_OK) fail_msg("%s", pp_message()); \
+#define RUNNER_OK(expression)                                                                                          \
+    do {                                                                                                               \
+        pp_status runner_status = (expression);                                                                        \
+        if (runner_status != PP_OK) fail_msg("%s", pp_message());                                                      \
     } while (0)
 
 static inline void *runner_memory(int64_t bytes)
@@ -82,7 +84,8 @@ static inline void runner_open(struct runner *r)
         r->param[s] = runner_memory(r->model->stages[s].param_bytes);
         r->grad[s] = runner_memory(r->model->stages[s].param_bytes);
         for (int m = 0; m < r->chunks; m++)
-            r->act[s][m] = runner_memory(pp_model_act_bytes(r->model, s, r->chunk_rows[m], r->seq, true, r->split));
+            r->act[s][m] =
+                runner_memory(pp_model_act_bytes(r->model, s, r->chunk_rows[m], r->seq, !r->evaluate, r->split));
     }
     for (int s = 1; s < r->stages; s++)
         for (int m = 0; m < r->chunks; m++) {
@@ -93,7 +96,7 @@ static inline void runner_open(struct runner *r)
     runner_tokens(r);
     runner_weights(r, 1);
     r->frame.seed = 99;
-    r->frame.training = true;
+    r->frame.training = !r->evaluate;
     r->frame.clip_factor = 1;
     r->frame.loss_scale = 1.f / (float)(r->rows * r->seq);
 }
@@ -140,7 +143,7 @@ static inline void runner_forward(struct runner *r, int stage, int m, bool again
     frame.loss = &loss;
     frame.base[PP_MEM_IN] = again ? NULL : r->activation[stage][m];
     frame.base[PP_MEM_CKPT] = again ? r->activation[stage][m] : NULL;
-    frame.base[PP_MEM_OUT] = stage + 1 < r->stages ? r->activation[stage + 1][m] : NULL;
+    frame.base[PP_MEM_OUT] = stage + 1 < r->stages && !again ? r->activation[stage + 1][m] : NULL;
     runner_task(r, again ? PP_R : PP_F, stage, m, &frame);
     if (!again) r->loss += loss;
 }

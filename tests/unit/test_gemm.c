@@ -25,7 +25,8 @@ static double element(enum pp_gemm_op op, const int *mnk, const float *a, const 
 static void check_product(enum pp_gemm_op op, const int *mnk, enum pp_gemm_mode mode, bool accumulate)
 {
     const int m = mnk[0], n = mnk[1], k = mnk[2];
-    float *a = case_floats(m * k, 1), *b = case_floats(n * k, 2), *c = case_floats(m * n, 3), *before = case_copy(c, m * n);
+    float *a = case_floats(m * k, 1), *b = case_floats(n * k, 2), *c = case_floats(m * n, 3),
+          *before = case_copy(c, m * n);
     struct pp_frame frame = case_frame();
     frame.accumulate = accumulate;
     const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && accumulate);

@@ -18,8 +18,8 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25},  {1, 7, 3, 12, false, 0.25},
-    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},     {1, 48, 2, 8, true, 0.5},
+    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25}, {1, 7, 3, 12, false, 0.25},
+    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},    {1, 48, 2, 8, true, 0.5},
     {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25},
 };
 
@@ -82,12 +82,14 @@ static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
     float *qkv = case_floats(tokens * 3 * d, 1), *bias = case_floats(3 * d, 2), *ctx = case_floats(tokens * d, 3);
     float *p = case_floats(scores, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(pp_attention_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 6);
-    double *exact = malloc(sizeof *exact * (size_t)(tokens * 3 * d)), *expected = malloc(sizeof *expected * (size_t)(tokens * d));
+    double *exact = malloc(sizeof *exact * (size_t)(tokens * 3 * d)),
+           *expected = malloc(sizeof *expected * (size_t)(tokens * d));
     assert_non_null(exact);
     assert_non_null(expected);
     for (int64_t i = 0; i < tokens * 3 * d; i++) exact[i] = (double)qkv[i] + bias[i % (3 * d)];
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
+    struct pp_call call = {
+        .n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
     struct pp_cpu_call forward = {&call, &frame, {ctx, p, qkv, bias, scratch}};
     isa->run[PP_KERNEL_ATTENTION](&forward);
     oracle(s, exact, expected);
@@ -104,7 +106,7 @@ static void test_attention(void **state)
     (void)state;
     assert_int_equal(pp_gemm_open(1), PP_OK);
     FOR_EACH_ISA(isa)
-        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_attention(isa, &shapes[i]);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_attention(isa, &shapes[i]);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bias + dropout + residual + layer normalisation against a double-precision oracle, its gradient against differences of it.
+ * Bias + dropout + residual + layer normalisation against a double-precision oracle, its gradient against differences
+ * of it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,8 +60,13 @@ struct operands {
 
 static struct operands make_operands(int d)
 {
-    return (struct operands){d, case_floats(T * d, 1), case_floats(T * d, 2), case_floats(d, 3),
-                             case_floats(d, 4), case_floats(d, 5), case_floats(T * d, 6)};
+    return (struct operands){d,
+                             case_floats(T * d, 1),
+                             case_floats(T * d, 2),
+                             case_floats(d, 3),
+                             case_floats(d, 4),
+                             case_floats(d, 5),
+                             case_floats(T * d, 6)};
 }
 
 static void free_operands(struct operands *o) { case_free(o->x, o->z, o->bias, o->gamma, o->beta, o->dy, NULL); }
@@ -141,10 +147,10 @@ static void test_layernorm(void **state)
     (void)state;
     const int widths[] = {2, 7, 12, 36, 60, 200, 2100}; /* the last is wider than one tile of random numbers */
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < 7; i++) {
-            check_layernorm(isa, widths[i], 0, false);
-            check_layernorm(isa, widths[i], 0.25, true);
-        }
+    for (int i = 0; i < 7; i++) {
+        check_layernorm(isa, widths[i], 0, false);
+        check_layernorm(isa, widths[i], 0.25, true);
+    }
 }
 
 int main(void)

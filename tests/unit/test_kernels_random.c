@@ -19,15 +19,15 @@ static void test_equals_random123(void **state)
     const int quads[] = {1, 2, 3, 5, 9, 16, 17, 50};
     static uint32_t out[7 * 50 * 4 + PP_RANDOM_ROUND];
     FOR_EACH_ISA(isa)
-        for (int q = 0; q < 8; q++) {
-            isa->random(key, 77, 5, 0xfffffffeu, 7, quads[q], out);
-            for (int i = 0; i < 7 * quads[q]; i++) {
-                philox4x32_ctr_t counter = {{(uint32_t)(i % quads[q]), 0xfffffffeu + (uint32_t)(i / quads[q]), 77, 5}};
-                philox4x32_key_t k = {{key[0], key[1]}};
-                philox4x32_ctr_t expected = philox4x32(counter, k);
-                assert_memory_equal(out + 4 * i, expected.v, sizeof expected.v);
-            }
+    for (int q = 0; q < 8; q++) {
+        isa->random(key, 77, 5, 0xfffffffeu, 7, quads[q], out);
+        for (int i = 0; i < 7 * quads[q]; i++) {
+            philox4x32_ctr_t counter = {{(uint32_t)(i % quads[q]), 0xfffffffeu + (uint32_t)(i / quads[q]), 77, 5}};
+            philox4x32_key_t k = {{key[0], key[1]}};
+            philox4x32_ctr_t expected = philox4x32(counter, k);
+            assert_memory_equal(out + 4 * i, expected.v, sizeof expected.v);
         }
+    }
 }
 
 static void test_exponential(void **state)
@@ -36,7 +36,8 @@ static void test_exponential(void **state)
     enum { N = 100001 };
     static float from[N], to[N];
     for (int i = 0; i < N; i++) from[i] = -87 + (float)i * (174.f / N);
-    FOR_EACH_ISA(isa) {
+    FOR_EACH_ISA(isa)
+    {
         isa->exp(to, from, N);
         double worst = 0;
         for (int i = 0; i < N; i++) {

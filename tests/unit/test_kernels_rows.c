@@ -55,10 +55,10 @@ static void test_embedding(void **state)
     (void)state;
     const int widths[] = {2, 12, 36, 60, 200, 2100};
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < 6; i++) {
-            check_embed(isa, widths[i], 0, 1);
-            check_embed(isa, widths[i], 0.25, sqrt(widths[i]));
-        }
+    for (int i = 0; i < 6; i++) {
+        check_embed(isa, widths[i], 0, 1);
+        check_embed(isa, widths[i], 0.25, sqrt(widths[i]));
+    }
 }
 
 /* Far positions: the table is made by turning, and must not drift. */
@@ -105,10 +105,10 @@ static void test_relu(void **state)
     (void)state;
     const int widths[] = {1, 20, 36, 60, 200, 2050};
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < 6; i++) {
-            check_relu(isa, widths[i], 0);
-            check_relu(isa, widths[i], 0.25);
-        }
+    for (int i = 0; i < 6; i++) {
+        check_relu(isa, widths[i], 0);
+        check_relu(isa, widths[i], 0.25);
+    }
 }
 
 /* Loss of one row in double. */
@@ -143,7 +143,7 @@ static void check_cross_entropy(const struct pp_cpu_isa *isa, int vocab, float m
     for (int t = 0; t < T; t++) {
         for (int j = 0; j < vocab; j++) row[j] = (double)plain[t * vocab + j] + bias[j];
         expected += row_loss(row, vocab, target[t]);
-        for (int j = 0; j < vocab; j += vocab > 100 ? vocab / 40 : 1) {
+        for (int j = 0; j<vocab; j += vocab> 100 ? vocab / 40 : 1) {
             const double gradient = 0.125 * (exp(-row_loss(row, vocab, j)) - (j == target[t]));
             assert_true(fabs(logits[t * vocab + j] - gradient) <= 1e-7 + 2e-6 * fabs(gradient));
         }
@@ -159,10 +159,10 @@ static void test_cross_entropy(void **state)
     (void)state;
     const int sizes[] = {2, 17, 100, 28782};
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < 4; i++) {
-            check_cross_entropy(isa, sizes[i], 1);
-            check_cross_entropy(isa, sizes[i], 60);
-        }
+    for (int i = 0; i < 4; i++) {
+        check_cross_entropy(isa, sizes[i], 1);
+        check_cross_entropy(isa, sizes[i], 60);
+    }
 }
 
 int main(void)

@@ -44,8 +44,8 @@ static void test_sums(void **state)
 {
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < WIDTHS; i++)
-            for (int rows = 1; rows < 30; rows += 7) check_sums(isa, rows, widths[i]);
+    for (int i = 0; i < WIDTHS; i++)
+        for (int rows = 1; rows < 30; rows += 7) check_sums(isa, rows, widths[i]);
 }
 
 static void test_step_and_copies(void **state)
@@ -53,25 +53,26 @@ static void test_step_and_copies(void **state)
     (void)state;
     enum { ROWS = 3 };
     FOR_EACH_ISA(isa)
-        for (int i = 0; i < WIDTHS; i++) {
-            const int n = ROWS * widths[i];
-            float *w = case_floats(n, 1), *g = case_floats(n, 2), *before = case_copy(w, n), *sum = case_floats(n, 3);
-            struct pp_frame frame = case_frame();
-            frame.learning_rate = 0.5f;
-            frame.clip_factor = 0.25f;
-            struct pp_call call = {.n = {ROWS, widths[i]}};
-            struct pp_cpu_call step = {&call, &frame, {w, g}}, copy = {&call, &frame, {w, before}}, none = {&call, &frame, {NULL, g}};
-            isa->run[PP_KERNEL_SGD](&step);
-            for (int k = 0; k < n; k++) assert_true(fabsf(w[k] - (before[k] - 0.125f * g[k])) <= 1e-7f);
-            isa->run[PP_KERNEL_COPY](&copy);
-            isa->run[PP_KERNEL_COPY](&none);
-            assert_memory_equal(w, before, sizeof *w * (size_t)n);
-            isa->add(sum, w, g, n);
-            for (int k = 0; k < n; k++) assert_true(sum[k] == w[k] + g[k]);
-            isa->add(w, w, g, n); /* in place */
-            assert_memory_equal(w, sum, sizeof *w * (size_t)n);
-            case_free(w, g, before, sum, NULL);
-        }
+    for (int i = 0; i < WIDTHS; i++) {
+        const int n = ROWS * widths[i];
+        float *w = case_floats(n, 1), *g = case_floats(n, 2), *before = case_copy(w, n), *sum = case_floats(n, 3);
+        struct pp_frame frame = case_frame();
+        frame.learning_rate = 0.5f;
+        frame.clip_factor = 0.25f;
+        struct pp_call call = {.n = {ROWS, widths[i]}};
+        struct pp_cpu_call step = {&call, &frame, {w, g}}, copy = {&call, &frame, {w, before}},
+                           none = {&call, &frame, {NULL, g}};
+        isa->run[PP_KERNEL_SGD](&step);
+        for (int k = 0; k < n; k++) assert_true(fabsf(w[k] - (before[k] - 0.125f * g[k])) <= 1e-7f);
+        isa->run[PP_KERNEL_COPY](&copy);
+        isa->run[PP_KERNEL_COPY](&none);
+        assert_memory_equal(w, before, sizeof *w * (size_t)n);
+        isa->add(sum, w, g, n);
+        for (int k = 0; k < n; k++) assert_true(sum[k] == w[k] + g[k]);
+        isa->add(w, w, g, n); /* in place */
+        assert_memory_equal(w, sum, sizeof *w * (size_t)n);
+        case_free(w, g, before, sum, NULL);
+    }
 }
 
 static void test_backend(void **state)

@@ -152,12 +152,17 @@ static void check_init(struct pp_model *model, int tensor, double deviation, dou
     }
     const double n = (double)t->elements, slack = 6 / sqrt(n); /* six standard errors */
     if (fabs(sum / n) > slack * deviation) fail_msg("%s: mean %g", t->name, sum / n);
-    if (fabs(sqrt(squares / n) - deviation) > slack * deviation) fail_msg("%s: deviation %g", t->name, sqrt(squares / n));
-    if (bound > 0 && (most > bound * (1 + 1e-6) || most < bound * (1 - 4 * slack))) fail_msg("%s: extreme %g", t->name, most);
+    if (fabs(sqrt(squares / n) - deviation) > slack * deviation)
+        fail_msg("%s: deviation %g", t->name, sqrt(squares / n));
+    if (bound > 0 && (most > bound * (1 + 1e-6) || most < bound * (1 - 4 * slack)))
+        fail_msg("%s: extreme %g", t->name, most);
     free(w);
 }
 
-static void check_uniform(struct pp_model *model, int tensor, double bound) { check_init(model, tensor, bound / sqrt(3), bound); }
+static void check_uniform(struct pp_model *model, int tensor, double bound)
+{
+    check_init(model, tensor, bound / sqrt(3), bound);
+}
 
 static void check_constant(struct pp_model *model, int tensor, float value)
 {
@@ -240,7 +245,8 @@ static void test_work(void **state)
     (void)state;
     struct pp_model *model = make_model(small, 2, NULL);
     for (int stage = 0; stage < 2; stage++) {
-        struct pp_program f = make_program(model, PP_F, stage, 5, false), b = make_program(model, PP_B, stage, 5, false);
+        struct pp_program f = make_program(model, PP_F, stage, 5, false),
+                          b = make_program(model, PP_B, stage, 5, false);
         struct pp_program i = make_program(model, PP_I, stage, 5, true), w = make_program(model, PP_W, stage, 5, true);
         assert_int_equal(i.ncalls + w.ncalls, b.ncalls);
         assert_true(fabs(i.flops + w.flops - b.flops) <= 1e-9 * b.flops);

@@ -2,7 +2,8 @@
  *
  * Attention, one row and head at a time, so that scores stay in the first-level cache between the two products.
  *
- * Probabilities are stored with a sign: negative where dropout drops them. The backward pass thus needs no random numbers.
+ * Probabilities are stored with a sign: negative where dropout drops them. The backward pass thus needs no random
+ * numbers.
  */
 #include <math.h>
 
@@ -22,24 +23,33 @@ struct attention {
 static struct attention attention_of(const struct pp_cpu_call *c)
 {
     const int32_t *n = c->call->n;
-    struct attention a = {n[0], n[1], n[2], n[3], n[2] * n[3], n[4], false, 1 / sqrtf((float)n[3]), {{0}}, c->frame->first_row};
+    struct attention a = {.rows = n[0],
+                          .seq = n[1],
+                          .heads = n[2],
+                          .dh = n[3],
+                          .d = n[2] * n[3],
+                          .causal = n[4],
+                          .scale = 1 / sqrtf((float)n[3]),
+                          .first_row = c->frame->first_row};
     a.dropping = dropout_of(c, c->call->f[0], &a.drop);
     return a;
 }
 
 /* Below this many multiplications a call of the library costs more than the product. */
-static const int64_t library_threshold = 8192;
+enum { TINY = 8192 };
 
-/* C = op(A, B) for tiny matrices, by their definition. */
-static void tiny_product(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float *c,
-                         int ldc)
+/* C = op(A, B) for tiny matrices, by the definition. Elements lie `row` and `column` apart. */
+struct tiny {
+    const float *at;
+    int64_t row, column;
+};
+
+static void tiny_product(int m, int n, int k, struct tiny a, struct tiny b, float *c, int ldc)
 {
-    const int64_t a_row = op == PP_GEMM_TN ? 1 : lda, a_step = op == PP_GEMM_TN ? lda : 1;
-    const int64_t b_step = op == PP_GEMM_NT ? 1 : ldb, b_column = op == PP_GEMM_NT ? ldb : 1;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             float sum = 0;
-            for (int l = 0; l < k; l++) sum += a[i * a_row + l * a_step] * b[l * b_step + j * b_column];
+            for (int l = 0; l < k; l++) sum += a.at[i * a.row + l * a.column] * b.at[l * b.row + j * b.column];
             c[(int64_t)i * ldc + j] = sum;
         }
 }
@@ -47,10 +57,13 @@ static void tiny_product(enum pp_gemm_op op, int m, int n, int k, const float *a
 static void product(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float *c,
                     int ldc)
 {
-    if ((int64_t)m * n * k < library_threshold)
-        tiny_product(op, m, n, k, a, lda, b, ldb, c, ldc);
-    else
+    if ((int64_t)m * n * k >= TINY) {
         pp_gemm(op, m, n, k, a, lda, b, ldb, 0, c, ldc);
+        return;
+    }
+    const struct tiny left = op == PP_GEMM_TN ? (struct tiny){a, 1, lda} : (struct tiny){a, lda, 1};
+    const struct tiny right = op == PP_GEMM_NT ? (struct tiny){b, 1, ldb} : (struct tiny){b, ldb, 1};
+    tiny_product(m, n, k, left, right, c, ldc);
 }
 
 static void add_bias(const struct attention *a, float *qkv, const float *bias)
@@ -100,8 +113,8 @@ static void drop_scores(const struct attention *a, uint32_t first, float *p, flo
             const int rows = seq - i0 < tile ? seq - i0 : tile;
             random_rows(&a->drop, first + (uint32_t)i0, rows, j0 / 4, pitch / 4, random);
             for (int i = 0; i < rows; i++)
-                drop_row(&a->drop, random + i * pitch, p + (int64_t)(i0 + i) * seq + j0, kept + (int64_t)(i0 + i) * seq + j0,
-                         n);
+                drop_row(&a->drop, random + i * pitch, p + (int64_t)(i0 + i) * seq + j0,
+                         kept + (int64_t)(i0 + i) * seq + j0, n);
         }
     }
 }
@@ -128,7 +141,8 @@ void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 static void kept_scores(const struct attention *a, const float *p, float *kept)
 {
     const int64_t n = (int64_t)a->seq * a->seq;
-    for (int64_t i = 0; i < n; i += VL) vf_store(kept + i, n - i, vf_max(vf_load(p + i, n - i) * a->drop.scale, vf_all(0)));
+    for (int64_t i = 0; i < n; i += VL)
+        vf_store(kept + i, n - i, vf_max(vf_load(p + i, n - i) * a->drop.scale, vf_all(0)));
 }
 
 /* Row of dkept (gradient of kept) -> gradient of the scores before scaling, in place. */

@@ -4,8 +4,9 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). Each pair of columns turns by a fixed
- * angle from one position to the next; in double the rounding errors of the turns stay far below float's. */
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). Each pair of columns turns
+ * by a fixed angle from one position to the next; in double the rounding errors of the turns stay far below float's.
+ * */
 static void positions(float *table, int seq, int d)
 {
     for (int k = 0; k < d / 2; k++) {
@@ -48,8 +49,8 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
     positions(table, seq, d);
     for (int64_t t = 0; t < tokens; t++)
-        embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d, weight + (int64_t)token[t] * d,
-                    table + t % seq * d, c->call->f[0], d);
+        embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d,
+                    weight + (int64_t)token[t] * d, table + t % seq * d, c->call->f[0], d);
 }
 
 /* weight's row += the token's gradient through dropout and scale */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dropout's random numbers: Philox4x32-10 (Salmon et al., SC'11; the numbers are those of Random123's philox4x32), many
- * counters at once. Counter = {column / 4, row vector, step, site}, key = seed; word column % 4 of the result belongs to the column.
+ * Dropout's random numbers: Philox4x32-10 (Salmon et al., SC'11; the numbers are those of Random123's philox4x32),
+ * many counters at once. Counter = {column / 4, row vector, step, site}, key = seed; word column % 4 of the result
+ * belongs to the column.
  */
 #ifndef PP_KERNELS_CPU_SIMD_RANDOM_H
 #define PP_KERNELS_CPU_SIMD_RANDOM_H
@@ -56,16 +57,18 @@ static inline void philox(vu x[4], uint32_t key0, uint32_t key1)
     }
 }
 
-/* Which counter (from the first of the vector on) lane i works on, so that store_quads can write in order with few moves. */
+/* Which counter (from the first of the vector on) lane i works on, so that store_quads can write in order with few
+ * moves. */
 static inline uint32_t lane_counter(int i) { return (uint32_t)(i % 4 * (VL / 4) + i / 4); }
 
 /* Writes 4*VL numbers, counter by counter. */
 static inline void store_quads(uint32_t *out, const vu x[4])
 {
 #ifdef PP_MM
-    typedef __typeof__(PP_MM(set1_epi32)(0)) mm;
-    mm a = PP_MM(unpacklo_epi32)((mm)x[0], (mm)x[1]), b = PP_MM(unpacklo_epi32)((mm)x[2], (mm)x[3]);
-    mm c = PP_MM(unpackhi_epi32)((mm)x[0], (mm)x[1]), d = PP_MM(unpackhi_epi32)((mm)x[2], (mm)x[3]);
+    mm_ints a = PP_MM(unpacklo_epi32)((mm_ints)x[0], (mm_ints)x[1]),
+            b = PP_MM(unpacklo_epi32)((mm_ints)x[2], (mm_ints)x[3]);
+    mm_ints c = PP_MM(unpackhi_epi32)((mm_ints)x[0], (mm_ints)x[1]),
+            d = PP_MM(unpackhi_epi32)((mm_ints)x[2], (mm_ints)x[3]);
     *(vu_at *)out = (vu)PP_MM(unpacklo_epi64)(a, b);
     *(vu_at *)(out + VL) = (vu)PP_MM(unpackhi_epi64)(a, b);
     *(vu_at *)(out + 2 * VL) = (vu)PP_MM(unpacklo_epi64)(c, d);
@@ -76,8 +79,8 @@ static inline void store_quads(uint32_t *out, const vu x[4])
 #endif
 }
 
-/* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads], with room for
- * a multiple of 4*VL. */
+/* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],
+ * with room for a multiple of 4*VL. */
 static inline void random_rows(const struct dropout *drop, uint32_t row, int rows, int first, int quads, uint32_t *out)
 {
     const int64_t counters = (int64_t)rows * quads;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of the width this file is compiled for. All files of this folder are compiled once per width, with PP_ISA = sse2,
- * avx2, avx512 (x86-64) or base (any other processor: 16-byte vectors by the compiler's means); external names carry it as a suffix.
+ * Vectors of the width this file is compiled for. All files of this folder are compiled once per width, with PP_ISA =
+ * sse2, avx2, avx512 (x86-64) or base (any other processor: 16-byte vectors by the compiler's means); external names
+ * carry it as a suffix.
  *
- * Arithmetic is written with the compiler's vector operators; only what has no operator is named here. Loads and stores take
- * the number of elements left, so that one loop serves whole vectors and the rest of a row: lanes past the end read as zero and
- * are not written.
+ * Arithmetic is written with the compiler's vector operators; only what has no operator is named here. Loads and
+ * stores take the number of elements left, so that one loop serves whole vectors and the rest of a row: lanes past
+ * the end read as zero and are not written.
  */
 #ifndef PP_KERNELS_CPU_SIMD_SIMD_H
 #define PP_KERNELS_CPU_SIMD_SIMD_H
@@ -17,21 +18,28 @@
 #define PP_PASTE(a, b) PP_PASTE_(a, b)
 #define PP_SIMD(name) PP_PASTE(name, PP_ISA)
 
-#if defined(__AVX512F__)
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+
+/* PP_MM: prefix of the processor's operations. PP_TURNS: permutations of the lanes; what is combined with all of them
+ * in turn has taken in every lane. */
+#if defined(__AVX512F__)
 #define PP_VECTOR_BYTES 64
 #define PP_MM(operation) _mm512_##operation
+#define PP_TURNS(X, v) X(_mm512_shuffle_f32x4(v, v, 0x4E)) X(_mm512_shuffle_f32x4(v, v, 0xB1)) PP_TURNS_OF_FOUR(X, v)
 #elif defined(__AVX2__)
-#include <immintrin.h>
 #define PP_VECTOR_BYTES 32
 #define PP_MM(operation) _mm256_##operation
+#define PP_TURNS(X, v) X(_mm256_permute2f128_ps(v, v, 1)) PP_TURNS_OF_FOUR(X, v)
 #elif defined(__SSE2__)
-#include <immintrin.h>
 #define PP_VECTOR_BYTES 16
 #define PP_MM(operation) _mm_##operation
+#define PP_TURNS(X, v) PP_TURNS_OF_FOUR(X, v)
 #else
 #define PP_VECTOR_BYTES 16
 #endif
+#define PP_TURNS_OF_FOUR(X, v) X(PP_MM(shuffle_ps)(v, v, 0x4E)) X(PP_MM(shuffle_ps)(v, v, 0xB1))
 
 enum { VL = PP_VECTOR_BYTES / 4 }; /* lanes of 32 bits */
 
@@ -52,9 +60,42 @@ static inline vf vf_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (
 static inline vf vf_keep(vi mask, vf a) { return (vf)(mask & (vi)a); }
 
 #ifdef PP_MM
-static inline vf vf_max(vf a, vf b) { return (vf)PP_MM(max_ps)((__typeof__(PP_MM(setzero_ps)()))a, (__typeof__(PP_MM(setzero_ps)()))b); }
+typedef __typeof__(PP_MM(setzero_ps)()) mm_floats;
+typedef __typeof__(PP_MM(set1_epi32)(0)) mm_ints;
+
+static inline vf vf_max(vf a, vf b) { return (vf)PP_MM(max_ps)((mm_floats)a, (mm_floats)b); }
+
+/* Sum and maximum over the lanes, in a fixed order. */
+static inline float vf_sum(vf v)
+{
+#define X(turned) v += (vf)(turned);
+    PP_TURNS(X, (mm_floats)v)
+#undef X
+    return v[0];
+}
+
+static inline float vf_max_lane(vf v)
+{
+#define X(turned) v = vf_max(v, (vf)(turned));
+    PP_TURNS(X, (mm_floats)v)
+#undef X
+    return v[0];
+}
+
+/* Products of the even 32-bit lanes, 64 bits wide. */
+static inline vu64 vu_mul_even(vu a, vu b) { return (vu64)PP_MM(mul_epu32)((mm_ints)a, (mm_ints)b); }
 #else
 static inline vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
+static inline float vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+static inline float vf_max_lane(vf v)
+{
+    float most = v[0];
+    for (int i = 1; i < VL; i++) most = v[i] > most ? v[i] : most;
+    return most;
+}
+
+static inline vu64 vu_mul_even(vu a, vu b) { return ((vu64)a & UINT32_MAX) * ((vu64)b & UINT32_MAX); }
 #endif
 
 static inline vf vf_load_whole(const float *p) { return *(const vf_at *)p; }
@@ -92,31 +133,6 @@ static inline vf vf_first(vf v, int64_t left, float fill)
     vi lane;
     for (int i = 0; i < VL; i++) lane[i] = i;
     return vf_select(lane < (int32_t)left, v, vf_all(fill));
-}
-
-/* Sum and maximum over the lanes, in a fixed order. */
-static inline float vf_sum(vf v)
-{
-    for (int half = VL / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) v[i] += v[i + half];
-    return v[0];
-}
-
-static inline float vf_max_lane(vf v)
-{
-    for (int half = VL / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
-    return v[0];
-}
-
-/* Products of the even 32-bit lanes, 64 bits wide. */
-static inline vu64 vu_mul_even(vu a, vu b)
-{
-#ifdef PP_MM
-    return (vu64)PP_MM(mul_epu32)((__typeof__(PP_MM(set1_epi32)(0)))a, (__typeof__(PP_MM(set1_epi32)(0)))b);
-#else
-    return ((vu64)a & UINT32_MAX) * ((vu64)b & UINT32_MAX);
-#endif
 }
 
 /* exp(x) for x <= 88, to 1e-7 relative; below -87.3 it stays at exp(-87.3), which is as good as 0 beside 1. */

@@ -6,8 +6,8 @@
 static bool supported(void)
 {
 #if defined(__AVX512F__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #elif defined(__AVX2__)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
@@ -34,11 +34,11 @@ extern const struct pp_cpu_isa PP_SIMD(pp_cpu_isa);
 const struct pp_cpu_isa PP_SIMD(pp_cpu_isa) = {
     .name = PP_TEXT(PP_ISA),
     .supported = supported,
-#define X(ID, name, dims, flops, floats) .run[PP_KERNEL_##ID] = PP_SIMD(pp_cpu_##name),
-    PP_KERNEL_LIST(X)
-#undef X
     .add = PP_SIMD(pp_cpu_add),
     .spin = PP_SIMD(pp_cpu_spin),
     .random = random_numbers,
     .exp = exponentials,
+#define X(ID, name, dims, flops, floats) .run[PP_KERNEL_##ID] = PP_SIMD(pp_cpu_##name),
+    PP_KERNEL_LIST(X)
+#undef X
 };
