@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/chrome.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/timeline.h"
+
+/* Threads of one worker: its computations, what arrives forwards and backwards, and collectives. */
+enum { THREADS = 4 };
+static const char *const thread_names[THREADS] = {"compute", "activations in", "gradients in", "collectives"};
+
+struct chrome {
+    FILE *out;
+    bool comma;
+    int process;
+    int64_t flows; /* arrows so far: their ids */
+    const struct pp_timeline *timeline;
+    int32_t *made; /* [steps][replicas][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    int32_t *used; /* ... that uses what arrives at the stage */
+    int steps, first_step, stages, microbatches;
+};
+
+static void begin(struct chrome *c, const char *phase, int thread)
+{
+    fprintf(c->out, "%s\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", c->comma ? "," : "", phase, c->process, thread);
+    c->comma = true;
+}
+
+static int thread_of(const struct pp_bar *bar)
+{
+    int place = 3;
+    if (pp_kinds[bar->kind].computes) place = 0;
+    if (bar->kind == PP_XFER_F) place = 1;
+    if (bar->kind == PP_XFER_B) place = 2;
+    return bar->worker * THREADS + place;
+}
+
+static void metadata(struct chrome *c, int thread, const char *what, const char *value)
+{
+    begin(c, "M", thread);
+    fprintf(c->out, ",\"name\":\"%s\",\"args\":{\"name\":", what);
+    pp_json_text(value, c->out);
+    fputs("}}", c->out);
+}
+
+static void name_threads(struct chrome *c, const char *process_name)
+{
+    const struct pp_timeline *t = c->timeline;
+    char text[64];
+    metadata(c, 0, "process_name", process_name);
+    for (int thread = 0; thread < t->ranks * t->replicas * THREADS; thread++) {
+        int worker = thread / THREADS;
+        bool used = false;
+        for (int64_t i = 0; i < t->nbars && !used; i++) used = thread_of(&t->bars[i]) == thread;
+        if (!used) continue;
+        if (t->replicas > 1)
+            snprintf(text, sizeof text, "replica %d rank %d: %s", worker / t->ranks, worker % t->ranks,
+                     thread_names[thread % THREADS]);
+        else
+            snprintf(text, sizeof text, "rank %d: %s", worker, thread_names[thread % THREADS]);
+        metadata(c, thread, "thread_name", text);
+        begin(c, "M", thread);
+        fprintf(c->out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", thread);
+    }
+}
+
+static void write_slice(struct chrome *c, const struct pp_bar *bar)
+{
+    char name[64];
+    struct pp_task task = {
+        .kind = (uint8_t)bar->kind, .count = (uint16_t)bar->count, .stage = bar->stage, .microbatch = bar->microbatch};
+    begin(c, "X", thread_of(bar));
+    fprintf(c->out, ",\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d,\"task\":%d}}",
+            pp_task_text(&task, name, sizeof name), pp_kinds[bar->kind].name, (double)bar->start_ns / 1e3,
+            (double)(bar->end_ns - bar->start_ns) / 1e3, bar->step, bar->task);
+}
+
+/* An arrow is drawn from slice to slice by points in time that lie inside them. */
+static void write_point(struct chrome *c, const char *phase, const struct pp_bar *bar, int64_t at_ns)
+{
+    begin(c, phase, thread_of(bar));
+    fprintf(c->out, ",\"name\":\"transfer\",\"cat\":\"flow\",\"id\":%lld,\"ts\":%.3f%s}", (long long)c->flows,
+            (double)at_ns / 1e3, phase[0] == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
+static int64_t slot(const struct chrome *c, const struct pp_bar *bar, int stage, bool gradient)
+{
+    int64_t replica = bar->worker / c->timeline->ranks;
+    int64_t place = ((bar->step - c->first_step) * (int64_t)c->timeline->replicas + replica) * c->stages + stage;
+    return (place * c->microbatches + bar->microbatch) * 2 + gradient;
+}
+
+static pp_status index_bars(struct chrome *c)
+{
+    const struct pp_timeline *t = c->timeline;
+    int last = 0;
+    c->first_step = t->bars[0].step;
+    c->stages = t->ranks * t->virtual_stages;
+    for (int64_t i = 0; i < t->nbars; i++) {
+        const struct pp_bar *bar = &t->bars[i];
+        if (bar->step < c->first_step) c->first_step = bar->step;
+        if (bar->step > last) last = bar->step;
+        if (bar->microbatch + bar->count > c->microbatches) c->microbatches = bar->microbatch + bar->count;
+    }
+    c->steps = last - c->first_step + 1;
+    int64_t n = (int64_t)c->steps * t->replicas * c->stages * c->microbatches * 2;
+    PP_TRY(PP_NEW(&c->made, n));
+    PP_TRY(PP_NEW(&c->used, n));
+    for (int64_t i = 0; i < n; i++) c->made[i] = c->used[i] = -1;
+    for (int64_t i = 0; i < t->nbars; i++) {
+        const struct pp_bar *bar = &t->bars[i];
+        bool backward = bar->kind == PP_B || bar->kind == PP_I;
+        if ((bar->kind != PP_F && !backward) || bar->stage >= c->stages) continue;
+        c->made[slot(c, bar, bar->stage, backward)] = (int32_t)i;
+        c->used[slot(c, bar, bar->stage, backward)] = (int32_t)i;
+    }
+    return PP_OK;
+}
+
+static void write_flow(struct chrome *c, const struct pp_bar *transfer)
+{
+    bool gradient = transfer->kind == PP_XFER_B;
+    int to = transfer->stage + (gradient ? -1 : 1);
+    if (to < 0 || to >= c->stages || transfer->microbatch < 0) return;
+    int32_t made = c->made[slot(c, transfer, transfer->stage, gradient)],
+            used = c->used[slot(c, transfer, to, gradient)];
+    if (made < 0 || used < 0) return;
+    const struct pp_bar *maker = &c->timeline->bars[made], *user = &c->timeline->bars[used];
+    write_point(c, "s", maker, maker->end_ns - 1);
+    write_point(c, "t", transfer, transfer->start_ns);
+    write_point(c, "f", user, user->start_ns);
+    c->flows++;
+}
+
+static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, const char *name)
+{
+    struct pp_timeline timeline;
+    c->process++;
+    PP_TRY(pp_timeline_read(db, run, -1, &timeline));
+    c->timeline = &timeline;
+    pp_status status = timeline.nbars ? index_bars(c) : PP_OK;
+    if (status == PP_OK && timeline.nbars) {
+        name_threads(c, name);
+        for (int64_t i = 0; i < timeline.nbars; i++) {
+            const struct pp_bar *bar = &timeline.bars[i];
+            write_slice(c, bar);
+            if (bar->kind == PP_XFER_F || bar->kind == PP_XFER_B) write_flow(c, bar);
+        }
+    }
+    free(c->made);
+    free(c->used);
+    c->made = c->used = NULL;
+    c->microbatches = 0;
+    pp_timeline_free(&timeline);
+    return status;
+}
+
+pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_t row, const char *path)
+{
+    char title[256];
+    struct pp_pair pair = pp_compare_pair(table, row);
+    struct chrome c = {.out = fopen(path, "w")};
+    if (!c.out) return pp_fail(PP_IO, "--chrome %s: %s: name another file", path, strerror(errno));
+    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c.out);
+    pp_json_text(pp_compare_title(table, row, title, sizeof title), c.out);
+    fputs("},\"traceEvents\":[", c.out);
+    pp_status status = PP_OK;
+    if (pair.predicted >= 0) status = write_run(&c, db, pair.predicted, "prediction");
+    if (pair.measured >= 0 && status == PP_OK) status = write_run(&c, db, pair.measured, "measurement");
+    fputs("\n]}\n", c.out);
+    int wrong = ferror(c.out);
+    if ((fclose(c.out) != 0 || wrong) && status == PP_OK)
+        status = pp_fail(PP_IO, "--chrome %s: %s: free space or name another file", path, strerror(errno));
+    return status;
+}

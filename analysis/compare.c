@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/compare.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/log.h"
+
+#define MIB (1.0 / (1 << 20))
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* In the order of the query below. Settings that are the same for a block of the table stand above it. */
+static const struct pp_column columns[] = {
+    {"preset", "", NULL, 0, 0},
+    {"workload", "", NULL, 0, 0},
+    {"device", "", NULL, 0, 0},
+    {"threads", "", NULL, 0, 0},
+    {"plan", "", NULL, 0, 0},
+    {"cost_source", "", NULL, 0, 0},
+    {"schedule", "", "schedule", 0, 0},
+    {"stages", "", "P", 0, 0},
+    {"virtual_stages", "", "V", 0, 0},
+    {"chunks", "", "chunks", 0, 0},
+    {"microbatches", "", "M", 0, 0},
+    {"replicas", "", "D", 0, 0},
+    {"checkpoint", "", "checkpoint", 0, 0},
+    {"transport", "", "transport", 0, 0},
+    {"predicted_ms", "ms/batch", "predicted", 1, 2},
+    {"measured_ms", "ms/batch", "measured", 1, 2},
+    {"error_percent", "ms/batch", "error %", 1, 1},
+    {"measured_p5_ms", "ms/batch", "p5", 1, 2},
+    {"measured_p95_ms", "ms/batch", "p95", 1, 2},
+    {"steps", "ms/batch", "steps", 0, 0},
+    {"predicted_bubble", "bubble %", "pred.", 100, 1},
+    {"measured_bubble", "bubble %", "meas.", 100, 1},
+    {"bubble_error_points", "bubble %", NULL, 1, 1},
+    {"predicted_peak_bytes", "peak memory MiB", "predicted", MIB, 1},
+    {"measured_peak_bytes", "peak memory MiB", "arena", MIB, 1},
+    {"process_bytes", "peak memory MiB", "process", MIB, 1},
+    {"predicted_run", "runs", "pred.", 0, 0},
+    {"measured_run", "runs", "meas.", 0, 0},
+};
+
+static const struct pp_column kind_columns[] = {
+    {"predicted_run", "", NULL, 0, 0},
+    {"measured_run", "", NULL, 0, 0},
+    {"kind", "", "kind", 0, 0},
+    {"per_step", "", "tasks/step", 1, 0},
+    {"predicted_us", "us/task", "predicted", 1, 1},
+    {"measured_us", "us/task", "measured", 1, 1},
+    {"error_percent", "us/task", "error %", 1, 1},
+    {"predicted_ms", "ms/step, all ranks", "predicted", 1, 2},
+    {"measured_ms", "ms/step, all ranks", "measured", 1, 2},
+};
+
+#define CONFIGURATION                                                                                                  \
+    "SELECT preset, workload, device, threads, plan, cost_source, schedule, stages, virtual_stages, chunks, "          \
+    "microbatches, "                                                                                                   \
+    "replicas, checkpoint, transport, predicted_ms, measured_ms, error_percent, measured_p5_ms, measured_p95_ms, "     \
+    "steps, "                                                                                                          \
+    "predicted_bubble, measured_bubble, bubble_error_points, predicted_peak_bytes, measured_peak_bytes, "              \
+    "process_bytes, "                                                                                                  \
+    "predicted_run, measured_run FROM v_configuration "
+
+static const char newest[] =
+    CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, checkpoint, "
+                  "transport, schedule, stages, virtual_stages, chunks";
+static const char of_run[] =
+    CONFIGURATION "WHERE predicted_run = ?1 OR measured_run = ?1 ORDER BY newest DESC, measured_run DESC LIMIT 1";
+
+static const char kinds[] =
+    "SELECT ?1, ?2, kind, max(per_step), "
+    "max(mean_us) FILTER (WHERE run = ?1) AS p, max(mean_us) FILTER (WHERE run = ?2) AS m, "
+    "100.0 * (max(mean_us) FILTER (WHERE run = ?1) / max(mean_us) FILTER (WHERE run = ?2) - 1), "
+    "max(ms_per_step) FILTER (WHERE run = ?1), max(ms_per_step) FILTER (WHERE run = ?2) "
+    "FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind ORDER BY 9 DESC, 8 DESC";
+
+static pp_status nothing(struct pp_db *db, int run)
+{
+    if (run)
+        return pp_fail(PP_INPUT,
+                       "database %s: run %d is not a finished run of ppsim or ppexec; table run lists all runs",
+                       db->path, run);
+    return pp_fail(PP_INPUT,
+                   "database %s: it holds no finished run of ppsim or ppexec: predict with ppsim --db %s, measure with "
+                   "ppexec --db %s",
+                   db->path, db->path, db->path);
+}
+
+pp_status pp_compare_read(struct pp_db *db, int run, struct pp_table *out)
+{
+    sqlite3_stmt *statement;
+    PP_TRY(pp_db_query(db, run ? of_run : newest, PP_VALUES(PP_INT(run)), &statement));
+    PP_TRY(pp_table_read(db, statement, columns, COUNT_OF(columns), out));
+    return out->nrows ? PP_OK : nothing(db, run);
+}
+
+struct pp_pair pp_compare_pair(const struct pp_table *table, int64_t row)
+{
+    return (struct pp_pair){pp_cell_integer(pp_table_cell(table, row, "predicted_run")),
+                            pp_cell_integer(pp_table_cell(table, row, "measured_run"))};
+}
+
+static bool complete(const struct pp_pair *pair) { return pair->predicted >= 0 && pair->measured >= 0; }
+
+static int64_t later_run(const struct pp_pair *pair)
+{
+    return pair->predicted > pair->measured ? pair->predicted : pair->measured;
+}
+
+int64_t pp_compare_main(const struct pp_table *table)
+{
+    int64_t best = 0;
+    struct pp_pair best_pair = pp_compare_pair(table, 0);
+    for (int64_t row = 1; row < table->nrows; row++) {
+        struct pp_pair pair = pp_compare_pair(table, row);
+        if (complete(&pair) < complete(&best_pair)) continue;
+        if (complete(&pair) == complete(&best_pair) && later_run(&pair) < later_run(&best_pair)) continue;
+        best = row;
+        best_pair = pair;
+    }
+    return best;
+}
+
+static const char *text_of(const struct pp_table *table, int64_t row, const char *key)
+{
+    return pp_cell_text(pp_table_cell(table, row, key));
+}
+
+static int whole_of(const struct pp_table *table, int64_t row, const char *key)
+{
+    return (int)pp_cell_integer(pp_table_cell(table, row, key));
+}
+
+const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
+{
+    int chunks = whole_of(table, row, "chunks"), microbatches = whole_of(table, row, "microbatches");
+    char cut[48] = "";
+    if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
+    snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s, D = %d, checkpoint %s", text_of(table, row, "preset"),
+             text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual_stages"),
+             chunks, chunks == 1 ? "" : "s", cut, whole_of(table, row, "replicas"), text_of(table, row, "checkpoint"));
+    return buf;
+}
+
+pp_status pp_compare_kinds(struct pp_db *db, const struct pp_pair *pair, struct pp_table *out)
+{
+    sqlite3_stmt *statement;
+    PP_TRY(pp_db_query(db, kinds, PP_VALUES(PP_INT(pair->predicted), PP_INT(pair->measured)), &statement));
+    return pp_table_read(db, statement, kind_columns, COUNT_OF(kind_columns), out);
+}
+
+/* Rows first..end-1 are of one workload, device and thread count. */
+static int64_t block_end(const struct pp_table *table, int64_t first)
+{
+    static const char *const shared[] = {"workload", "device", "threads"};
+    for (int64_t row = first + 1; row < table->nrows; row++)
+        for (int i = 0; i < COUNT_OF(shared); i++) {
+            const struct pp_cell *a = pp_table_cell(table, first, shared[i]), *b = pp_table_cell(table, row, shared[i]);
+            if (a->integer != b->integer || strcmp(pp_cell_text(a), pp_cell_text(b)) != 0) return row;
+        }
+    return table->nrows;
+}
+
+static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, int64_t row, FILE *out)
+{
+    char title[256];
+    struct pp_table of_kinds = {0};
+    struct pp_pair pair = pp_compare_pair(table, row);
+    pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
+    if (status == PP_OK && of_kinds.nrows) {
+        fprintf(out, "\nTasks of %s\n", pp_compare_title(table, row, title, sizeof title));
+        status = pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
+    }
+    pp_table_free(&of_kinds);
+    return status;
+}
+
+static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE *out)
+{
+    for (int64_t row = 0; row < table->nrows;) {
+        int64_t end = block_end(table, row);
+        int threads = whole_of(table, row, "threads");
+        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker\n", row ? "\n" : "", text_of(table, row, "preset"),
+                text_of(table, row, "workload"), text_of(table, row, "device"), threads, threads == 1 ? "" : "s");
+        PP_TRY(pp_table_print(table, row, end - row, out));
+        row = end;
+    }
+    return print_kinds_of(db, table, pp_compare_main(table), out);
+}
+
+/* One statement's rows for each configuration, TSV: with one line of names; JSON: as the value of "kinds". */
+static pp_status print_kinds(struct pp_db *db, const struct pp_table *table, int64_t row, bool json, FILE *out)
+{
+    struct pp_table of_kinds = {0};
+    struct pp_pair pair = pp_compare_pair(table, row);
+    pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
+    if (status == PP_OK && !json) pp_table_print_tsv(&of_kinds, out);
+    for (int64_t i = 0; json && status == PP_OK && i < of_kinds.nrows; i++) {
+        fputs(i ? ", {" : "{", out);
+        pp_table_print_json(&of_kinds, i, out);
+        fputc('}', out);
+    }
+    pp_table_free(&of_kinds);
+    return status;
+}
+
+static pp_status print_json(struct pp_db *db, const struct pp_table *table, FILE *out)
+{
+    fputc('[', out);
+    for (int64_t row = 0; row < table->nrows; row++) {
+        fputs(row ? ",\n {" : "{", out);
+        pp_table_print_json(table, row, out);
+        fputs(", \"kinds\": [", out);
+        PP_TRY(print_kinds(db, table, row, true, out));
+        fputs("]}", out);
+    }
+    fputs("]\n", out);
+    return PP_OK;
+}
+
+static void report_missing(const struct pp_table *table)
+{
+    int64_t predicted = 0, measured = 0;
+    for (int64_t row = 0; row < table->nrows; row++) {
+        struct pp_pair pair = pp_compare_pair(table, row);
+        predicted += pair.predicted >= 0;
+        measured += pair.measured >= 0;
+    }
+    if (!measured)
+        pp_info("Nothing was measured yet: run ppexec with the same options and --db to compare.");
+    else if (!predicted)
+        pp_info("Nothing was predicted yet: run ppsim with the same options and --db to compare.");
+    else if (predicted < table->nrows || measured < table->nrows)
+        pp_info("%" PRId64 " of %" PRId64 " configurations were only %s.",
+                predicted < table->nrows ? table->nrows - predicted : table->nrows - measured, table->nrows,
+                predicted < table->nrows ? "measured" : "predicted");
+}
+
+pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
+{
+    report_missing(table);
+    if (format == PP_FORMAT_JSON) return print_json(db, table, out);
+    if (format == PP_FORMAT_TABLE) return print_text(db, table, out);
+    pp_table_print_tsv(table, out);
+    fputc('\n', out);
+    return print_kinds(db, table, pp_compare_main(table), false, out);
+}

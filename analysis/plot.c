@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/plot.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+extern const char pp_plot_style_gp[];
+extern char **environ;
+
+static char *path_of(const struct pp_plots *plots, const char *name)
+{
+    char *path;
+    return asprintf(&path, "%s/%s", plots->folder, name) < 0 ? NULL : path;
+}
+
+static pp_status failed(const struct pp_plots *plots, const char *name)
+{
+    return pp_fail(PP_IO, "%s/%s: %s: choose another folder with --plots, or --no-plots", plots->folder, name,
+                   strerror(errno));
+}
+
+FILE *pp_plot_open(const struct pp_plots *plots, const char *name)
+{
+    char *path = path_of(plots, name);
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (!file) (void)failed(plots, name);
+    free(path);
+    return file;
+}
+
+pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file)
+{
+    int wrong = ferror(file);
+    if (fclose(file) != 0 || wrong) return failed(plots, name);
+    return PP_OK;
+}
+
+/* A gnuplot string in single quotes. */
+static void quoted(const char *text, FILE *out)
+{
+    fputc('\'', out);
+    for (const char *c = text; *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, out);
+    fputc('\'', out);
+}
+
+FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title)
+{
+    char file_name[80];
+    snprintf(file_name, sizeof file_name, "%s.gp", name);
+    FILE *script = pp_plot_open(plots, file_name);
+    if (!script) return NULL;
+    fprintf(script, "# Made by ppreport. To draw again: gnuplot %s\nreset session\nname = '%s'\ntitle = ", file_name,
+            name);
+    quoted(title, script);
+    fputc('\n', script);
+    return script;
+}
+
+pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script)
+{
+    char file_name[80];
+    snprintf(file_name, sizeof file_name, "%s.gp", name);
+    fprintf(script, "\n%s\n%s", pp_plot_style_gp, template);
+    PP_TRY(pp_plot_close(plots, file_name, script));
+    if (plots->n == PP_PLOTS_MAX)
+        return pp_fail(PP_UNSUPPORTED, "more than %d pictures: choose one configuration with --run", PP_PLOTS_MAX);
+    snprintf(plots->names[plots->n++], sizeof plots->names[0], "%.60s.gp", name);
+    return PP_OK;
+}
+
+/* One gnuplot draws all scripts, in the folder where their data is. */
+static pp_status run_gnuplot(const struct pp_plots *plots)
+{
+    char *arguments[PP_PLOTS_MAX + 2] = {(char[]){"gnuplot"}};
+    for (int i = 0; i < plots->n; i++) arguments[i + 1] = (char *)plots->names[i];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, plots->folder);
+    pid_t pid;
+    int error = posix_spawnp(&pid, "gnuplot", &actions, NULL, arguments, environ), ended = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    if (error)
+        return pp_fail(
+            PP_UNSUPPORTED,
+            "no pictures: gnuplot cannot be started (%s): install gnuplot-nox and run again, or draw the scripts in "
+            "%s elsewhere",
+            strerror(error), plots->folder);
+    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
+    }
+    if (ended == 0) return PP_OK;
+    return pp_fail(PP_UNSUPPORTED, "gnuplot could not draw the pictures in %s; its message stands above",
+                   plots->folder);
+}
+
+pp_status pp_plot_folder(const char *database, char **folder)
+{
+    size_t length = strlen(database);
+    if (length > 3 && strcmp(database + length - 3, ".db") == 0) length -= 3;
+    if (asprintf(folder, "%.*s-plots", (int)length, database) >= 0) return PP_OK;
+    *folder = NULL;
+    return pp_fail(PP_NOMEM, "there is not enough memory for a file name");
+}
+
+pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder)
+{
+    struct pp_plots plots = {.db = db, .table = table, .folder = folder};
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return failed(&plots, "");
+    PP_TRY(pp_plot_chunks(&plots));
+    PP_TRY(pp_plot_bubble(&plots, row));
+    PP_TRY(pp_plot_timeline(&plots, row));
+    PP_TRY(pp_plot_memory(&plots, row));
+    return run_gnuplot(&plots);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ms/batch against chunks: one picture for each workload, number of stages and so on, one line for each schedule.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/plot.h"
+
+extern const char pp_plot_chunks_gp[];
+
+enum { LINES_MAX = 24, LINE_TEXT = 64 };
+
+/* What makes two rows of the table points of one picture, and then of one line. */
+static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "checkpoint", "stages"};
+static const char *const of_line[] = {"schedule", "virtual_stages", "transport"};
+
+struct picture {
+    const struct pp_table *table;
+    int64_t first; /* a row of it */
+    int nlines;
+    int64_t line[LINES_MAX]; /* a row of each */
+    bool transports;         /* there are several */
+};
+
+static bool same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct pp_cell *x = pp_table_cell(table, a, keys[i]), *y = pp_table_cell(table, b, keys[i]);
+        if (x->integer != y->integer || strcmp(pp_cell_text(x), pp_cell_text(y)) != 0) return false;
+    }
+    return true;
+}
+
+static bool same_picture(const struct pp_table *table, int64_t a, int64_t b)
+{
+    return same(table, a, b, of_picture, (int)(sizeof of_picture / sizeof *of_picture));
+}
+
+static bool same_line(const struct pp_table *table, int64_t a, int64_t b)
+{
+    return same_picture(table, a, b) && same(table, a, b, of_line, (int)(sizeof of_line / sizeof *of_line));
+}
+
+/* True if no earlier row belongs to the same picture. */
+static bool begins_picture(const struct pp_table *table, int64_t row)
+{
+    for (int64_t earlier = 0; earlier < row; earlier++)
+        if (same_picture(table, earlier, row)) return false;
+    return true;
+}
+
+static void find_lines(struct picture *picture)
+{
+    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
+        int line = 0;
+        if (!same_picture(picture->table, picture->first, row)) continue;
+        if (!same(picture->table, picture->first, row, &of_line[2], 1)) picture->transports = true;
+        while (line < picture->nlines && !same_line(picture->table, picture->line[line], row)) line++;
+        if (line == picture->nlines && line < LINES_MAX) picture->line[picture->nlines++] = row;
+    }
+}
+
+static const char *line_text(const struct picture *picture, int line, char buf[LINE_TEXT])
+{
+    int64_t row = picture->line[line];
+    int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual_stages"));
+    char stages[24] = "";
+    if (v > 1) snprintf(stages, sizeof stages, ", V = %d", v);
+    snprintf(buf, LINE_TEXT, "%s%s%s%s", pp_cell_text(pp_table_cell(picture->table, row, "schedule")), stages,
+             picture->transports ? ", " : "",
+             picture->transports ? pp_cell_text(pp_table_cell(picture->table, row, "transport")) : "");
+    return buf;
+}
+
+static double real_of(const struct picture *picture, int64_t row, const char *key)
+{
+    return pp_cell_real(pp_table_cell(picture->table, row, key));
+}
+
+/* The points of one line; false if there is none. A spread that is not known is no spread. */
+static bool write_line(const struct picture *picture, int line, const char *value, FILE *out)
+{
+    bool any = false;
+    for (int64_t row = picture->line[line]; row < picture->table->nrows; row++) {
+        double y = real_of(picture, row, value);
+        if (!same_line(picture->table, picture->line[line], row) || isnan(y)) continue;
+        double low = real_of(picture, row, "measured_p5_ms"), high = real_of(picture, row, "measured_p95_ms");
+        if (!any) fprintf(out, "# chunks %s p5 p95\n", value);
+        any = true;
+        fprintf(out, "%d %.6g %.6g %.6g\n", (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks")), y,
+                isnan(low) ? y : low, isnan(high) ? y : high);
+    }
+    if (any) fputs("\n\n", out);
+    return any;
+}
+
+/* NAME-predicted.dat or NAME-measured.dat, and in the script which line each of its blocks is. */
+static pp_status write_lines(struct pp_plots *plots, const struct picture *picture, const char *name, const char *which,
+                             FILE *script)
+{
+    char file_name[96], value[24];
+    snprintf(file_name, sizeof file_name, "%s-%s.dat", name, which);
+    snprintf(value, sizeof value, "%s_ms", which);
+    FILE *data = pp_plot_open(plots, file_name);
+    if (!data) return PP_IO;
+    fprintf(script, "%s = '", which);
+    for (int line = 0; line < picture->nlines; line++)
+        if (write_line(picture, line, value, data)) fprintf(script, " %d", line + 1);
+    fprintf(script, "' # the lines that %s holds, in this order\n", file_name);
+    return pp_plot_close(plots, file_name, data);
+}
+
+static void write_tics(const struct picture *picture, FILE *script)
+{
+    int least = 1 << 30, most = 0;
+    fputs("set xtics (", script);
+    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
+        if (!same_picture(picture->table, picture->first, row)) continue;
+        int chunks = (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks"));
+        fprintf(script, "%s%d", most ? ", " : "", chunks);
+        if (chunks < least) least = chunks;
+        if (chunks > most) most = chunks;
+    }
+    fprintf(script, ")\nset xrange [%g:%g]\n", least / 1.2, most * 1.2);
+}
+
+static pp_status draw(struct pp_plots *plots, struct picture *picture, const char *name)
+{
+    char title[256], text[LINE_TEXT];
+    const struct pp_table *table = picture->table;
+    find_lines(picture);
+    snprintf(title, sizeof title, "%s, P = %d, D = %d, checkpoint %s",
+             pp_cell_text(pp_table_cell(table, picture->first, "preset")),
+             (int)pp_cell_integer(pp_table_cell(table, picture->first, "stages")),
+             (int)pp_cell_integer(pp_table_cell(table, picture->first, "replicas")),
+             pp_cell_text(pp_table_cell(table, picture->first, "checkpoint")));
+    FILE *script = pp_plot_begin(plots, name, title);
+    if (!script) return PP_IO;
+    fprintf(script, "workload = '%s, on %s'\n", pp_cell_text(pp_table_cell(table, picture->first, "workload")),
+            pp_cell_text(pp_table_cell(table, picture->first, "device")));
+    fprintf(script, "array lines[%d] = [", picture->nlines);
+    for (int line = 0; line < picture->nlines; line++)
+        fprintf(script, "%s'%s'", line ? ", " : "", line_text(picture, line, text));
+    fputs("]\n", script);
+    write_tics(picture, script);
+    pp_status status = write_lines(plots, picture, name, "predicted", script);
+    if (status == PP_OK) status = write_lines(plots, picture, name, "measured", script);
+    if (status == PP_OK) return pp_plot_finish(plots, name, pp_plot_chunks_gp, script);
+    fclose(script);
+    return status;
+}
+
+pp_status pp_plot_chunks(struct pp_plots *plots)
+{
+    int number = 0;
+    for (int64_t row = 0; row < plots->table->nrows && plots->n < PP_PLOTS_MAX - 3; row++) {
+        char name[32] = "ms-per-batch";
+        struct picture picture = {.table = plots->table, .first = row};
+        if (!begins_picture(plots->table, row)) continue;
+        if (number++) snprintf(name, sizeof name, "ms-per-batch-%d", number);
+        PP_TRY(draw(plots, &picture, name));
+    }
+    return PP_OK;
+}

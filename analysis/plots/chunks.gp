@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# ms/batch against chunks. lines[] are the names, `predicted` and `measured` say which line each block of the data is.
+array colours[8] = [blue, vermillion, green, orange, purple, sky, black, yellow]
+array marks[8] = [7, 5, 9, 11, 13, 7, 5, 9]
+array hollow[8] = [6, 4, 8, 10, 12, 6, 4, 8]
+pick(i) = (i - 1) % 8 + 1
+line_of(list, i) = int(word(list, i))
+
+width = 1100
+set label 1 title at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced
+set label 2 workload at screen 0.5, screen 1 - 40.0 / height center font ',10' noenhanced textcolor rgb 0x555555
+set tmargin at screen 1 - 62.0 / height
+set xlabel 'chunks of the batch'
+set ylabel 'ms / batch'
+set offsets 0, 0, graph 0.06, graph 0.06
+set logscale x 2
+set key outside right top Left reverse noenhanced spacing 1.3 samplen 3
+set bars 0.6
+
+do for [form in 'png svg'] {
+    eval open(form)
+    plot for [i = 1:words(measured)] name.'-measured.dat' index i-1 using 1:2:3:4 with yerrorlines \
+             lw 2 pt marks[pick(line_of(measured, i))] ps 1.1 lc rgb colours[pick(line_of(measured, i))] \
+             title lines[line_of(measured, i)].', measured', \
+         for [i = 1:words(predicted)] name.'-predicted.dat' index i-1 using 1:2 with linespoints \
+             lw 1.5 dt (6, 5) pt hollow[pick(line_of(predicted, i))] ps 1.8 \
+             lc rgb colours[pick(line_of(predicted, i))] \
+             title lines[line_of(predicted, i)].', predicted'
+    unset output
+}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Memory in use over one step, a panel for each rank. series: predicted, measured or both.
+giga = most_bytes >= 4.0 * 2**30
+unit = giga ? 2.0**30 : 2.0**20
+unit_name = giga ? 'GiB' : 'MiB'
+
+across = ranks == 1 ? 1 : ranks <= 8 ? 2 : 4
+down = (ranks + across - 1) / across
+width = across == 1 ? 1000 : across == 2 ? 1300 : 1600
+panel_height = ranks <= 8 ? 240.0 : 180.0
+head = 66.0; foot = 48.0
+height = int(head + down * panel_height + foot)
+column_of(r) = r % across
+row_of(r) = r / across
+left(r) = (75.0 + column_of(r) * (width - 90.0) / across) / width
+right(r) = left(r) + ((width - 90.0) / across - (across > 1 ? 40.0 : 0)) / width
+top(r) = 1 - (head + row_of(r) * panel_height + 22.0) / height
+bottom(r) = 1 - (head + (row_of(r) + 1) * panel_height - 14.0) / height
+has(name) = strstrt(series, name) > 0 ? 1 : 0
+
+set xrange [0:length_ms]
+set yrange [0:most_bytes / unit * 1.08]
+set ytics autofreq
+pale = 0xA9D8F3
+set style fill solid 1 border rgb pale
+
+do for [form in 'png svg'] {
+    eval open(form)
+    set multiplot
+    set label 1 title at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced
+    set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 54.0 / height samplen 2
+    do for [r = 0:ranks - 1] {
+        set lmargin at screen left(r)
+        set rmargin at screen right(r)
+        set tmargin at screen top(r)
+        set bmargin at screen bottom(r)
+        set label 2 sprintf('rank %d', r) at screen left(r), screen top(r) + 10.0 / height left font ',12'
+        if (column_of(r) == 0) { set ylabel unit_name } else { unset ylabel }
+        last = r + across >= ranks
+        set format x (last ? '%g' : '')
+        set xlabel (last ? 'ms since the step began' : '')
+        plot for [k = 1:has('predicted')] 'memory-predicted.dat' index r using 1:($2 / unit) \
+                 with fillsteps lc rgb pale title 'predicted', \
+             for [k = 1:has('measured')] 'memory-measured.dat' index r using 1:($2 / unit) \
+                 with steps lw 2 lc rgb vermillion title 'measured', \
+             (arena_bytes[r + 1] > 0 ? arena_bytes[r + 1] / unit : NaN) with lines dt (8, 5) lw 1.5 lc rgb black \
+                 title 'arena'
+        unset key
+        unset label 1
+    }
+    unset multiplot
+    unset output
+    unset label
+    set key
+}

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# What all pictures share. The colours are those of Okabe and Ito, which people with any kind of colour vision tell
+# apart.
+orange = 0xE69F00; sky = 0x56B4E9; green = 0x009E73; yellow = 0xF0E442
+blue = 0x0072B2; vermillion = 0xD55E00; purple = 0xCC79A7; black = 0x000000; grey = 0x999999
+
+set encoding utf8
+set datafile missing '?'
+set tics nomirror out
+set border 3 lc rgb 0x555555
+set grid y lc rgb 0xDDDDDD lt 1
+set title font ',13' noenhanced
+
+width = 1000; height = 620
+png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'
+open(form) = sprintf("set terminal %s size %d,%d font 'sans-serif,11' background rgb 'white'; set output '%s.%s'", \
+    form eq 'png' ? png : form, width, height, name, form)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ppreport: what a database holds, as tables, pictures and a trace for Perfetto.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "analysis/chrome.h"
+#include "analysis/compare.h"
+#include "analysis/plot.h"
+#include "core/config.h"
+#include "core/log.h"
+
+static const struct pp_program_info info = {
+    .tool = PP_PPREPORT,
+    .name = "ppreport",
+    .summary = "compare prediction and measurement, and draw them",
+    .operands = "[DB]",
+    .description = "Reads a database that ppsim, ppexec and ppprof wrote with --db (pp.db of this folder where none is "
+                   "named) and prints, "
+                   "for each configuration, time, bubble and memory as predicted and as measured, and for the newest "
+                   "of them (or the one "
+                   "that --run names) the times of its tasks by kind.\n\n"
+                   "Pictures go to a folder beside the database, as PNG and SVG: ms/batch against chunks, bubble of "
+                   "each rank, the two "
+                   "timelines one above the other, memory over time. Their data and gnuplot scripts stand beside them, "
+                   "to be changed and "
+                   "drawn again.",
+    .examples = "ppreport pp.db\ttables, and pictures in pp-plots/\n"
+                "ppreport pp.db --run 7 --chrome run7.json\tone run, also as a trace for ui.perfetto.dev\n"
+                "ppreport pp.db --format json --no-plots\tfor programs\n",
+};
+
+/* Pictures are an extra: without gnuplot the tables stand, and so does the exit code. */
+static pp_status draw(struct pp_db *db, const struct pp_config *config, const char *path, const struct pp_table *table,
+                      int64_t row)
+{
+    char *beside = NULL;
+    if (config->no_plots) return PP_OK;
+    PP_TRY(pp_plot_folder(path, &beside));
+    const char *folder = config->plots ? config->plots : beside;
+    pp_status status = pp_plot_all(db, table, row, folder);
+    if (status == PP_OK) pp_info("Pictures are in %s/.", folder);
+    if (status == PP_UNSUPPORTED) {
+        pp_warn("%s", pp_message());
+        status = PP_OK;
+    }
+    free(beside);
+    return status;
+}
+
+static pp_status report(struct pp_db *db, const struct pp_config *config, const char *path)
+{
+    struct pp_table table = {0};
+    pp_status status = pp_compare_read(db, config->run, &table);
+    if (status == PP_OK) status = pp_compare_print(db, &table, config->format, stdout);
+    if (status == PP_OK) status = draw(db, config, path, &table, pp_compare_main(&table));
+    if (status == PP_OK && config->chrome) {
+        status = pp_chrome_write(db, &table, pp_compare_main(&table), config->chrome);
+        if (status == PP_OK) pp_info("The trace is in %s: open it at ui.perfetto.dev.", config->chrome);
+    }
+    pp_table_free(&table);
+    return status;
+}
+
+static pp_status run(int argc, char **argv)
+{
+    struct pp_config config = {0};
+    const char *path = "pp.db";
+    struct pp_db *db;
+    int operands;
+    PP_TRY(pp_config_parse(PP_PPREPORT, argc, argv, &config, &path, 1, &operands));
+    if (config.help) {
+        pp_options_help(pp_config_rows, pp_config_nrows, &info, stdout);
+        return PP_OK;
+    }
+    if (config.version) {
+        puts("ppreport " PP_VERSION);
+        return PP_OK;
+    }
+    if (config.list) {
+        pp_config_list_presets(stdout);
+        return PP_OK;
+    }
+    PP_TRY(pp_db_open(path, PP_DB_READ, &db));
+    pp_status status = report(db, &config, path);
+    (void)pp_db_close(db); /* nothing was written */
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    pp_log_init("ppreport", false);
+    pp_status status = run(argc, argv);
+    if (status == PP_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = pp_fail(PP_IO, "standard output cannot be written");
+    if (status != PP_OK) pp_error("%s", pp_message());
+    return pp_exit_code(status);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/timeline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char typical_step[] =
+    "WITH whole AS (SELECT b.step, max(b.last_ns) - min(b.first_ns) AS ns FROM busy b JOIN run r ON r.id = b.run "
+    "WHERE b.run = ?1 AND b.worker < r.stages GROUP BY b.step) "
+    "SELECT step FROM whole ORDER BY ns, step LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM whole)";
+
+static const char shape[] = "SELECT stages, virtual_stages, replicas FROM run WHERE id = ?1";
+
+/* The sending end is left out: its start is that of the receiving end, and what matters is when the data was there. */
+static const char bars[] =
+    "SELECT e.step, e.worker, t.kind, e.task, t.stage, t.microbatch, t.count, t.src, t.dst, e.start_ns, e.end_ns, "
+    "t.taken_bytes, t.freed_bytes "
+    "FROM run r JOIN event e ON e.run = r.id JOIN task t ON t.plan = r.plan AND t.id = e.task "
+    "WHERE r.id = ?1 AND e.side <> 1 AND (?2 < 0 OR e.step = ?2) ORDER BY e.start_ns, e.task, e.worker";
+
+pp_status pp_timeline_typical_step(struct pp_db *db, int64_t run, int *step)
+{
+    int64_t value = -1;
+    bool found;
+    PP_TRY(pp_db_integer(db, typical_step, PP_VALUES(PP_INT(run)), &value, &found));
+    *step = found ? (int)value : -1;
+    return PP_OK;
+}
+
+static int kind_of(const char *name)
+{
+    int kind = 0;
+    while (kind < PP_KINDS && strcmp(pp_kinds[kind].name, name) != 0) kind++;
+    return kind;
+}
+
+static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, struct pp_bar *bar)
+{
+    int32_t *const whole[] = {&bar->step,       &bar->worker, &bar->kind, &bar->task, &bar->stage,
+                              &bar->microbatch, &bar->count,  &bar->src,  &bar->dst};
+    int64_t *const wide[] = {&bar->start_ns, &bar->end_ns, &bar->taken_bytes, &bar->freed_bytes};
+    const int nwhole = sizeof whole / sizeof *whole, nwide = sizeof wide / sizeof *wide;
+    for (int i = 0; i < nwhole; i++) *whole[i] = sqlite3_column_int(statement, i);
+    for (int i = 0; i < nwide; i++) *wide[i] = sqlite3_column_int64(statement, nwhole + i);
+    const char *name = (const char *)sqlite3_column_text(statement, 2);
+    bar->kind = kind_of(name);
+    if (bar->kind < PP_KINDS) return PP_OK;
+    return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path, name);
+}
+
+static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
+{
+    sqlite3_stmt *statement;
+    bool found;
+    PP_TRY(pp_db_query(db, shape, PP_VALUES(PP_INT(timeline->run)), &statement));
+    PP_TRY(pp_db_row(db, statement, &found));
+    if (!found) return pp_fail(PP_INPUT, "database %s: there is no run %" PRId64, db->path, timeline->run);
+    timeline->ranks = sqlite3_column_int(statement, 0);
+    timeline->virtual_stages = sqlite3_column_int(statement, 1);
+    timeline->replicas = sqlite3_column_int(statement, 2);
+    sqlite3_reset(statement);
+    return PP_OK;
+}
+
+static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timeline)
+{
+    int64_t capacity = 0;
+    sqlite3_stmt *statement;
+    bool found;
+    PP_TRY(pp_db_query(db, bars, PP_VALUES(PP_INT(timeline->run), PP_INT(step)), &statement));
+    PP_TRY(pp_db_row(db, statement, &found));
+    while (found) {
+        if (timeline->nbars == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            struct pp_bar *grown = realloc(timeline->bars, (size_t)capacity * sizeof *grown);
+            if (!grown) return pp_fail(PP_NOMEM, "there is not enough memory for %" PRId64 " events", capacity);
+            timeline->bars = grown;
+        }
+        PP_TRY(read_bar(db, statement, &timeline->bars[timeline->nbars++]));
+        PP_TRY(pp_db_row(db, statement, &found));
+    }
+    return PP_OK;
+}
+
+pp_status pp_timeline_read(struct pp_db *db, int64_t run, int step, struct pp_timeline *out)
+{
+    *out = (struct pp_timeline){.run = run};
+    PP_TRY(read_shape(db, out));
+    pp_status status = read_bars(db, step, out);
+    if (status != PP_OK) pp_timeline_free(out);
+    return status;
+}
+
+void pp_timeline_free(struct pp_timeline *timeline)
+{
+    free(timeline->bars);
+    *timeline = (struct pp_timeline){0};
+}
