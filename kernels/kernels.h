@@ -9,7 +9,7 @@
  * copy            rows, width                            to, from; nothing happens where either region has no memory
  * embed           rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
  *                 out = drop(weight[token] * scale + position(t))
- * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dout [T,d]
+ * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dy [T,d]
  * gemm_nt         m, n, k, mode                          C [m,n], A [m,k], B [n,k]      C = A B'
  * gemm_nn         m, n, k, mode                          C [m,n], A [m,k], B [k,n]      C = A B
  * gemm_tn         m, n, k, mode                          C [m,n], A [k,m], B [k,n]      C = A' B

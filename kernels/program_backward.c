@@ -27,14 +27,14 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
 }
 
-/* Gradient of weight [m, n] and bias [m] of a linear from dout [T, m] and its input [T, n]. */
-static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dout, int m,
+/* Gradient of weight [m, n] and bias [m] of a linear from dy [T, m] and its input [T, n]. */
+static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dout, input);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM, (int)w->tokens, m, 0, 0);
     call->ref[0] = bias;
-    call->ref[1] = dout;
+    call->ref[1] = dy;
 }
 
 struct norm_grad {
@@ -94,10 +94,10 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     write_input_product(w, PP_GEMM_ADD, out, d, dqkv, 3 * d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_WEIGHT));
 }
 
-static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dout, int m,
+static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
 {
-    write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1), dout, m,
+    write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1), dy, m,
                        input, n);
 }
 
@@ -111,14 +111,14 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), 3 * d, pp_ref_act(w, l, slot->x), d);
 }
 
-static void write_embedding_grad(struct pp_writer *w, struct pp_ref dout)
+static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->shape;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD, w->rows, w->seq, shape->d_model, shape->vocab);
     pp_writer_embedding(w, call);
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
     call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
-    call->ref[2] = dout;
+    call->ref[2] = dy;
 }
 
 /* Logits hold their gradient since the forward pass. */

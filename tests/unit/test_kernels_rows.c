@@ -26,7 +26,7 @@ static uint32_t row_number(int t) { return (uint32_t)(CASE_FIRST_ROW * SEQ + t);
 static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double scale)
 {
     float *out = case_floats(T * d, 1), *weight = case_floats(VOCAB * d, 2), *scratch = case_floats(SEQ * d, 3);
-    float *grad = case_floats(VOCAB * d, 4), *dout = case_floats(T * d, 5);
+    float *grad = case_floats(VOCAB * d, 4), *dy = case_floats(T * d, 5);
     double *expected = calloc((size_t)(VOCAB * d), sizeof *expected);
     assert_non_null(expected);
     struct pp_frame frame = case_frame();
@@ -38,16 +38,16 @@ static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double sc
             const double value = weight[tokens[t] * d + j] * (double)(float)scale + position(t % SEQ, j, d);
             const double dropped = case_drop(row_number(t), j, p, value);
             assert_near(out + t * d + j, &dropped, 1, 1e-6);
-            expected[tokens[t] * d + j] += case_drop(row_number(t), j, p, dout[t * d + j]) * scale;
+            expected[tokens[t] * d + j] += case_drop(row_number(t), j, p, dy[t * d + j]) * scale;
         }
-    struct pp_cpu_call backward = {&call, &frame, {grad, (void *)tokens, dout}};
+    struct pp_cpu_call backward = {&call, &frame, {grad, (void *)tokens, dy}};
     isa->run[PP_KERNEL_EMBED_GRAD](&backward);
     assert_near(grad, expected, VOCAB * d, 1e-5);
     frame.accumulate = true;
     isa->run[PP_KERNEL_EMBED_GRAD](&backward);
     for (int i = 0; i < VOCAB * d; i++) expected[i] *= 2;
     assert_near(grad, expected, VOCAB * d, 1e-5);
-    case_free(out, weight, scratch, grad, dout, expected, NULL);
+    case_free(out, weight, scratch, grad, dy, expected, NULL);
 }
 
 static void test_embedding(void **state)

@@ -54,7 +54,7 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
 }
 
 /* weight's row += the token's gradient through dropout and scale */
-static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t row, float *weight, const float *dout,
+static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t row, float *weight, const float *dy,
                              float scale, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
@@ -62,7 +62,7 @@ static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
         if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
-            vf v = vf_load(dout + j0 + j, n - j);
+            vf v = vf_load(dy + j0 + j, n - j);
             if (dropping) v = drop_lanes(drop, random + j, v);
             vf_store(weight + j0 + j, n - j, vf_load(weight + j0 + j, n - j) + v * scale);
         }
@@ -76,11 +76,11 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     float *weight = c->p[0];
     const int32_t *token = c->p[1];
-    const float *dout = c->p[2];
+    const float *dy = c->p[2];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
     if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)c->call->n[3] * (size_t)d);
     for (int64_t t = 0; t < tokens; t++)
         embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + (int64_t)token[t] * d,
-                         dout + t * d, c->call->f[0], d);
+                         dy + t * d, c->call->f[0], d);
 }
