@@ -5,7 +5,7 @@
 
 #include "core/config.h"
 
-enum { DIGITS = 12, CELL_BYTES = 64 };
+enum { DIGITS = 12, CELL_BYTES = 64, MOST_RANKS = 32 };
 
 static void print_json(const json_t *rows, FILE *out)
 {
@@ -202,7 +202,7 @@ static void print_path(const json_t *row, FILE *out)
     fprintf(out, " of %.3f ms\n", total);
 }
 
-/* Bubble and memory of each rank. */
+/* Bubble and memory of each rank; of many ranks the first. */
 static void print_ranks(const json_t *row, FILE *out)
 {
     const json_t *bubble = json_object_get(row, "rank_bubble");
@@ -212,7 +212,8 @@ static void print_ranks(const json_t *row, FILE *out)
     json_object_foreach(kinds, kind, array) fprintf(out, "  %10s", kind);
     if (json_is_object(kinds)) fprintf(out, "  %10s  (MiB)", "all");
     fputc('\n', out);
-    for (size_t r = 0; r < json_array_size(bubble); r++) {
+    size_t ranks = json_array_size(bubble), shown = ranks < MOST_RANKS ? ranks : MOST_RANKS;
+    for (size_t r = 0; r < shown; r++) {
         fprintf(out, "%4zu  %8.2f  %17g", r, 100 * json_number_value(json_array_get(bubble, r)),
                 json_number_value(json_array_get(json_object_get(row, "peak_microbatches"), r)));
         json_object_foreach(kinds, kind, array)
@@ -222,6 +223,7 @@ static void print_ranks(const json_t *row, FILE *out)
                     json_number_value(json_array_get(json_object_get(row, "peak_bytes"), r)) / (1 << 20));
         fputc('\n', out);
     }
+    if (shown < ranks) fprintf(out, " ...  %zu more ranks; --format json has all\n", ranks - shown);
 }
 
 void pp_rows_print(const json_t *rows, int format, FILE *out)
