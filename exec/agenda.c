@@ -12,12 +12,14 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
 {
     struct pp_batches train;
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
-    PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches, &train));
+    PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches,
+                          &train));
     for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++)
-        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches, &out->eval[part]));
+        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches,
+                              &out->eval[part]));
     if ((int64_t)train.count * config->epochs > INT32_MAX)
-        return pp_fail(PP_USAGE, "%d epochs of %d batches are too many steps; use fewer --epochs or --max-batches", config->epochs,
-                       train.count);
+        return pp_fail(PP_USAGE, "%d epochs of %d batches are too many steps; use fewer --epochs or --max-batches",
+                       config->epochs, train.count);
     out->batches = train.count;
     out->tail_seq = train.tail_seq;
     out->steps = train.count * config->epochs;

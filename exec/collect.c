@@ -24,8 +24,10 @@ static pp_status take(struct pp_session *s, const struct pp_worker *w, const str
     for (int i = 0; i < s->world->workers; i++) {
         struct pp_event *to = s->trace.events + s->trace.nevents;
         size_t bytes = (size_t)all[i].nevents * sizeof *to;
-        if (i == w->me) memcpy(to, w->trace.events, bytes);
-        else PP_TRY(pp_recv_now(s->world, i, w->me, PP_MESSAGE_CONTROL, to, (int64_t)bytes));
+        if (i == w->me)
+            memcpy(to, w->trace.events, bytes);
+        else
+            PP_TRY(pp_recv_now(s->world, i, w->me, PP_MESSAGE_CONTROL, to, (int64_t)bytes));
         s->trace.nevents += all[i].nevents;
         s->summaries[i] = all[i];
     }

@@ -6,8 +6,8 @@
 
 struct pp_group pp_group_all(const struct pp_world *world) { return (struct pp_group){0, 1, world->workers}; }
 
-/* Member s = me - distance knows its own and the next blocks behind it, at its positions 0, 1, ...: they are this member's blocks at
- * positions distance, distance + 1, ... */
+/* Member s = me - distance knows its own and the next blocks behind it, at its positions 0, 1, ...: they are this
+ * member's blocks at positions distance, distance + 1, ... */
 static pp_status next_round(struct pp_world *world, struct pp_gather *gather)
 {
     int n = gather->group.n, distance = gather->known;
@@ -16,8 +16,8 @@ static pp_status next_round(struct pp_world *world, struct pp_gather *gather)
     int member = pp_group_member(&gather->group, gather->me), count = distance < n - distance ? distance : n - distance;
     int to = pp_group_worker(&gather->group, (member + distance) % n);
     int from = pp_group_worker(&gather->group, (member - distance + n) % n);
-    PP_TRY(pp_recv(world, from, gather->me, gather->kind, gather->blocks + distance * gather->bytes, count * gather->bytes,
-                   &gather->recv));
+    PP_TRY(pp_recv(world, from, gather->me, gather->kind, gather->blocks + distance * gather->bytes,
+                   count * gather->bytes, &gather->recv));
     return pp_send(world, gather->me, to, gather->kind, gather->blocks, count * gather->bytes, &gather->send);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives over point-to-point messages. The non-blocking all-gather is a state machine that progresses when it is polled,
- * so that it can share a worker with kernels and transfers; the blocking ones are for the time outside of steps.
+ * Collectives over point-to-point messages. The non-blocking all-gather is a state machine that progresses when it is
+ * polled, so that it can share a worker with kernels and transfers; the blocking ones are for the time outside of
+ * steps.
  */
 #ifndef PP_EXEC_COLLECTIVE_H
 #define PP_EXEC_COLLECTIVE_H
@@ -14,17 +15,24 @@ struct pp_group {
 };
 
 struct pp_group pp_group_all(const struct pp_world *world);
-static inline int pp_group_worker(const struct pp_group *group, int member) { return group->first + member * group->stride; }
-static inline int pp_group_member(const struct pp_group *group, int worker) { return (worker - group->first) / group->stride; }
+static inline int pp_group_worker(const struct pp_group *group, int member)
+{
+    return group->first + member * group->stride;
+}
+static inline int pp_group_member(const struct pp_group *group, int worker)
+{
+    return (worker - group->first) / group->stride;
+}
 
-/* All-gather by dissemination, ceil(log2 n) rounds: in round k everyone passes on what it knows to the member 2^k further on.
- * blocks: n blocks of `bytes` each; block j belongs to member (me - j) mod n: the caller fills block 0, its own. */
+/* All-gather by dissemination, ceil(log2 n) rounds: in round k everyone passes on what it knows to the member 2^k
+ * further on. blocks: n blocks of `bytes` each; block j belongs to member (me - j) mod n: the caller fills block 0,
+ * its own. */
 struct pp_gather {
     struct pp_group group;
-    int me, kind;      /* worker, enum pp_message_kind */
+    int me, kind; /* worker, enum pp_message_kind */
     int64_t bytes;
     unsigned char *blocks;
-    int known;         /* blocks 0 .. known-1 are there */
+    int known; /* blocks 0 .. known-1 are there */
     bool open, done;
     struct pp_request send, recv;
 };

@@ -16,11 +16,16 @@ pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
     data->reachable_loss = NAN;
     data->vocabulary = config->vocab;
     pp_status status;
-    if (!config->data) status = pp_data_generate(config, data);
-    else if (!strcmp(config->data, "constant")) status = pp_data_make_constant(config, data);
-    else status = pp_data_read_folder(config, data);
-    if (status == PP_OK) *out = data;
-    else pp_data_free(data);
+    if (!config->data)
+        status = pp_data_generate(config, data);
+    else if (!strcmp(config->data, "constant"))
+        status = pp_data_make_constant(config, data);
+    else
+        status = pp_data_read_folder(config, data);
+    if (status == PP_OK)
+        *out = data;
+    else
+        pp_data_free(data);
     return status;
 }
 
@@ -31,8 +36,8 @@ void pp_data_free(struct pp_data *data)
     free(data);
 }
 
-/* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so that row j of the
- * batches holds one sequence after another. */
+/* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so
+ * that row j of the batches holds one sequence after another. */
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data)
 {
     int64_t words = config->tokens + 1, replicas = config->replicas, stride = replicas * CONSTANT_BATCHES * words;
@@ -51,8 +56,8 @@ pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *
     return PP_OK;
 }
 
-pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica, int limit,
-                         struct pp_batches *out)
+pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
+                         int limit, struct pp_batches *out)
 {
     struct pp_batches b = {.words = data->words[part], .rows = rows, .seq = seq};
     b.stride = data->length[part] / rows;
@@ -61,17 +66,25 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
     b.advance = data->sequences ? seq + 1 : seq;
     int64_t targets = b.length - 1, count = data->sequences ? b.length / b.advance : (targets + seq - 1) / seq;
     if (targets < 1)
-        return pp_fail(PP_INPUT, "the %s text has %lld words, too few for %d rows%s: at least %lld are needed, an input and a target in "
-                                 "each row; give more text or fewer rows", part_names[part], (long long)data->length[part], rows,
-                       replicas > 1 ? " in each replica" : "", 2LL * rows * replicas);
-    if (limit && count > limit) count = limit;
-    else if (!data->sequences) b.tail_seq = (int)(targets % seq);
+        return pp_fail(
+            PP_INPUT,
+            "the %s text has %lld words, too few for %d rows%s: at least %lld are needed, an input and a target in "
+            "each row; give more text or fewer rows",
+            part_names[part], (long long)data->length[part], rows, replicas > 1 ? " in each replica" : "",
+            2LL * rows * replicas);
+    if (limit && count > limit)
+        count = limit;
+    else if (!data->sequences)
+        b.tail_seq = (int)(targets % seq);
     b.count = (int)count;
     *out = b;
     return PP_OK;
 }
 
-int pp_batches_seq(const struct pp_batches *b, int i) { return b->tail_seq && i == b->count - 1 ? b->tail_seq : b->seq; }
+int pp_batches_seq(const struct pp_batches *b, int i)
+{
+    return b->tail_seq && i == b->count - 1 ? b->tail_seq : b->seq;
+}
 
 void pp_batches_get(const struct pp_batches *b, int i, int32_t *inputs, int32_t *targets)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training data: a folder with train.txt, valid.txt and test.txt; constant sequences; or a generated text. Whatever it is, it becomes
- * one long list of word numbers per part, and a part is cut into rows and batches in one way.
+ * Training data: a folder with train.txt, valid.txt and test.txt; constant sequences; or a generated text. Whatever it
+ * is, it becomes one long list of word numbers per part, and a part is cut into rows and batches in one way.
  *
- * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads words
- * k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i * advance; the last batch may
- * be shorter.
+ * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
+ * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
+ * advance; the last batch may be shorter.
  */
 #ifndef PP_EXEC_DATA_H
 #define PP_EXEC_DATA_H
@@ -18,7 +18,7 @@
 enum pp_part { PP_PART_TRAIN, PP_PART_VALID, PP_PART_TEST, PP_PARTS };
 
 struct pp_data {
-    int32_t *words[PP_PARTS];  /* NULL: there is no such part */
+    int32_t *words[PP_PARTS]; /* NULL: there is no such part */
     int64_t length[PP_PARTS];
     int vocabulary;
     bool sequences;        /* rows are made of separate sequences of seq + 1 words: a batch never reads across two */
@@ -26,8 +26,8 @@ struct pp_data {
     char summary[200];     /* for the run header */
 };
 
-/* What config->data names. A text folder without --no-eval needs all three files. PP_USAGE where --vocab contradicts the text; else
- * the caller sets config->vocab to the result's. */
+/* What config->data names. A text folder without --no-eval needs all three files. PP_USAGE where --vocab contradicts
+ * the text; else the caller sets config->vocab to the result's. */
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
@@ -49,8 +49,8 @@ struct pp_batches {
 };
 
 /* limit: 0 = all batches. PP_INPUT where the part is too short for one word in and out. */
-pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica, int limit,
-                         struct pp_batches *out) PP_MUST_CHECK;
+pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
+                         int limit, struct pp_batches *out) PP_MUST_CHECK;
 /* Length of the rows of batch i. */
 int pp_batches_seq(const struct pp_batches *batches, int i);
 /* Fills [rows, pp_batches_seq] each; either may be NULL. */

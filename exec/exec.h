@@ -29,14 +29,15 @@ struct pp_result {
     int microbatches, replicas, ranks, vocabulary;
     int64_t parameters;
     uint64_t plan;
-    struct pp_run_result stored;            /* times, bubble, test loss; NAN where there is none */
-    int64_t *peak_bytes;                    /* [ranks] */
+    struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */
+    int64_t *peak_bytes;         /* [ranks] */
     int nlosses, nvalid;
     double *losses, *valid_losses;
 };
 
-/* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all processes
- * see the same then, and may go on with another. After any other failure of one process the others must be aborted. */
+/* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all
+ * processes see the same then, and may go on with another. After any other failure of one process the others must be
+ * aborted. */
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out) PP_MUST_CHECK;
 void pp_result_free(struct pp_result *result);
 /* format: enum pp_format. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A generated text that can be learned: a Markov chain in which each word has a few possible successors, the same number with the
- * same probabilities for all words. So the entropy of a word after its predecessor, which is the loss that a model of the chain
- * reaches, is known exactly. Which words follow is a function of the seed; small numbers are preferred, so that some words are frequent and most are rare,
- * as in a language.
+ * A generated text that can be learned: a Markov chain in which each word has a few possible successors, the same
+ * number with the same probabilities for all words. So the entropy of a word after its predecessor, which is the loss
+ * that a model of the chain reaches, is known exactly. Which words follow is a function of the seed; small numbers are
+ * preferred, so that some words are frequent and most are rare, as in a language.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void choose_successors(int32_t *successors, int vocabulary, int n, uint64
             uint64_t bits = mix(mix(seed ^ 0x5eed) + (uint64_t)word * SUCCESSORS + (uint64_t)j);
             mine[j] = (int32_t)(vocabulary * pow(uniform(bits), SKEW));
             for (int i = 0; i < j; i++)
-                if (mine[i] == mine[j]) mine[j] = (mine[j] + 1) % vocabulary, i = -1; /* taken: try the next word from the start */
+                if (mine[i] == mine[j])
+                    mine[j] = (mine[j] + 1) % vocabulary, i = -1; /* taken: try the next word from the start */
         }
     }
 }
@@ -75,11 +76,13 @@ pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
     for (int part = 0; part < PP_PARTS && status == PP_OK; part++) {
         data->length[part] = part == PP_PART_TRAIN ? config->generated_tokens : config->generated_tokens / 10;
         status = PP_NEW(&data->words[part], data->length[part]);
-        if (status == PP_OK) walk(successors, n, mix(config->seed * PP_PARTS + (uint64_t)part), data->words[part], data->length[part]);
+        if (status == PP_OK)
+            walk(successors, n, mix(config->seed * PP_PARTS + (uint64_t)part), data->words[part], data->length[part]);
     }
     free(successors);
     data->reachable_loss = entropy(n);
-    snprintf(data->summary, sizeof data->summary, "generated: %lld training words of a Markov chain, reachable loss %.3f (perplexity %.2f)%s",
+    snprintf(data->summary, sizeof data->summary,
+             "generated: %lld training words of a Markov chain, reachable loss %.3f (perplexity %.2f)%s",
              (long long)data->length[PP_PART_TRAIN], entropy(n), exp(entropy(n)),
              config->mask == PP_MASK_CAUSAL ? "" : ", lower without a causal mask: the model sees the next word");
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens in a run, as worker 0 sees it, handed to the thread that prints and stores it: so neither a slow terminal nor the
- * database holds up a step. One writer, one reader, room for everything from the start.
+ * What happens in a run, as worker 0 sees it, handed to the thread that prints and stores it: so neither a slow
+ * terminal nor the database holds up a step. One writer, one reader, room for everything from the start.
  */
 #ifndef PP_EXEC_JOURNAL_H
 #define PP_EXEC_JOURNAL_H
@@ -15,12 +15,12 @@
 enum pp_record_kind { PP_RECORD_STEP, PP_RECORD_EPOCH, PP_RECORD_TEST };
 
 struct pp_record {
-    int kind;      /* enum pp_record_kind */
-    int epoch;     /* from 0 */
-    int batch;     /* STEP: of the epoch, from 0 */
-    int step;      /* STEP: of the run, from 0 */
-    int64_t ns;    /* STEP: wall time. EPOCH: wall time of its steps and its evaluation. TEST: of the evaluation */
-    double loss;   /* mean over tokens. EPOCH: validation, NAN where there was none */
+    int kind;       /* enum pp_record_kind */
+    int epoch;      /* from 0 */
+    int batch;      /* STEP: of the epoch, from 0 */
+    int step;       /* STEP: of the run, from 0 */
+    int64_t ns;     /* STEP: wall time. EPOCH: wall time of its steps and its evaluation. TEST: of the evaluation */
+    double loss;    /* mean over tokens. EPOCH: validation, NAN where there was none */
     int64_t tokens; /* STEP: over all replicas */
     double learning_rate;
     bool traced;
@@ -29,8 +29,8 @@ struct pp_record {
 struct pp_journal {
     struct pp_record *records;
     int64_t capacity;
-    int64_t written;            /* the writer's: records begun; later ones may lack their loss */
-    _Atomic int64_t published;  /* complete ones */
+    int64_t written;           /* the writer's: records begun; later ones may lack their loss */
+    _Atomic int64_t published; /* complete ones */
 };
 
 pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity) PP_MUST_CHECK;

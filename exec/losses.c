@@ -8,7 +8,8 @@ static bool sends(const struct pp_losses *l) { return l->me != 0 && l->me % l->r
 /* The worker whose loss worker 0 receives for a replica; 0 = its own. */
 static int source(const struct pp_losses *l, int replica) { return replica * l->ranks + l->ranks - 1; }
 
-pp_status pp_losses_open(struct pp_losses *l, struct pp_world *world, int me, int ranks, int replicas, struct pp_journal *journal)
+pp_status pp_losses_open(struct pp_losses *l, struct pp_world *world, int me, int ranks, int replicas,
+                         struct pp_journal *journal)
 {
     *l = (struct pp_losses){.world = world, .me = me, .ranks = ranks, .replicas = replicas, .journal = journal};
     PP_TRY(PP_NEW(&l->received, replicas));
@@ -35,7 +36,8 @@ static pp_status post_receives(struct pp_losses *l)
     for (int r = 0; r < l->replicas; r++) {
         l->receives[r].done = true;
         if (source(l, r) == 0) continue;
-        PP_TRY(pp_recv(l->world, source(l, r), 0, PP_MESSAGE_LOSS, &l->received[r], sizeof *l->received, &l->receives[r]));
+        PP_TRY(
+            pp_recv(l->world, source(l, r), 0, PP_MESSAGE_LOSS, &l->received[r], sizeof *l->received, &l->receives[r]));
     }
     l->receiving = true;
     return PP_OK;

@@ -30,11 +30,12 @@ static json_t *make_row(const struct pp_result *r)
 {
     char plan[24];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:s}", "schedule", r->point.schedule,
-                     "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks", r->point.chunks, "microbatches",
-                     r->microbatches, "replicas", r->replicas, "ms_per_batch", real(r->stored.ms_per_batch), "bubble",
-                     real(r->stored.bubble), "peak_bytes", integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses),
-                     "valid_loss", reals(r->valid_losses, r->nvalid), "test_loss", real(r->stored.test_loss), "parameters",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:s}", "schedule",
+                     r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
+                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
+                     real(r->stored.ms_per_batch), "bubble", real(r->stored.bubble), "peak_bytes",
+                     integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses), "valid_loss",
+                     reals(r->valid_losses, r->nvalid), "test_loss", real(r->stored.test_loss), "parameters",
                      (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
@@ -64,16 +65,17 @@ static void print_tsv(const json_t *rows, FILE *out)
     const char *key;
     json_t *row, *value;
     size_t i;
-    for (int heading = 1; heading >= 0; heading--)
-        json_array_foreach(rows, i, row)
+    for (int heading = 1; heading >= 0; heading--) json_array_foreach(rows, i, row)
         {
             const char *separator = "";
             if (heading && i) break;
             json_object_foreach(row, key, value)
             {
                 fputs(separator, out);
-                if (heading) fputs(key, out);
-                else print_value(value, out);
+                if (heading)
+                    fputs(key, out);
+                else
+                    print_value(value, out);
                 separator = "\t";
             }
             fputc('\n', out);
@@ -82,8 +84,10 @@ static void print_tsv(const json_t *rows, FILE *out)
 
 static void print_loss(double loss, FILE *out)
 {
-    if (isnan(loss)) fprintf(out, "  %10s", "-");
-    else fprintf(out, "  %10.4f", loss);
+    if (isnan(loss))
+        fprintf(out, "  %10s", "-");
+    else
+        fprintf(out, "  %10.4f", loss);
 }
 
 static void print_table(const struct pp_result *results, int n, FILE *out)
@@ -91,7 +95,9 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
     int width = (int)strlen("schedule");
     for (int i = 0; i < n; i++)
         if ((int)strlen(results[i].point.schedule) > width) width = (int)strlen(results[i].point.schedule);
-    fprintf(out, "%-*s   P   V  chunks    M   D    ms/batch  bubble %%    peak MiB        loss  valid loss   test loss\n", width, "schedule");
+    fprintf(out,
+            "%-*s   P   V  chunks    M   D    ms/batch  bubble %%    peak MiB        loss  valid loss   test loss\n",
+            width, "schedule");
     for (int i = 0; i < n; i++) {
         const struct pp_result *r = &results[i];
         int64_t peak = 0;
@@ -121,6 +127,7 @@ pp_status pp_results_print(const struct pp_result *results, int n, int format, F
         fputc('\n', out);
     }
     json_decref(rows);
-    if (fflush(out) || ferror(out)) return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
+    if (fflush(out) || ferror(out))
+        return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
     return PP_OK;
 }

@@ -16,8 +16,10 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, uin
         float *values;
         if (!pp_worker_has(w, tensor->stage)) continue;
         PP_TRY(PP_NEW(&values, tensor->elements));
-        if (reader) status = pp_weights_read(reader, i, 0, tensor->elements, values);
-        else init(model, i, seed, values);
+        if (reader)
+            status = pp_weights_read(reader, i, 0, tensor->elements, values);
+        else
+            init(model, i, seed, values);
         if (status == PP_OK) status = pp_worker_set(w, i, 0, tensor->elements, values);
         free(values);
     }
@@ -64,7 +66,8 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
 }
 
 /* One piece of a tensor from its owner to worker 0 and into the file. */
-static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, int tensor, int64_t first, int64_t n, float *buffer)
+static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, int tensor, int64_t first, int64_t n,
+                            float *buffer)
 {
     int owner = w->job->train->stage_rank[w->job->model->tensors[tensor].stage];
     int64_t bytes = n * (int64_t)sizeof *buffer;

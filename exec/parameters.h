@@ -11,15 +11,17 @@
 typedef void (*pp_init_tensor_fn)(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 
 /* Each worker fills in its stages: from the file, or by `init` where file is NULL. */
-pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_t seed, pp_init_tensor_fn init) PP_MUST_CHECK;
+pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_t seed,
+                             pp_init_tensor_fn init) PP_MUST_CHECK;
 
-/* A copy of this worker's parameters in host memory: [pp_parameters_count] floats, tensor after tensor in model order. */
+/* A copy of this worker's parameters in host memory: [pp_parameters_count] floats, tensor after tensor in model
+ * order. */
 int64_t pp_parameters_count(const struct pp_worker *worker);
 pp_status pp_parameters_copy(struct pp_worker *worker, float *to) PP_MUST_CHECK;
 pp_status pp_parameters_restore(struct pp_worker *worker, const float *from) PP_MUST_CHECK;
 
-/* All workers of the first replica call it; worker 0 receives the tensors of the others piece by piece and writes the file. Errors of
- * the file are known to worker 0 only. */
+/* All workers of the first replica call it; worker 0 receives the tensors of the others piece by piece and writes the
+ * file. Errors of the file are known to worker 0 only. */
 pp_status pp_parameters_save(struct pp_worker *worker, const char *file) PP_MUST_CHECK;
 
 #endif

@@ -134,13 +134,15 @@ static pp_status make_test_tail(struct pp_session *s)
     PP_TRY(PP_NEW(&s->test_tail.programs, job->eval->nclasses));
     for (int c = 0; c < job->eval->nclasses; c++)
         if (pp_kinds[job->eval->classes[c].kind].computes)
-            PP_TRY(job->model_ops->program(job->model, &job->eval->classes[c], seq, false, false, &s->test_tail.programs[c]));
+            PP_TRY(job->model_ops->program(job->model, &job->eval->classes[c], seq, false, false,
+                                           &s->test_tail.programs[c]));
     return PP_OK;
 }
 
 static void free_test_tail(struct pp_session *s)
 {
-    for (int c = 0; s->test_tail.programs && c < s->test_tail.plan->nclasses; c++) pp_program_free(&s->test_tail.programs[c]);
+    for (int c = 0; s->test_tail.programs && c < s->test_tail.plan->nclasses; c++)
+        pp_program_free(&s->test_tail.programs[c]);
     free(s->test_tail.programs);
 }
 
@@ -165,7 +167,10 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
 {
     struct pp_agenda agenda;
     struct pp_job *job = NULL;
-    struct pp_session s = {.config = &exec->config, .backend = exec->backend, .init_tensor = exec->init_tensor, .data = exec->data,
+    struct pp_session s = {.config = &exec->config,
+                           .backend = exec->backend,
+                           .init_tensor = exec->init_tensor,
+                           .data = exec->data,
                            .agenda = &agenda};
     pp_status status;
     PP_TRY(pp_agenda_make(&exec->config, exec->data, &agenda));
@@ -173,15 +178,16 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
                          agenda.eval[PP_PART_VALID].tail_seq, &job));
     s.job = job;
     PP_TRY_DONE(check_files(exec, job));
-    PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas, exec->config.threads,
-                              &s.world));
+    PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas,
+                              exec->config.threads, &s.world));
     PP_TRY_DONE(run_session(exec, &s, out));
 done:
     free_test_tail(&s);
     pp_journal_close(&s.journal);
     free(s.summaries);
     pp_trace_clear(&s.trace);
-    if (status == PP_OK || exec->processes.count == 1) pp_world_close(s.world); /* else others still use it: they are aborted next */
+    if (status == PP_OK || exec->processes.count == 1)
+        pp_world_close(s.world); /* else others still use it: they are aborted next */
     pp_job_free(job);
     return status;
 }

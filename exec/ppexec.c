@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "exec/exec.h"
+#include "exec/place.h"
 #include "exec/signals.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
@@ -19,17 +20,21 @@ static const struct pp_program_info info = {
     .name = "ppexec",
     .summary = "train a Transformer in a pipeline and measure it",
     .operands = "",
-    .description =
-        "Trains the model stage by stage on several workers: threads of one process, or the processes of mpirun, or both. Prints the "
-        "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list of schedules, stages, "
-        "virtual stages or chunks runs each in turn, always from the same weights.\n\n"
-        "--stages times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun they are divided over the "
-        "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task in the database (--db).\n\n"
-        "SIGINT and SIGTERM end the run; what was recorded until then stays in the database.",
-    .examples = "ppexec --max-batches 20\tthe default model on generated text, two threads\n"
-                "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
-                "mpirun -n 2 ppexec --data wikitext-2 --schedule 1f1b --save best.safetensors\ttwo processes, real text\n"
-                "ppexec --preset lab\tconstant sequences: the loss falls towards 0\n"};
+    .description = "Trains the model stage by stage on several workers: threads of one process, or the processes of "
+                   "mpirun, or both. Prints the "
+                   "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
+                   "of schedules, stages, "
+                   "virtual stages or chunks runs each in turn, always from the same weights.\n\n"
+                   "--stages times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
+                   "they are divided over the "
+                   "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
+                   "in the database (--db).\n\n"
+                   "SIGINT and SIGTERM end the run; what was recorded until then stays in the database.",
+    .examples =
+        "ppexec --max-batches 20\tthe default model on generated text, two threads\n"
+        "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
+        "mpirun -n 2 ppexec --data wikitext-2 --schedule 1f1b --save best.safetensors\ttwo processes, real text\n"
+        "ppexec --preset lab\tconstant sequences: the loss falls towards 0\n"};
 
 struct session {
     struct pp_exec exec;
@@ -48,7 +53,18 @@ static void list(FILE *out)
     fputs("devices:\n", out);
     pp_backend_list(out);
     fputs("transports:\n", out);
-    for (int i = 0; pp_transports[i]; i++) fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
+    for (int i = 0; pp_transports[i]; i++)
+        fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
+}
+
+/* Threads of one process in the largest configuration. */
+static int busy_threads(const struct session *s)
+{
+    int most = 1;
+    for (int i = 0; i < s->npoints; i++)
+        if (s->points[i].stages > most) most = s->points[i].stages;
+    const struct pp_config *config = &s->exec.config;
+    return most * config->replicas * config->threads / s->exec.processes.count;
 }
 
 /* The text for the header, from a device that is closed again: workers open their own. */
@@ -71,13 +87,16 @@ static pp_status prepare(struct session *s)
     exec->init_tensor = pp_model_init_tensor;
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     if (config->save && s->npoints > 1)
-        return pp_fail(PP_USAGE, "--save: %d configurations would write one file; name one schedule, --stages, --virtual and --chunks",
-                       s->npoints);
+        return pp_fail(
+            PP_USAGE,
+            "--save: %d configurations would write one file; name one schedule, --stages, --virtual and --chunks",
+            s->npoints);
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
+    pp_place_process(&exec->processes, busy_threads(s));
     PP_TRY(pp_signals_catch());
     PP_TRY(describe_device(exec));
     PP_TRY(pp_data_load(config, &exec->data));
@@ -93,7 +112,8 @@ static pp_status run(struct session *s)
         const struct pp_point *p = &s->points[i];
         pp_status status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
         if (status == PP_USAGE && s->npoints > 1)
-            pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks, pp_message());
+            pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks,
+                    pp_message());
         else if (status != PP_OK)
             return status;
         else
@@ -126,8 +146,10 @@ int main(int argc, char **argv)
     pp_log_init(info.name, false);
     pp_status status = pp_config_parse(PP_PPEXEC, argc, argv, &session.exec.config, NULL, 0, &noperands);
     if (status == PP_OK && !pp_config_answer(&session.exec.config, &info, stdout)) {
-        if (session.exec.config.list) list(stdout);
-        else status = run(&session);
+        if (session.exec.config.list)
+            list(stdout);
+        else
+            status = run(&session);
     }
     pp_status closed = pp_db_close(session.exec.db);
     if (status == PP_OK) status = closed;

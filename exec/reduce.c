@@ -29,7 +29,8 @@ pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backen
 {
     struct pp_reduce *reduce;
     PP_TRY(PP_NEW(&reduce, 1));
-    *reduce = (struct pp_reduce){.group = group, .own = pp_group_member(&group, me), .backend = backend, .device = device, .done = true};
+    *reduce = (struct pp_reduce){
+        .group = group, .own = pp_group_member(&group, me), .backend = backend, .device = device, .done = true};
     reduce->staging_bytes = (int64_t)PP_REDUCE_WINDOW * (group.n - 1) * PP_REDUCE_PIECE_BYTES;
     pp_status status = PP_NEW(&reduce->requests, PP_REDUCE_WINDOW * 4 * group.n);
     if (status == PP_OK) status = PP_NEW(&reduce->pointers, PP_REDUCE_WINDOW * group.n);
@@ -94,14 +95,16 @@ static pp_status open_round(struct pp_world *world, struct pp_reduce *reduce, in
         round->part_in[i].done = round->part_out[i].done = true; /* unless there is something to move */
         if (i == reduce->own) continue;
         if (owned)
-            PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PART, round->staged[i], owned * (int64_t)sizeof(float), &round->part_in[i]));
-        if (n) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_PART, theirs, n * (int64_t)sizeof(float), &round->part_out[i]));
+            PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PART, round->staged[i], owned * (int64_t)sizeof(float),
+                           &round->part_in[i]));
+        if (n)
+            PP_TRY(pp_send(world, me, peer, PP_MESSAGE_PART, theirs, n * (int64_t)sizeof(float), &round->part_out[i]));
     }
     return PP_OK;
 }
 
-/* ((g0 + g1) + g2) + ...: the sum so far moves into this replica's own piece when its turn comes, before that it lies where g0 was
- * received. */
+/* ((g0 + g1) + g2) + ...: the sum so far moves into this replica's own piece when its turn comes, before that it lies
+ * where g0 was received. */
 static void add_parts(struct pp_reduce *reduce, const struct pp_reduce_round *round, float *own, int64_t n)
 {
     float *sum = reduce->own == 0 ? own : (float *)round->staged[0];
@@ -125,7 +128,8 @@ static pp_status sum_round(struct pp_world *world, struct pp_reduce *reduce, int
         float *theirs = piece(reduce, i, k, &n);
         round->sum_in[i].done = round->sum_out[i].done = true;
         if (i == reduce->own) continue;
-        if (owned) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_SUM, own, owned * (int64_t)sizeof(float), &round->sum_out[i]));
+        if (owned)
+            PP_TRY(pp_send(world, me, peer, PP_MESSAGE_SUM, own, owned * (int64_t)sizeof(float), &round->sum_out[i]));
         if (n) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_SUM, theirs, n * (int64_t)sizeof(float), &round->sum_in[i]));
     }
     return PP_OK;
@@ -140,8 +144,8 @@ static pp_status test_all(struct pp_world *world, struct pp_request *requests, i
     return PP_OK;
 }
 
-/* Rounds are summed and closed in order, so that both message kinds keep the same order at both ends. A sum comes back into the place
- * that the part was sent from, hence the parts must be gone before. */
+/* Rounds are summed and closed in order, so that both message kinds keep the same order at both ends. A sum comes
+ * back into the place that the part was sent from, hence the parts must be gone before. */
 pp_status pp_reduce_poll(struct pp_world *world, struct pp_reduce *reduce)
 {
     while (!reduce->done) {

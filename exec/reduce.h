@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient reduction over replicas: every replica ends with the sum of all, added in replica order, so with the same bits
- * everywhere and in every run. The gradient is cut into one slice per replica and slices into pieces of 1 MiB; the owner of a slice
- * receives a piece from all others, adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it
- * is polled: between the kernels of whatever else the worker computes.
+ * Gradient reduction over replicas: every replica ends with the sum of all, added in replica order, so with the same
+ * bits everywhere and in every run. The gradient is cut into one slice per replica and slices into pieces of 1 MiB;
+ * the owner of a slice receives a piece from all others, adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces
+ * are under way. It progresses when it is polled: between the kernels of whatever else the worker computes.
  */
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
@@ -13,7 +13,8 @@
 
 enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2 };
 
-/* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by replica; [own] is unused. */
+/* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by replica; [own] is
+ * unused. */
 struct pp_reduce_round {
     struct pp_request *part_out, *part_in, *sum_out, *sum_in;
     unsigned char **staged; /* parts received */

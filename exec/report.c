@@ -27,8 +27,8 @@ static void memory_lines(const struct pp_layout *layout)
         size_t used = 0;
         for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
             if (layout->bytes[r][kind])
-                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "", pp_memory_names[kind],
-                                         (double)layout->bytes[r][kind] / (1 << 20));
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
+                                         pp_memory_names[kind], (double)layout->bytes[r][kind] / (1 << 20));
         pp_info("memory      rank %d: %.1f MiB = %s", r, (double)layout->arena_bytes[r] / (1 << 20), text);
     }
 }
@@ -41,15 +41,16 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     rows_text(job, rows, sizeof rows);
     pp_info("model       %lld parameters, vocabulary %d", (long long)job->model->parameters, job->model->shape.vocab);
     pp_info("data        %s", exec->data->summary);
-    pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens, s->agenda->steps,
-            s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
+    pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens,
+            s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
     pp_info("equal bits  for equal \"%s, %s\"", job->accumulation_key, exec->device_text);
-    pp_info("device      %s, %d threads for each of %d workers, %d cores; transport %s: %s", exec->device_text, exec->config.threads,
-            world->workers, world->cores, exec->transport->name, exec->transport->mover);
+    pp_info("device      %s, %d threads for each of %d workers, %d cores; transport %s: %s", exec->device_text,
+            exec->config.threads, world->workers, world->cores, exec->transport->name, exec->transport->mover);
     if (world->processes.count > 1)
-        pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts, world->count);
+        pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts,
+                world->count);
     memory_lines(job->layout);
 }
 
@@ -58,8 +59,12 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
 static pp_status begin_run(struct pp_report *r)
 {
     const struct pp_exec *exec = r->exec;
-    struct pp_run run = {.tool = "ppexec", .device = exec->backend->name, .device_text = exec->device_text,
-                         .transport = exec->transport->name, .processes = exec->processes.count, .cores = r->session->world->cores};
+    struct pp_run run = {.tool = "ppexec",
+                         .device = exec->backend->name,
+                         .device_text = exec->device_text,
+                         .transport = exec->transport->name,
+                         .processes = exec->processes.count,
+                         .cores = r->session->world->cores};
     if (!exec->db) return PP_OK;
     PP_TRY(pp_db_run_begin(exec->db, &run, &exec->config, r->session->job, &r->run_id));
     return pp_db_add_tasks(exec->db, r->session->job, r->session->job->train);
@@ -84,7 +89,8 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
     if ((record->batch + 1) % interval == 0) {
         double loss = r->interval_loss / r->interval_steps;
         pp_info("| epoch %3d | %5d/%5d batches | lr %.2f | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
-                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_steps, loss, exp(loss));
+                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_steps,
+                loss, exp(loss));
         r->interval_loss = 0;
         r->interval_ns = r->interval_steps = 0;
     }
@@ -99,10 +105,11 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
     int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
     double train = r->epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
     if (!isnan(record->loss) || r->session->agenda->evaluates)
-        pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds, record->loss,
-                exp(record->loss));
+        pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
+                record->loss, exp(record->loss));
     else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs)
-        pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds, train, exp(train));
+        pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds,
+                train, exp(train));
     r->interval_loss = r->epoch_loss = 0;
     r->interval_ns = r->interval_steps = 0;
     return r->exec->db ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
@@ -141,7 +148,8 @@ static pp_status store_memory(const struct pp_report *r)
             PP_TRY(pp_db_add_memory(db, r->run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
         PP_TRY(pp_db_add_memory(db, r->run_id, worker, "arena", layout->arena_bytes[rank]));
         PP_TRY(pp_db_add_memory(db, r->run_id, worker, "live_peak", layout->live_peak_bytes[rank]));
-        if (summary->resident_bytes) PP_TRY(pp_db_add_memory(db, r->run_id, worker, "process", summary->resident_bytes));
+        if (summary->resident_bytes)
+            PP_TRY(pp_db_add_memory(db, r->run_id, worker, "process", summary->resident_bytes));
     }
     return PP_OK;
 }

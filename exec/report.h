@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the first process tells of a running configuration: a header, the tutorials' log lines, and rows in the database. It reads the
- * journal while the workers go on.
+ * What the first process tells of a running configuration: a header, the tutorials' log lines, and rows in the
+ * database. It reads the journal while the workers go on.
  */
 #ifndef PP_EXEC_REPORT_H
 #define PP_EXEC_REPORT_H
@@ -12,15 +12,16 @@ struct pp_report {
     struct pp_exec *exec;
     const struct pp_session *session;
     int64_t run_id;
-    int64_t taken;              /* records of the journal */
-    double interval_loss;       /* sums since the last log line */
+    int64_t taken;        /* records of the journal */
+    double interval_loss; /* sums since the last log line */
     int64_t interval_ns;
     int interval_steps;
-    double epoch_loss;          /* sum of an epoch's */
+    double epoch_loss; /* sum of an epoch's */
 };
 
 /* Header, and the run in the database. */
-pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec, const struct pp_session *session) PP_MUST_CHECK;
+pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec,
+                          const struct pp_session *session) PP_MUST_CHECK;
 /* Takes what the journal has published since. */
 pp_status pp_report_update(struct pp_report *report) PP_MUST_CHECK;
 /* Stores how the run ended ("ok", "interrupted", "failed: ...") and, with a result, traces and memory. */

@@ -8,8 +8,14 @@
 #include "core/stats.h"
 #include "exec/report.h"
 
-const struct pp_run_result pp_result_none = {.ms_per_batch = NAN, .makespan_ms = NAN, .span_ms = NAN, .bubble = NAN,
-                                             .bubble_span = NAN, .lower_bound_ms = NAN, .test_loss = NAN, .trace_overhead = NAN,
+const struct pp_run_result pp_result_none = {.ms_per_batch = NAN,
+                                             .makespan_ms = NAN,
+                                             .span_ms = NAN,
+                                             .bubble = NAN,
+                                             .bubble_span = NAN,
+                                             .lower_bound_ms = NAN,
+                                             .test_loss = NAN,
+                                             .trace_overhead = NAN,
                                              .reference_ns = NAN};
 
 enum step_choice { PLAIN, TRACED, ANY };
@@ -92,9 +98,13 @@ static void take_losses(const struct pp_session *s, struct pp_result *out)
 pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
 {
     const struct pp_plan *plan = s->job->train;
-    *out = (struct pp_result){.point = s->job->point, .microbatches = plan->microbatches, .replicas = plan->replicas,
-                              .ranks = plan->ranks, .vocabulary = s->job->model->shape.vocab,
-                              .parameters = s->job->model->parameters, .plan = plan->hash};
+    *out = (struct pp_result){.point = s->job->point,
+                              .microbatches = plan->microbatches,
+                              .replicas = plan->replicas,
+                              .ranks = plan->ranks,
+                              .vocabulary = s->job->model->shape.vocab,
+                              .parameters = s->job->model->parameters,
+                              .plan = plan->hash};
     PP_TRY(PP_NEW(&out->peak_bytes, plan->ranks));
     PP_TRY(PP_NEW(&out->losses, s->journal.written));
     PP_TRY(PP_NEW(&out->valid_losses, s->journal.written));

@@ -30,13 +30,16 @@ static pp_status take_word(void *arg, const char *word, size_t length)
         r->capacity = capacity;
     }
     int32_t number;
-    if (r->learning) PP_TRY(pp_vocabulary_add(r->vocabulary, word, length, &number));
-    else number = pp_vocabulary_find(r->vocabulary, word, length);
+    if (r->learning)
+        PP_TRY(pp_vocabulary_add(r->vocabulary, word, length, &number));
+    else
+        number = pp_vocabulary_find(r->vocabulary, word, length);
     r->words[r->length++] = number;
     return PP_OK;
 }
 
-static pp_status read_part(const struct pp_config *config, struct pp_vocabulary *vocabulary, enum pp_part part, struct pp_data *data)
+static pp_status read_part(const struct pp_config *config, struct pp_vocabulary *vocabulary, enum pp_part part,
+                           struct pp_data *data)
 {
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/%s", config->data, file_names[part]);
@@ -64,7 +67,8 @@ static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary
     PP_TRY(read_part(config, vocabulary, PP_PART_TRAIN, data));
     PP_TRY(number_by_rank(vocabulary, data));
     if (pp_config_given(config, "vocab") && config->vocab != data->vocabulary)
-        return pp_fail(PP_USAGE, "--vocab %d: the text in %s has a vocabulary of %d words, and it decides; leave --vocab out",
+        return pp_fail(PP_USAGE,
+                       "--vocab %d: the text in %s has a vocabulary of %d words, and it decides; leave --vocab out",
                        config->vocab, config->data, data->vocabulary);
     for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && !config->no_eval; part++)
         PP_TRY(pp_context(read_part(config, vocabulary, part, data), "evaluation (--no-eval trains without)"));
@@ -75,13 +79,17 @@ pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *da
 {
     struct stat info;
     if (stat(config->data, &info) || !S_ISDIR(info.st_mode))
-        return pp_fail(PP_INPUT, "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
-                                 "or 'generated'", config->data);
+        return pp_fail(
+            PP_INPUT,
+            "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
+            "or 'generated'",
+            config->data);
     struct pp_vocabulary *vocabulary;
     PP_TRY(pp_vocabulary_create(&vocabulary));
     pp_status status = read_parts(config, vocabulary, data);
     pp_vocabulary_free(vocabulary);
     snprintf(data->summary, sizeof data->summary, "text: %lld training, %lld validation, %lld test words",
-             (long long)data->length[PP_PART_TRAIN], (long long)data->length[PP_PART_VALID], (long long)data->length[PP_PART_TEST]);
+             (long long)data->length[PP_PART_TRAIN], (long long)data->length[PP_PART_VALID],
+             (long long)data->length[PP_PART_TEST]);
     return status;
 }

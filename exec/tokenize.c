@@ -25,8 +25,8 @@ struct line {
     size_t capacity;
 };
 
-/* Lower case, in place: no letter gets longer (those that would, keep their case). Quotes go, and Unicode blanks become plain ones. Returns the
- * new length in *n. */
+/* Lower case, in place: no letter gets longer (those that would, keep their case). Quotes go, and Unicode blanks
+ * become plain ones. Returns the new length in *n. */
 static pp_status normalise(const struct line *line, size_t *n)
 {
     unsigned char *text = line->text;
@@ -35,8 +35,9 @@ static pp_status normalise(const struct line *line, size_t *n)
         uint32_t code;
         used = pp_utf8_decode(text + i, *n - i, &code);
         if (!used)
-            return pp_fail(PP_INPUT, "%s, line %ld, byte %zu: not valid UTF-8; convert the file, for instance with iconv -t UTF-8",
-                           line->path, line->number, i + 1);
+            return pp_fail(
+                PP_INPUT, "%s, line %ld, byte %zu: not valid UTF-8; convert the file, for instance with iconv -t UTF-8",
+                line->path, line->number, i + 1);
         if (!code) return pp_fail(PP_INPUT, "%s, line %ld: a NUL byte; is this a text file?", line->path, line->number);
         if (code == '"') continue;
         unsigned char small[4];
@@ -96,7 +97,8 @@ pp_status pp_tokenize_file(const char *path, pp_word_fn fn, void *arg)
     if (!file) return pp_fail(PP_INPUT, "cannot open %s: %s", path, strerror(errno));
     struct line line = {.path = path};
     pp_status status = PP_OK;
-    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode)) status = pp_fail(PP_INPUT, "%s is a folder, not a text file", path);
+    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
+        status = pp_fail(PP_INPUT, "%s is a folder, not a text file", path);
     if (status == PP_OK) status = tokenize_stream(file, &line, fn, arg);
     free(line.text);
     fclose(file);

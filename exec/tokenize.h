@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text into words by the rules that torchtext calls basic_english: lower case; blanks around ' . , ( ) ! ?; a blank for ; and :
- * and <br />; double quotes deleted; split on white space.
+ * Text into words by the rules that torchtext calls basic_english: lower case; blanks around ' . , ( ) ! ?; a blank
+ * for ; and : and <br />; double quotes deleted; split on white space.
  */
 #ifndef PP_EXEC_TOKENIZE_H
 #define PP_EXEC_TOKENIZE_H

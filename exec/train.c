@@ -13,7 +13,7 @@ struct pp_trainee {
     struct pp_losses losses;
     int step;
     double learning_rate;
-    float *best;               /* this worker's parameters at the least validation loss, host memory; first replica only */
+    float *best; /* this worker's parameters at the least validation loss, host memory; first replica only */
     double best_loss;
     bool has_best;
 };
@@ -28,17 +28,30 @@ static double tokens_of_step(const struct pp_trainee *t, const struct pp_phase *
 static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
 {
     const struct pp_job *job = t->session->job;
-    bool tail = pp_batches_seq(&t->batches, batch) != t->batches.seq, traced = t->step >= t->session->agenda->first_traced;
+    bool tail = pp_batches_seq(&t->batches, batch) != t->batches.seq,
+         traced = t->step >= t->session->agenda->first_traced;
     const struct pp_phase *phase = &job->phase[tail ? PP_TRAIN_TAIL : PP_TRAIN];
     double tokens = tokens_of_step(t, phase), sum;
-    struct pp_step step = {.track = PP_TRACK_TRAIN, .phase = phase, .batches = &t->batches, .batch = batch, .number = t->step,
-                           .traced = traced, .learning_rate = (float)t->learning_rate, .loss_scale = 1 / tokens};
+    struct pp_step step = {.track = PP_TRACK_TRAIN,
+                           .phase = phase,
+                           .batches = &t->batches,
+                           .batch = batch,
+                           .number = t->step,
+                           .traced = traced,
+                           .learning_rate = (float)t->learning_rate,
+                           .loss_scale = 1 / tokens};
     int64_t start = pp_now_ns();
     PP_TRY(pp_worker_step(t->worker, &step, &sum));
     if (t->worker->me == 0)
-        *pp_journal_begin(&t->session->journal) =
-            (struct pp_record){.kind = PP_RECORD_STEP, .epoch = epoch, .batch = batch, .step = t->step, .ns = pp_now_ns() - start,
-                               .loss = sum, .tokens = (int64_t)tokens, .learning_rate = t->learning_rate, .traced = traced};
+        *pp_journal_begin(&t->session->journal) = (struct pp_record){.kind = PP_RECORD_STEP,
+                                                                     .epoch = epoch,
+                                                                     .batch = batch,
+                                                                     .step = t->step,
+                                                                     .ns = pp_now_ns() - start,
+                                                                     .loss = sum,
+                                                                     .tokens = (int64_t)tokens,
+                                                                     .learning_rate = t->learning_rate,
+                                                                     .traced = traced};
     t->step++;
     return pp_losses_add(&t->losses, sum);
 }
@@ -103,7 +116,8 @@ static pp_status run_epoch(struct pp_trainee *t, int epoch)
     t->learning_rate *= t->session->config->lr_decay;
     if (t->worker->me != 0) return PP_OK;
     struct pp_journal *journal = &t->session->journal;
-    *pp_journal_begin(journal) = (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
+    *pp_journal_begin(journal) =
+        (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
     pp_journal_publish(journal, journal->written);
     return PP_OK;
 }
@@ -136,8 +150,8 @@ static pp_status prepare(struct pp_trainee *t)
     int ranks = s->job->train->ranks;
     PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
-    PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica, config->max_batches,
-                          &t->batches));
+    PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica,
+                          config->max_batches, &t->batches));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, ranks, config->replicas, w->me == 0 ? &s->journal : NULL));
     return reference(t, &s->reference_ns[0]);
 }
@@ -163,7 +177,8 @@ pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)
     t->session = session;
     t->learning_rate = session->config->lr;
     t->best_loss = INFINITY;
-    PP_TRY(pp_worker_open(session->world, session->job, session->backend, me, agenda->steps - agenda->first_traced, &t->worker));
+    PP_TRY(pp_worker_open(session->world, session->job, session->backend, me, agenda->steps - agenda->first_traced,
+                          &t->worker));
     return run(t);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training and evaluation as every worker goes through it: epochs of steps, learning rate decay, validation after each epoch (by the first replica),
- * the best weights kept, the test at the end with these.
+ * Training and evaluation as every worker goes through it: epochs of steps, learning rate decay, validation after each
+ * epoch (by the first replica), the best weights kept, the test at the end with these.
  */
 #ifndef PP_EXEC_TRAIN_H
 #define PP_EXEC_TRAIN_H
@@ -12,15 +12,16 @@
 
 /* What is to be done: the same in all workers. */
 struct pp_agenda {
-    int batches, steps;        /* of an epoch; of the run */
-    int warmup, first_traced;  /* steps */
-    int tail_seq;              /* of the last training batch where it is shorter, else 0 */
+    int batches, steps;       /* of an epoch; of the run */
+    int warmup, first_traced; /* steps */
+    int tail_seq;             /* of the last training batch where it is shorter, else 0 */
     bool evaluates;
     struct pp_batches eval[PP_PARTS]; /* validation and test */
 };
 
 /* warmup: as the option; < 0 = default. data must have been loaded for this configuration. */
-pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data, struct pp_agenda *out) PP_MUST_CHECK;
+pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data,
+                         struct pp_agenda *out) PP_MUST_CHECK;
 
 /* What a worker tells at the end. The figures of a process are with its first worker, else 0. */
 struct pp_worker_summary {
@@ -35,13 +36,13 @@ struct pp_session {
     const struct pp_data *data;
     const struct pp_job *job;
     const struct pp_agenda *agenda;
-    struct pp_phase test_tail;   /* the last test batch, where its length is that of no other phase; else plan NULL */
+    struct pp_phase test_tail; /* the last test batch, where its length is that of no other phase; else plan NULL */
     struct pp_world *world;
-    struct pp_journal journal;   /* filled in by worker 0 */
+    struct pp_journal journal; /* filled in by worker 0 */
     /* results, by worker 0 */
-    struct pp_trace trace;       /* of all workers */
+    struct pp_trace trace;               /* of all workers */
     struct pp_worker_summary *summaries; /* [workers] */
-    int64_t reference_ns[2];     /* the reference kernel before and after */
+    int64_t reference_ns[2];             /* the reference kernel before and after */
 };
 
 /* The end of a run, by all workers: traces and process sizes to worker 0, in the session. */

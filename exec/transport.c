@@ -54,11 +54,16 @@ pp_status pp_transport_start(const char *name, const struct pp_transport **out, 
     const struct pp_transport *transport = find(name);
     if (!transport && automatic && launched == 1) transport = &pp_transport_inproc;
     if (!transport)
-        return pp_fail(PP_UNSUPPORTED, "this build has no transport '%s'; build with -DPP_WITH_MPI=ON, or start the program "
-                                       "without mpirun to run all workers as threads of one process", name);
+        return pp_fail(PP_UNSUPPORTED,
+                       "this build has no transport '%s'; build with -DPP_WITH_MPI=ON, or start the program "
+                       "without mpirun to run all workers as threads of one process",
+                       name);
     if (transport == &pp_transport_inproc && launched > 1)
-        return pp_fail(PP_USAGE, "--transport inproc joins threads of one process, but %d processes were started: leave the option "
-                                 "out, or start the program without mpirun", launched);
+        return pp_fail(
+            PP_USAGE,
+            "--transport inproc joins threads of one process, but %d processes were started: leave the option "
+            "out, or start the program without mpirun",
+            launched);
     PP_TRY(transport->start(processes));
     *out = transport;
     return PP_OK;
@@ -87,13 +92,16 @@ static pp_status make_bells(struct pp_world *world)
     return PP_NEW(&world->scratch, world->count);
 }
 
-pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers, int threads,
-                        struct pp_world **out)
+pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers,
+                        int threads, struct pp_world **out)
 {
     *out = NULL;
     if (workers % processes->count)
-        return pp_fail(PP_USAGE, "%d workers (stages x replicas) do not divide over %d processes: start a number of processes that "
-                                 "divides %d", workers, processes->count, workers);
+        return pp_fail(
+            PP_USAGE,
+            "%d workers (stages x replicas) do not divide over %d processes: start a number of processes that "
+            "divides %d",
+            workers, processes->count, workers);
     struct pp_world *world;
     PP_TRY(PP_NEW(&world, 1));
     world->transport = transport;
@@ -107,8 +115,10 @@ pp_status pp_world_open(const struct pp_transport *transport, const struct pp_pr
                      processes->on_host * world->count * threads > sysconf(_SC_NPROCESSORS_ONLN);
     pp_status status = make_bells(world);
     if (status == PP_OK) status = attach(world);
-    if (status == PP_OK) *out = world;
-    else pp_world_close(world);
+    if (status == PP_OK)
+        *out = world;
+    else
+        pp_world_close(world);
     return status;
 }
 
@@ -146,17 +156,28 @@ static const struct pp_transport *route(const struct pp_world *world, const stru
     return request->remote ? world->transport : &pp_transport_inproc;
 }
 
-pp_status pp_send(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes, struct pp_request *request)
+pp_status pp_send(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes,
+                  struct pp_request *request)
 {
-    *request = (struct pp_request){.remote = is_remote(world, dst), .src = src, .dst = dst, .kind = kind,
-                                   .buffer = (void *)(uintptr_t)buffer, .bytes = bytes};
+    *request = (struct pp_request){.remote = is_remote(world, dst),
+                                   .src = src,
+                                   .dst = dst,
+                                   .kind = kind,
+                                   .buffer = (void *)(uintptr_t)buffer,
+                                   .bytes = bytes};
     return route(world, request)->send(world, request);
 }
 
-pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes, struct pp_request *request)
+pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes,
+                  struct pp_request *request)
 {
-    *request = (struct pp_request){.receive = true, .remote = is_remote(world, src), .src = src, .dst = dst, .kind = kind,
-                                   .buffer = buffer, .bytes = bytes};
+    *request = (struct pp_request){.receive = true,
+                                   .remote = is_remote(world, src),
+                                   .src = src,
+                                   .dst = dst,
+                                   .kind = kind,
+                                   .buffer = buffer,
+                                   .bytes = bytes};
     return route(world, request)->recv(world, request);
 }
 

@@ -2,14 +2,16 @@
  *
  * Transports: how bytes get from one worker to another.
  *
- * A run is done by P*D workers (worker = replica * P + rank), spread over n processes, consecutive workers in one process; each
- * worker is one thread. Two workers of one process always talk through `inproc`; workers of different processes through the
- * transport that started the processes (`mpi`). So a world of threads, of processes, and of both look the same from here.
+ * A run is done by P*D workers (worker = replica * P + rank), spread over n processes, consecutive workers in one
+ * process; each worker is one thread. Two workers of one process always talk through `inproc`; workers of different
+ * processes through the transport that started the processes (`mpi`). So a world of threads, of processes, and of both
+ * look the same from here.
  *
- * Messages. A message goes from one worker to another and has a kind. Messages of one kind between the same two workers
- * arrive in the order in which they were sent, and the n-th receive gets the n-th message; kinds do not mix. Sends and receives
- * return at once; the buffer belongs to the transport until the request is done, or, when the run fails before, until all workers
- * of the process have stopped. Requests of one kind between the same two workers complete in order, so it is enough to test the oldest.
+ * Messages. A message goes from one worker to another and has a kind. Messages of one kind between the same two
+ * workers arrive in the order in which they were sent, and the n-th receive gets the n-th message; kinds do not mix.
+ * Sends and receives return at once; the buffer belongs to the transport until the request is done, or, when the run
+ * fails before, until all workers of the process have stopped. Requests of one kind between the same two workers
+ * complete in order, so it is enough to test the oldest.
  *
  * Nothing moves while nobody calls: the receiver copies, in pp_test(). Workers call it between kernels.
  */
@@ -49,6 +51,7 @@ struct pp_request {
 
 /* The processes that take part, as the launcher (mpirun, srun) made them. */
 struct pp_processes {
+    bool launched; /* by a launcher, which may have tied each to a core */
     int count, index;
     int on_host, host_index; /* processes on this one's machine; this one among them */
     int hosts;
@@ -76,9 +79,11 @@ struct pp_transport {
 /* NULL-terminated, in the order in which `auto` prefers them. */
 extern const struct pp_transport *const pp_transports[];
 
-/* name: "auto" or a row of pp_transports. Finds out from the environment whether a launcher started this process, and refuses
- * what can not work (two processes without a transport between them). Call once; pairs with pp_transport_finish(). */
-pp_status pp_transport_start(const char *name, const struct pp_transport **out, struct pp_processes *processes) PP_MUST_CHECK;
+/* name: "auto" or a row of pp_transports. Finds out from the environment whether a launcher started this process, and
+ * refuses what can not work (two processes without a transport between them). Call once; pairs with
+ * pp_transport_finish(). */
+pp_status pp_transport_start(const char *name, const struct pp_transport **out,
+                             struct pp_processes *processes) PP_MUST_CHECK;
 
 /* A worker's doorbell: rung by whoever gave it something to do. Own cache line. */
 struct pp_bell {
@@ -86,8 +91,8 @@ struct pp_bell {
     atomic_uint sleeping;
 };
 
-/* A worker's memory for messages outside of steps: lives as long as the world, so that a failing worker takes nothing away from one
- * that still copies from it. */
+/* A worker's memory for messages outside of steps: lives as long as the world, so that a failing worker takes nothing
+ * away from one that still copies from it. */
 struct pp_scratch {
     void *memory;
     int64_t bytes;
@@ -96,21 +101,21 @@ struct pp_scratch {
 struct pp_world {
     const struct pp_transport *transport;
     struct pp_processes processes;
-    int workers;            /* of the world */
-    int first, count;       /* this process has workers first .. first+count-1 */
-    bool remote;            /* there are other processes */
-    bool crowded;           /* more busy threads than cores: waiting must not spin */
-    int cores;              /* that this process may use */
-    atomic_int stop;        /* a worker of this process failed: enum pp_status */
-    struct pp_bell *bells;  /* [count] */
+    int workers;                /* of the world */
+    int first, count;           /* this process has workers first .. first+count-1 */
+    bool remote;                /* there are other processes */
+    bool crowded;               /* more busy threads than cores: waiting must not spin */
+    int cores;                  /* that this process may use */
+    atomic_int stop;            /* a worker of this process failed: enum pp_status */
+    struct pp_bell *bells;      /* [count] */
     struct pp_scratch *scratch; /* [count] */
     void *local_state, *remote_state;
 };
 
-/* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world must be closed
- * when no request is open, or after a failure. */
-pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers, int threads,
-                        struct pp_world **out) PP_MUST_CHECK;
+/* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world
+ * must be closed when no request is open, or after a failure. */
+pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers,
+                        int threads, struct pp_world **out) PP_MUST_CHECK;
 void pp_world_close(struct pp_world *world); /* NULL is fine */
 
 /* Workers that call these are of this process; src and dst differ. */
@@ -123,7 +128,8 @@ pp_status pp_test(struct pp_world *world, struct pp_request *request) PP_MUST_CH
 /* Blocks until done; fails when the world is stopped. */
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request) PP_MUST_CHECK;
 /* Both at once. */
-pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes) PP_MUST_CHECK;
+pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer,
+                      int64_t bytes) PP_MUST_CHECK;
 pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes) PP_MUST_CHECK;
 /* Gives up on a request of a failed run. */
 void pp_cancel(struct pp_world *world, struct pp_request *request);
@@ -136,8 +142,9 @@ void pp_world_stop(struct pp_world *world, pp_status why);
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */
 pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 
-/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly, then sleeps until the bell rings (or a
- * moment, where bytes may come from another process). *idle_since: 0 at first, then kept between calls. */
+/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly, then sleeps until
+ * the bell rings (or a moment, where bytes may come from another process). *idle_since: 0 at first, then kept between
+ * calls. */
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since);

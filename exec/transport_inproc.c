@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between threads of one process. A channel is one direction and kind between two workers: a ring of posted sends with one
- * writer and one reader. A send publishes where its bytes lie; the receiver copies from there when it tests its receive, and by
- * moving `head` tells the sender that the buffer is free. No lock, and nothing is buffered.
+ * Between threads of one process. A channel is one direction and kind between two workers: a ring of posted sends with
+ * one writer and one reader. A send publishes where its bytes lie; the receiver copies from there when it tests its
+ * receive, and by moving `head` tells the sender that the buffer is free. No lock, and nothing is buffered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +66,10 @@ static pp_status channel_of(struct pp_world *world, const struct pp_request *req
         struct channel *fresh = aligned_alloc(_Alignof(struct channel), sizeof *fresh);
         if (!fresh) return pp_fail(PP_NOMEM, "cannot allocate %zu bytes", sizeof *fresh);
         memset(fresh, 0, sizeof *fresh);
-        if (atomic_compare_exchange_strong(&state->channels[index], &channel, fresh)) channel = fresh;
-        else free(fresh);
+        if (atomic_compare_exchange_strong(&state->channels[index], &channel, fresh))
+            channel = fresh;
+        else
+            free(fresh);
     }
     *out = channel;
     return PP_OK;
@@ -117,8 +119,8 @@ static pp_status test_recv(struct pp_world *world, struct pp_request *request, s
     if (atomic_load_explicit(&channel->tail, memory_order_acquire) == head) return PP_OK;
     int64_t bytes = channel->ring[head % RING].bytes;
     if (bytes != request->bytes)
-        return pp_fail(PP_INTERNAL, "worker %d sent %lld bytes where worker %d expects %lld (message kind %d)", request->src,
-                       (long long)bytes, request->dst, (long long)request->bytes, request->kind);
+        return pp_fail(PP_INTERNAL, "worker %d sent %lld bytes where worker %d expects %lld (message kind %d)",
+                       request->src, (long long)bytes, request->dst, (long long)request->bytes, request->kind);
     if (bytes) memcpy(request->buffer, channel->ring[head % RING].buffer, (size_t)bytes);
     atomic_store_explicit(&channel->head, head + 1, memory_order_release);
     request->done = true;

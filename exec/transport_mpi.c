@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between processes, over MPI. Each worker thread posts and tests its own requests (MPI_THREAD_MULTIPLE); a tag is made of both workers
- * and the kind, so messages of one channel match in order and channels do not mix. MPI moves bytes only while somebody calls
- * it; with Open MPI on one machine the receiver copies them (process_vm_readv).
+ * Between processes, over MPI. Each worker thread posts and tests its own requests (MPI_THREAD_MULTIPLE); a tag is
+ * made of both workers and the kind, so messages of one channel match in order and channels do not mix. MPI moves
+ * bytes only while somebody calls it; with Open MPI on one machine the receiver copies them (process_vm_readv).
  */
 #include <limits.h>
 #include <mpi.h>
@@ -69,7 +69,7 @@ static void find_hosts(struct pp_processes *out)
 
 static pp_status start(struct pp_processes *out)
 {
-    *out = (struct pp_processes){0};
+    *out = (struct pp_processes){.launched = true};
     PP_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
     MPI_Comm_size(MPI_COMM_WORLD, &out->count);
     MPI_Comm_rank(MPI_COMM_WORLD, &out->index);
@@ -89,8 +89,11 @@ static void abort_all(int exit_code)
 static pp_status attach(struct pp_world *world, void **out)
 {
     if (provided < (world->count > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED))
-        return pp_fail(PP_UNSUPPORTED, "this MPI library can not be used by %d threads at once (MPI_THREAD_MULTIPLE): start one process "
-                                       "per worker, %d in all", world->count, world->workers);
+        return pp_fail(
+            PP_UNSUPPORTED,
+            "this MPI library can not be used by %d threads at once (MPI_THREAD_MULTIPLE): start one process "
+            "per worker, %d in all",
+            world->count, world->workers);
     MPI_Comm *comm;
     PP_TRY(PP_NEW(&comm, 1));
     *out = comm;
@@ -114,8 +117,11 @@ static int tag_of(const struct pp_world *world, const struct pp_request *request
 static pp_status check_size(const struct pp_request *request)
 {
     if (request->bytes <= INT_MAX) return PP_OK;
-    return pp_fail(PP_UNSUPPORTED, "a message of %lld bytes from worker %d to worker %d is more than MPI takes at once (2 GiB): use more "
-                                   "chunks", (long long)request->bytes, request->src, request->dst);
+    return pp_fail(
+        PP_UNSUPPORTED,
+        "a message of %lld bytes from worker %d to worker %d is more than MPI takes at once (2 GiB): use more "
+        "chunks",
+        (long long)request->bytes, request->src, request->dst);
 }
 
 static pp_status post_send(struct pp_world *world, struct pp_request *request)
@@ -123,8 +129,8 @@ static pp_status post_send(struct pp_world *world, struct pp_request *request)
     PP_TRY(check_size(request));
     MPI_Request native;
     MPI_Comm *comm = world->remote_state;
-    int code = MPI_Isend(request->buffer, (int)request->bytes, MPI_BYTE, request->dst / world->count, tag_of(world, request), *comm,
-                         &native);
+    int code = MPI_Isend(request->buffer, (int)request->bytes, MPI_BYTE, request->dst / world->count,
+                         tag_of(world, request), *comm, &native);
     memcpy(&request->native, &native, sizeof native);
     return check(code, "MPI_Isend");
 }
@@ -134,8 +140,8 @@ static pp_status post_recv(struct pp_world *world, struct pp_request *request)
     PP_TRY(check_size(request));
     MPI_Request native;
     MPI_Comm *comm = world->remote_state;
-    int code = MPI_Irecv(request->buffer, (int)request->bytes, MPI_BYTE, request->src / world->count, tag_of(world, request), *comm,
-                         &native);
+    int code = MPI_Irecv(request->buffer, (int)request->bytes, MPI_BYTE, request->src / world->count,
+                         tag_of(world, request), *comm, &native);
     memcpy(&request->native, &native, sizeof native);
     return check(code, "MPI_Irecv");
 }
@@ -153,8 +159,8 @@ static pp_status test(struct pp_world *world, struct pp_request *request)
     int bytes = (int)request->bytes;
     if (done && request->receive) MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (bytes != (int)request->bytes)
-        return pp_fail(PP_INTERNAL, "worker %d sent %d bytes where worker %d expects %lld (message kind %d)", request->src, bytes,
-                       request->dst, (long long)request->bytes, request->kind);
+        return pp_fail(PP_INTERNAL, "worker %d sent %d bytes where worker %d expects %lld (message kind %d)",
+                       request->src, bytes, request->dst, (long long)request->bytes, request->kind);
     return PP_OK;
 }
 

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the code point at text[0..n-1], n > 0, and the code point; 0 if it is not valid UTF-8 (overlong forms and surrogates too). */
+/* Bytes of the code point at text[0..n-1], n > 0, and the code point; 0 if it is not valid UTF-8 (overlong forms and
+ * surrogates too). */
 size_t pp_utf8_decode(const unsigned char *text, size_t n, uint32_t *code);
 /* Writes 1 to 4 bytes and returns how many. */
 size_t pp_utf8_encode(uint32_t code, unsigned char *out);

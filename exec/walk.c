@@ -44,7 +44,8 @@ static pp_status make_ends(struct making *m)
         if (lane->kind != PP_LANE_CHANNEL || (lane->src != walk->rank && lane->dst != walk->rank)) continue;
         bool sends = lane->src == walk->rank;
         m->end_of_lane[l] = sends ? walk->nsend++ : walk->nrecv++;
-        status = make_end(lane, walk->rank, counts[l], sends ? &walk->send[m->end_of_lane[l]] : &walk->recv[m->end_of_lane[l]]);
+        status = make_end(lane, walk->rank, counts[l],
+                          sends ? &walk->send[m->end_of_lane[l]] : &walk->recv[m->end_of_lane[l]]);
     }
     free(counts);
     return status;
@@ -84,7 +85,8 @@ static void receive_after(const struct making *m, struct pp_channel_end *end)
     }
 }
 
-/* The send before number i that used its slot, in this step or else the one before; there are no more slots than transfers. */
+/* The send before number i that used its slot, in this step or else the one before; there are no more slots than
+ * transfers. */
 static void send_after(const struct making *m, int which)
 {
     struct pp_channel_end *end = &m->walk->send[which];
@@ -107,8 +109,10 @@ static pp_status follow(struct making *m)
     PP_TRY(make_ends(m));
     for (int64_t e = plan->issue_start[walk->rank]; e < plan->issue_start[walk->rank + 1]; e++) {
         int32_t task = pp_issue_task(plan->issue[e]);
-        if (is_transfer(plan, task)) add_transfer(m, task, pp_issue_is_recv(plan->issue[e]));
-        else add_stop(m, task, &reductions);
+        if (is_transfer(plan, task))
+            add_transfer(m, task, pp_issue_is_recv(plan->issue[e]));
+        else
+            add_stop(m, task, &reductions);
     }
     for (int i = 0; i < walk->nrecv; i++) receive_after(m, &walk->recv[i]);
     for (int i = 0; i < walk->nsend; i++) send_after(m, i);
@@ -129,8 +133,10 @@ pp_status pp_walk_create(const struct pp_plan *plan, int rank, struct pp_walk **
 done:
     free(m.marks);
     free(m.end_of_lane);
-    if (status == PP_OK) *out = m.walk;
-    else pp_walk_free(m.walk);
+    if (status == PP_OK)
+        *out = m.walk;
+    else
+        pp_walk_free(m.walk);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in safetensors files: 8 bytes length of the header (little-endian), the header in JSON, the tensors. Names and shapes are
- * PyTorch's (docs/FORMATS.md), float32.
+ * Weights in safetensors files: 8 bytes length of the header (little-endian), the header in JSON, the tensors. Names
+ * and shapes are PyTorch's (docs/FORMATS.md), float32.
  */
 #ifndef PP_EXEC_WEIGHTS_H
 #define PP_EXEC_WEIGHTS_H
@@ -13,17 +13,20 @@
 struct pp_weights_reader;
 struct pp_weights_writer;
 
-/* Opens and checks a whole file against the model: every tensor there, with its shape, and no other. PP_INPUT names what is wrong. */
+/* Opens and checks a whole file against the model: every tensor there, with its shape, and no other. PP_INPUT names
+ * what is wrong. */
 pp_status pp_weights_open(const char *path, const struct pp_model *model, struct pp_weights_reader **out) PP_MUST_CHECK;
 /* Elements first .. first+n-1 of a tensor (index in the model). */
-pp_status pp_weights_read(struct pp_weights_reader *reader, int tensor, int64_t first, int64_t n, float *out) PP_MUST_CHECK;
+pp_status pp_weights_read(struct pp_weights_reader *reader, int tensor, int64_t first, int64_t n,
+                          float *out) PP_MUST_CHECK;
 void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
 
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. */
 pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
-/* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never half a file; anything
- * else (a device, a pipe) is written directly. */
-pp_status pp_weights_create(const char *path, const struct pp_model *model, struct pp_weights_writer **out) PP_MUST_CHECK;
+/* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never
+ * half a file; anything else (a device, a pipe) is written directly. */
+pp_status pp_weights_create(const char *path, const struct pp_model *model,
+                            struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */
 pp_status pp_weights_append(struct pp_weights_writer *writer, const float *values, int64_t n) PP_MUST_CHECK;
 /* Makes the file durable. The writer is gone afterwards, whatever the result. */

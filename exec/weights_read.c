@@ -55,11 +55,14 @@ static pp_status read_header(struct pp_weights_reader *r, json_t **out)
     unsigned char size_bytes[8];
     uint64_t size = 0;
     PP_TRY(open_file(r, &file_bytes));
-    if (file_bytes < 8) return pp_fail(PP_INPUT, "%s is no safetensors file: only %" PRId64 " bytes long", r->path, file_bytes);
+    if (file_bytes < 8)
+        return pp_fail(PP_INPUT, "%s is no safetensors file: only %" PRId64 " bytes long", r->path, file_bytes);
     PP_TRY(read_at(r, size_bytes, 8, 0));
     for (int i = 7; i >= 0; i--) size = size << 8 | size_bytes[i];
     if (size > MAX_HEADER || (int64_t)size > file_bytes - 8)
-        return pp_fail(PP_INPUT, "%s is no safetensors file, or truncated: its header would have %" PRIu64 " bytes, the file has %" PRId64,
+        return pp_fail(PP_INPUT,
+                       "%s is no safetensors file, or truncated: its header would have %" PRIu64
+                       " bytes, the file has %" PRId64,
                        r->path, size, file_bytes);
     char *text;
     PP_TRY(PP_NEW(&text, size));
@@ -68,7 +71,8 @@ static pp_status read_header(struct pp_weights_reader *r, json_t **out)
     *out = status == PP_OK ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
     free(text);
     if (status == PP_OK && !json_is_object(*out))
-        status = pp_fail(PP_INPUT, "%s: the header is not a JSON object: %s", r->path, *out ? "another type" : error.text);
+        status =
+            pp_fail(PP_INPUT, "%s: the header is not a JSON object: %s", r->path, *out ? "another type" : error.text);
     r->data_start = 8 + (int64_t)size;
     r->data_bytes = file_bytes - r->data_start;
     return status;
@@ -79,11 +83,13 @@ static pp_status parse_entry(const struct pp_weights_reader *r, const char *name
     json_t *offsets = json_object_get(value, "data_offsets");
     json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     *out = (struct entry){name, json_integer_value(begin), json_integer_value(end)};
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) || out->begin < 0 || out->end < out->begin)
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) || out->begin < 0 ||
+        out->end < out->begin)
         return pp_fail(PP_INPUT, "%s: tensor '%s' has no valid data_offsets", r->path, name);
     if (out->end > r->data_bytes)
-        return pp_fail(PP_INPUT, "%s is truncated: tensor '%s' ends at byte %" PRId64 " of the data, which has %" PRId64, r->path, name,
-                       out->end, r->data_bytes);
+        return pp_fail(PP_INPUT,
+                       "%s is truncated: tensor '%s' ends at byte %" PRId64 " of the data, which has %" PRId64, r->path,
+                       name, out->end, r->data_bytes);
     return PP_OK;
 }
 
@@ -109,7 +115,8 @@ static pp_status check_ranges(const struct pp_weights_reader *r, json_t *header)
     if (status == PP_OK) qsort(entries, n, sizeof *entries, by_begin);
     for (size_t i = 1; i < n && status == PP_OK; i++)
         if (entries[i].begin < entries[i - 1].end)
-            status = pp_fail(PP_INPUT, "%s: tensors '%s' and '%s' overlap", r->path, entries[i - 1].name, entries[i].name);
+            status =
+                pp_fail(PP_INPUT, "%s: tensors '%s' and '%s' overlap", r->path, entries[i - 1].name, entries[i].name);
     free(entries);
     return status;
 }
@@ -122,7 +129,8 @@ static void shape_text(json_t *shape, char *buf, size_t size)
     json_array_foreach(shape, i, dimension)
     {
         if (used + 24 < size)
-            used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? ", " : "", (long long)json_integer_value(dimension));
+            used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? ", " : "",
+                                     (long long)json_integer_value(dimension));
     }
 }
 
@@ -134,26 +142,30 @@ static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
     return true;
 }
 
-static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor, int64_t *begin)
+static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor,
+                              int64_t *begin)
 {
     json_t *value = json_object_get(header, tensor->name);
     struct entry entry;
     char have[160], need[64];
     if (!value)
-        return pp_fail(PP_INPUT, "%s has no tensor '%s'; do --layers, --d-model and --vocab describe the model that was saved?", r->path,
-                       tensor->name);
+        return pp_fail(PP_INPUT,
+                       "%s has no tensor '%s'; do --layers, --d-model and --vocab describe the model that was saved?",
+                       r->path, tensor->name);
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype || strcmp(dtype, "F32"))
-        return pp_fail(PP_INPUT, "%s: tensor '%s' is of type %s; only F32 is read: save it as float32", r->path, tensor->name,
-                       dtype ? dtype : "(none)");
+        return pp_fail(PP_INPUT, "%s: tensor '%s' is of type %s; only F32 is read: save it as float32", r->path,
+                       tensor->name, dtype ? dtype : "(none)");
     shape_text(json_object_get(value, "shape"), have, sizeof have);
-    snprintf(need, sizeof need, tensor->ndim > 1 ? "%" PRId64 ", %" PRId64 : "%" PRId64, tensor->shape[0], tensor->shape[1]);
+    snprintf(need, sizeof need, tensor->ndim > 1 ? "%" PRId64 ", %" PRId64 : "%" PRId64, tensor->shape[0],
+             tensor->shape[1]);
     if (!shape_matches(json_object_get(value, "shape"), tensor))
-        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]", r->path, tensor->name, have, need);
+        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]", r->path, tensor->name,
+                       have, need);
     PP_TRY(parse_entry(r, tensor->name, value, &entry));
     if (entry.end - entry.begin != tensor->elements * (int64_t)sizeof(float))
-        return pp_fail(PP_INPUT, "%s: tensor '%s' has %" PRId64 " bytes where its shape needs %" PRId64, r->path, tensor->name,
-                       entry.end - entry.begin, tensor->elements * (int64_t)sizeof(float));
+        return pp_fail(PP_INPUT, "%s: tensor '%s' has %" PRId64 " bytes where its shape needs %" PRId64, r->path,
+                       tensor->name, entry.end - entry.begin, tensor->elements * (int64_t)sizeof(float));
     *begin = entry.begin;
     return PP_OK;
 }
@@ -167,8 +179,10 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
         bool known = !strcmp(name, "__metadata__");
         for (int i = 0; i < model->ntensors && !known; i++) known = !strcmp(name, model->tensors[i].name);
         if (!known)
-            return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; does --layers describe the model that was saved?",
-                           r->path, name);
+            return pp_fail(
+                PP_INPUT,
+                "%s has a tensor '%s' that this model does not have; does --layers describe the model that was saved?",
+                r->path, name);
     }
     return PP_OK;
 }
@@ -193,10 +207,13 @@ pp_status pp_weights_open(const char *path, const struct pp_model *model, struct
     PP_TRY(PP_NEW(&r, 1));
     r->fd = -1;
     r->path = strdup(path);
-    pp_status status = r->path ? PP_NEW(&r->begin, model->ntensors) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
+    pp_status status =
+        r->path ? PP_NEW(&r->begin, model->ntensors) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
     if (status == PP_OK) status = check_file(r, model);
-    if (status == PP_OK) *out = r;
-    else pp_weights_close(r);
+    if (status == PP_OK)
+        *out = r;
+    else
+        pp_weights_close(r);
     return status;
 }
 

@@ -45,8 +45,8 @@ static json_t *make_header(const struct pp_model *model)
         json_t *shape = json_array();
         for (int d = 0; d < tensor->ndim; d++) json_array_append_new(shape, json_integer(tensor->shape[d]));
         json_object_set_new(header, tensor->name,
-                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)offset,
-                                      (json_int_t)end));
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                                      (json_int_t)offset, (json_int_t)end));
         offset = end;
     }
     return header;
@@ -84,8 +84,10 @@ static pp_status choose_place(const char *path, struct pp_weights_writer *w)
 
 static pp_status open_place(struct pp_weights_writer *w)
 {
-    if (*w->temporary) w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    else w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+    if (*w->temporary)
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    else
+        w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
     return w->fd < 0 ? failed(w, "create") : PP_OK;
 }
 
@@ -108,8 +110,10 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, stru
     pp_status status = choose_place(path, w);
     if (status == PP_OK) status = open_place(w);
     if (status == PP_OK) status = write_header(w, model);
-    if (status == PP_OK) *out = w;
-    else pp_weights_discard(w);
+    if (status == PP_OK)
+        *out = w;
+    else
+        pp_weights_discard(w);
     return status;
 }
 

@@ -43,7 +43,9 @@ static int most_tensors(const struct pp_job *job)
 static pp_status open_norm(struct pp_worker *w)
 {
     int ranks = w->job->train->ranks, most = most_tensors(w->job);
-    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks}, .me = w->me, .kind = PP_MESSAGE_NORM,
+    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks},
+                                 .me = w->me,
+                                 .kind = PP_MESSAGE_NORM,
                                  .bytes = most * (int64_t)sizeof(double)};
     PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
     return pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes);
@@ -61,7 +63,8 @@ static pp_status open_reduce(struct pp_worker *w)
 static pp_status open_parts(struct pp_worker *w, int threads, int trace_steps)
 {
     const struct pp_job *job = w->job;
-    int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches : job->train->microbatches;
+    int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches
+                                                                               : job->train->microbatches;
     PP_TRY(w->backend->open(w->me - w->world->first, threads, &w->device));
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
@@ -74,8 +77,8 @@ static pp_status open_parts(struct pp_worker *w, int threads, int trace_steps)
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
 }
 
-pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me, int trace_steps,
-                         struct pp_worker **out)
+pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me,
+                         int trace_steps, struct pp_worker **out)
 {
     struct pp_worker *w;
     PP_TRY(PP_NEW(&w, 1));
@@ -118,7 +121,10 @@ void pp_worker_close(struct pp_worker *w)
 
 /* --- a step --- */
 
-static int32_t *tokens_of(const struct pp_worker *w) { return (int32_t *)(void *)(w->arena + w->job->layout->data_offset[w->rank]); }
+static int32_t *tokens_of(const struct pp_worker *w)
+{
+    return (int32_t *)(void *)(w->arena + w->job->layout->data_offset[w->rank]);
+}
 
 bool pp_worker_has(const struct pp_worker *w, int stage) { return w->job->train->stage_rank[stage] == w->rank; }
 
@@ -135,7 +141,10 @@ static pp_status load_batch(struct pp_worker *w)
     return PP_OK;
 }
 
-static void *slot(const struct pp_worker *w, int32_t id) { return id < 0 ? NULL : w->arena + w->track->slot_offset[id]; }
+static void *slot(const struct pp_worker *w, int32_t id)
+{
+    return id < 0 ? NULL : w->arena + w->track->slot_offset[id];
+}
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run on its own
- * thread, in the order of the plan, and between their kernels it polls whatever it has under way: receives (posted as soon as their
- * slot is free), sends (posted as soon as their data is there), the reduction of gradients, the global norm. It waits only where the
- * next computation lacks its input or its output slot. Nothing is allocated in a step.
+ * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run on
+ * its own thread, in the order of the plan, and between their kernels it polls whatever it has under way: receives
+ * (posted as soon as their slot is free), sends (posted as soon as their data is there), the reduction of gradients,
+ * the global norm. It waits only where the next computation lacks its input or its output slot. Nothing is allocated
+ * in a step.
  */
 #ifndef PP_EXEC_WORKER_H
 #define PP_EXEC_WORKER_H
@@ -23,8 +24,8 @@ struct pp_transfer {
     bool traced;
 };
 
-/* The transfers of a channel end. Receives count from 0 in each step; sends go on counting, because the last ones of a step may be
- * under way while the next begins. Number i is at transfers[i % n]. */
+/* The transfers of a channel end. Receives count from 0 in each step; sends go on counting, because the last ones of
+ * a step may be under way while the next begins. Number i is at transfers[i % n]. */
 struct pp_flow {
     struct pp_transfer *transfers; /* [n] */
     int64_t posted, done;
@@ -46,10 +47,10 @@ struct pp_step {
     const struct pp_phase *phase;
     const struct pp_batches *batches;
     int batch;
-    int32_t number;      /* training step of the run, from 0: part of the dropout key */
+    int32_t number; /* training step of the run, from 0: part of the dropout key */
     bool traced;
     float learning_rate;
-    double loss_scale;   /* 1 / tokens of the step over all replicas */
+    double loss_scale; /* 1 / tokens of the step over all replicas */
 };
 
 struct pp_worker {
@@ -62,13 +63,13 @@ struct pp_worker {
     struct pp_track tracks[PP_TRACKS];
     struct pp_track *track; /* the step's */
     struct pp_step step;
-    struct pp_frame frame;  /* what all tasks of the step share */
-    int32_t *inputs;        /* host memory for a batch: tokens, then targets */
-    double *losses;         /* [microbatches] of the step, on the last stage's worker */
-    double *sums;           /* [model tensors] sums of squares, this rank's filled in by NORM */
-    int position;           /* stops passed in this step */
-    struct pp_reduce *reduce;       /* NULL with one replica */
-    int32_t *reductions;            /* tasks: REDUCE_GRAD of this step in order */
+    struct pp_frame frame;    /* what all tasks of the step share */
+    int32_t *inputs;          /* host memory for a batch: tokens, then targets */
+    double *losses;           /* [microbatches] of the step, on the last stage's worker */
+    double *sums;             /* [model tensors] sums of squares, this rank's filled in by NORM */
+    int position;             /* stops passed in this step */
+    struct pp_reduce *reduce; /* NULL with one replica */
+    int32_t *reductions;      /* tasks: REDUCE_GRAD of this step in order */
     int64_t *reduction_posted_ns;
     int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done;
@@ -80,20 +81,23 @@ struct pp_worker {
     pp_status status; /* a failure inside a poll, told at the next wait */
 };
 
-/* Takes all memory: the arena and what a step needs. Called by the worker's own thread. `trace_steps` steps can be traced. */
-pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me, int trace_steps,
-                         struct pp_worker **out) PP_MUST_CHECK;
-void pp_worker_close(struct pp_worker *worker); /* NULL is fine. After a failure only when all workers of the process have stopped */
+/* Takes all memory: the arena and what a step needs. Called by the worker's own thread. `trace_steps` steps can be
+ * traced. */
+pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me,
+                         int trace_steps, struct pp_worker **out) PP_MUST_CHECK;
+void pp_worker_close(
+    struct pp_worker *worker); /* NULL is fine. After a failure only when all workers of the process have stopped */
 
-/* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage, else 0. Sends may still be
- * under way when it returns. */
+/* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage,
+ * else 0. Sends may still be under way when it returns. */
 pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, double *loss_sum) PP_MUST_CHECK;
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
 /* Host access to the parameters of one tensor of this rank. */
 pp_status pp_worker_get(struct pp_worker *worker, int tensor, int64_t first, int64_t n, float *out) PP_MUST_CHECK;
-pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int64_t n, const float *values) PP_MUST_CHECK;
+pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int64_t n,
+                        const float *values) PP_MUST_CHECK;
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
 

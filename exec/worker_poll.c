@@ -12,7 +12,8 @@ static int worker_of(const struct pp_worker *w, int rank) { return w->replica * 
 static int64_t transfer_bytes(const struct pp_worker *w, const struct pp_task *task)
 {
     const struct pp_phase *phase = w->step.phase;
-    return (int64_t)phase->plan->rows[task->microbatch] * phase->seq * w->job->model->shape.d_model * (int64_t)sizeof(float);
+    return (int64_t)phase->plan->rows[task->microbatch] * phase->seq * w->job->model->shape.d_model *
+           (int64_t)sizeof(float);
 }
 
 static int message_kind(const struct pp_channel_end *end)
@@ -36,8 +37,8 @@ pp_status pp_worker_post_send(struct pp_worker *w, int lane)
     const struct pp_channel_end *end = &w->track->walk->send[lane];
     struct pp_transfer *transfer = open_transfer(w, &w->track->send[lane], end);
     const struct pp_task *task = &w->track->walk->plan->tasks[transfer->task];
-    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end), w->arena + w->track->slot_offset[task->in],
-                   transfer_bytes(w, task), &transfer->request);
+    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end),
+                   w->arena + w->track->slot_offset[task->in], transfer_bytes(w, task), &transfer->request);
 }
 
 static pp_status post_receives(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end)
@@ -45,8 +46,8 @@ static pp_status post_receives(struct pp_worker *w, struct pp_flow *flow, const 
     while (flow->posted < end->n && end->after[flow->posted] < w->position) {
         struct pp_transfer *transfer = open_transfer(w, flow, end);
         const struct pp_task *task = &w->track->walk->plan->tasks[transfer->task];
-        PP_TRY(pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end), w->arena + w->track->slot_offset[task->out],
-                       transfer_bytes(w, task), &transfer->request));
+        PP_TRY(pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end),
+                       w->arena + w->track->slot_offset[task->out], transfer_bytes(w, task), &transfer->request));
     }
     return PP_OK;
 }
@@ -71,8 +72,12 @@ static pp_status test_flow(struct pp_worker *w, struct pp_flow *flow, const stru
         if (!transfer->request.done) break;
         flow->done++;
         if (!transfer->traced) continue;
-        struct pp_event event = {.step = transfer->step, .task = transfer->task, .side = side, .posted_ns = transfer->posted_ns,
-                                 .start_ns = transfer->posted_ns, .end_ns = pp_now_ns()};
+        struct pp_event event = {.step = transfer->step,
+                                 .task = transfer->task,
+                                 .side = side,
+                                 .posted_ns = transfer->posted_ns,
+                                 .start_ns = transfer->posted_ns,
+                                 .end_ns = pp_now_ns()};
         PP_TRY(pp_worker_record(w, &event));
     }
     return PP_OK;
@@ -81,7 +86,11 @@ static pp_status test_flow(struct pp_worker *w, struct pp_flow *flow, const stru
 static pp_status record_collective(struct pp_worker *w, int32_t task, int64_t posted_ns, int64_t start_ns)
 {
     if (!w->step.traced) return PP_OK;
-    struct pp_event event = {.step = w->step.number, .task = task, .side = PP_SIDE_RUN, .posted_ns = posted_ns, .start_ns = start_ns,
+    struct pp_event event = {.step = w->step.number,
+                             .task = task,
+                             .side = PP_SIDE_RUN,
+                             .posted_ns = posted_ns,
+                             .start_ns = start_ns,
                              .end_ns = pp_now_ns()};
     return pp_worker_record(w, &event);
 }
@@ -102,7 +111,8 @@ static pp_status advance_reductions(struct pp_worker *w)
         if (w->reductions_begun == w->reductions_done) {
             w->reductions_begun++;
             w->reduction_start_ns = pp_now_ns();
-            PP_TRY(pp_reduce_start(w->world, w->reduce, (float *)(void *)(w->arena + w->job->layout->grad_offset[stage]),
+            PP_TRY(pp_reduce_start(w->world, w->reduce,
+                                   (float *)(void *)(w->arena + w->job->layout->grad_offset[stage]),
                                    w->job->model->stages[stage].param_bytes / (int64_t)sizeof(float)));
         }
         PP_TRY(pp_reduce_poll(w->world, w->reduce));
@@ -113,7 +123,8 @@ static pp_status advance_reductions(struct pp_worker *w)
     return PP_OK;
 }
 
-/* A rank's block of the all-gather: the sums of its stages' tensors, stage after stage. Copies between it and sums[]. */
+/* A rank's block of the all-gather: the sums of its stages' tensors, stage after stage. Copies between it and
+ * sums[]. */
 static void copy_sums(struct pp_worker *w, int rank, double *block, bool into_block)
 {
     const struct pp_plan *plan = w->job->train;
@@ -122,8 +133,10 @@ static void copy_sums(struct pp_worker *w, int rank, double *block, bool into_bl
         if (plan->stage_rank[s] != rank) continue;
         for (int i = 0; i < stage->tensors; i++, block++) {
             double *sum = &w->sums[stage->first_tensor + i];
-            if (into_block) *block = *sum;
-            else *sum = *block;
+            if (into_block)
+                *block = *sum;
+            else
+                *sum = *block;
         }
     }
 }
@@ -166,7 +179,8 @@ pp_status pp_worker_advance(struct pp_worker *w)
         PP_TRY(post_receives(w, &track->recv[i], &track->walk->recv[i]));
         PP_TRY(test_flow(w, &track->recv[i], &track->walk->recv[i], PP_SIDE_RECV));
     }
-    for (int i = 0; i < track->walk->nsend; i++) PP_TRY(test_flow(w, &track->send[i], &track->walk->send[i], PP_SIDE_SEND));
+    for (int i = 0; i < track->walk->nsend; i++)
+        PP_TRY(test_flow(w, &track->send[i], &track->walk->send[i], PP_SIDE_SEND));
     PP_TRY(advance_reductions(w));
     return advance_norm(w);
 }
@@ -187,10 +201,7 @@ static bool can_run(const struct pp_worker *w, const struct pp_stop *stop)
     return flow->done > flow->base + track->walk->send[stop->send_lane].after[flow->posted - flow->base];
 }
 
-static bool is_settled(const struct pp_worker *w)
-{
-    return w->reductions_done == w->reductions_asked && !w->norm.open;
-}
+static bool is_settled(const struct pp_worker *w) { return w->reductions_done == w->reductions_asked && !w->norm.open; }
 
 static bool is_drained(const struct pp_worker *w)
 {
@@ -200,17 +211,17 @@ static bool is_drained(const struct pp_worker *w)
 }
 
 /* Polls until one of the conditions above holds. What comes in restarts the clock of the wait. */
-#define WAIT_UNTIL(w, condition) \
-    unsigned seen_before = 0; \
-    for (int64_t idle_since = 0;;) { \
-        unsigned seen = pp_bell_seen((w)->world, (w)->me); \
-        if (seen != seen_before) idle_since = 0; \
-        seen_before = seen; \
-        PP_TRY((w)->status); \
-        PP_TRY(pp_worker_advance(w)); \
-        if (condition) return PP_OK; \
-        PP_TRY(pp_world_check((w)->world)); \
-        pp_world_wait((w)->world, (w)->me, seen, &idle_since); \
+#define WAIT_UNTIL(w, condition)                                                                                       \
+    unsigned seen_before = 0;                                                                                          \
+    for (int64_t idle_since = 0;;) {                                                                                   \
+        unsigned seen = pp_bell_seen((w)->world, (w)->me);                                                             \
+        if (seen != seen_before) idle_since = 0;                                                                       \
+        seen_before = seen;                                                                                            \
+        PP_TRY((w)->status);                                                                                           \
+        PP_TRY(pp_worker_advance(w));                                                                                  \
+        if (condition) return PP_OK;                                                                                   \
+        PP_TRY(pp_world_check((w)->world));                                                                            \
+        pp_world_wait((w)->world, (w)->me, seen, &idle_since);                                                         \
     }
 
 pp_status pp_worker_await(struct pp_worker *w, const struct pp_stop *stop) { WAIT_UNTIL(w, can_run(w, stop)); }

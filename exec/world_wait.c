@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting and stopping. A bell is a futex: the counter moves with each ring, so a ring between looking and sleeping is not lost.
+ * Waiting and stopping. A bell is a futex: the counter moves with each ring, so a ring between looking and sleeping is
+ * not lost.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,11 +17,12 @@
 #include "exec/transport.h"
 
 enum {
-    SPIN_NS = 200000,           /* threads: longer than most waits between two cores, far below a step */
-    SPIN_REMOTE_NS = 1000000,   /* processes: they can not ring, so waking up late costs more */
-    YIELD_NS = 50000,           /* crowded, processes: let the others run first, then sleep */
-    NAP_MIN_NS = 20000, NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
-    CHECK_NS = 100000000        /* threads: how often a sleeper looks for a signal */
+    SPIN_NS = 200000,         /* threads: longer than most waits between two cores, far below a step */
+    SPIN_REMOTE_NS = 1000000, /* processes: they can not ring, so waking up late costs more */
+    YIELD_NS = 50000,         /* crowded, processes: let the others run first, then sleep */
+    NAP_MIN_NS = 20000,
+    NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
+    CHECK_NS = 100000000 /* threads: how often a sleeper looks for a signal */
 };
 
 static struct pp_bell *bell_of(struct pp_world *world, int worker) { return &world->bells[worker - world->first]; }
