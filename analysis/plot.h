@@ -19,16 +19,16 @@ struct pp_plots {
     char names[PP_PLOTS_MAX][64]; /* scripts that were written */
 };
 
-/* Makes all pictures: ms/batch by chunks for every configuration, the others for `row` of the table. folder: made if it is
- * not there. PP_UNSUPPORTED if gnuplot is missing; the data and scripts are there all the same. */
+/* Makes all pictures: ms/batch by chunks for every configuration, the others for `row` of the table. folder: made if it
+ * is not there. PP_UNSUPPORTED if gnuplot is missing; the data and scripts are there all the same. */
 pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder) PP_MUST_CHECK;
 /* Where pictures go if nothing else is asked: "runs/pp.db" gives "runs/pp-plots". The caller's to free. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 
-/* For plot_*.c. A file of the folder, opened for writing; NULL with a message. pp_plot_close() reports a failed write. */
+/* For plot_*.c. A file of the folder, opened for writing; NULL with a message. close reports a failed write. */
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name);
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file) PP_MUST_CHECK;
-/* Begins NAME.gp: the title and the name of the picture. More settings may follow, then pp_plot_finish() adds the template. */
+/* Begins NAME.gp: the title and the name of the picture. More settings may follow, then finish adds the template. */
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title);
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script) PP_MUST_CHECK;
 

@@ -12,7 +12,7 @@
 extern const char pp_plot_timeline_gp[];
 
 /* Must agree with plots/timeline.gp: what a label has room for is decided here. */
-enum { WIDTH = 1400, DIGIT_PIXELS = 7, MARGIN_PIXELS = 4, BARS_MAX = 100000 };
+enum { WIDTH = 1400, WIDTH_MAX = 2400, BAR_PIXELS = 20, DIGIT_PIXELS = 7, MARGIN_PIXELS = 4, BARS_MAX = 100000 };
 static const double used_width = 0.91;
 
 struct panel {
@@ -59,7 +59,17 @@ static const char *label_of(const struct pp_bar *bar, double pixels, char buf[32
     return buf;
 }
 
-static pp_status write_data(const struct pp_plots *plots, const struct panel *panel, int64_t length_ns)
+/* Wide enough for the numbers in the boxes, if that is possible. */
+static int picture_width(const struct panel *panel)
+{
+    int64_t computed = 0;
+    for (int64_t i = 0; i < panel->timeline.nbars; i++)
+        computed += panel->timeline.bars[i].worker == 0 && pp_kinds[panel->timeline.bars[i].kind].computes;
+    int64_t width = computed * BAR_PIXELS;
+    return width < WIDTH ? WIDTH : width > WIDTH_MAX ? WIDTH_MAX : (int)width;
+}
+
+static pp_status write_data(const struct pp_plots *plots, const struct panel *panel, double pixels_per_ns)
 {
     char name[64], label[32];
     snprintf(name, sizeof name, "timeline-%s.dat", panel->name);
@@ -76,9 +86,8 @@ static pp_status write_data(const struct pp_plots *plots, const struct panel *pa
         int layer = bar->stage >= 0 ? bar->stage / panel->timeline.ranks : 0;
         double start = (double)(bar->start_ns - panel->origin_ns) / 1e6;
         fprintf(data, "%.6f %.6f %.3f %.3f %d %d \"%s\" %s %d %d %d\n", start, start + ms, low - bar->worker,
-                high - bar->worker, bar->kind + 1, layer,
-                label_of(bar, ms * 1e6 / (double)length_ns * WIDTH * used_width, label), pp_kinds[bar->kind].name,
-                bar->stage, bar->microbatch, bar->worker);
+                high - bar->worker, bar->kind + 1, layer, label_of(bar, ms * 1e6 * pixels_per_ns, label),
+                pp_kinds[bar->kind].name, bar->stage, bar->microbatch, bar->worker);
     }
     return pp_plot_close(plots, name, data);
 }
@@ -103,11 +112,12 @@ static pp_status draw(struct pp_plots *plots, int64_t row, const struct panel *p
     int64_t length = 0;
     for (int p = 0; p < n; p++)
         if (panels[p].length_ns > length) length = panels[p].length_ns;
-    for (int p = 0; p < n; p++) PP_TRY(write_data(plots, &panels[p], length));
+    int width = picture_width(&panels[0]);
+    for (int p = 0; p < n; p++) PP_TRY(write_data(plots, &panels[p], width * used_width / (double)length));
     FILE *script = pp_plot_begin(plots, "timeline", pp_compare_title(plots->table, row, title, sizeof title));
     if (!script) return PP_IO;
-    fprintf(script, "ranks = %d\nvirtual_stages = %d\nlength_ms = %.6f\npanels = '", panels[0].timeline.ranks,
-            panels[0].timeline.virtual_stages, (double)length / 1e6);
+    fprintf(script, "ranks = %d\nvirtual_stages = %d\nlength_ms = %.6f\npixels = %d\npanels = '",
+            panels[0].timeline.ranks, panels[0].timeline.virtual_stages, (double)length / 1e6, width);
     for (int p = 0; p < n; p++) fprintf(script, "%s%s", p ? " " : "", panels[p].name);
     fputs("'\n", script);
     write_kinds(panels, n, script);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table read from the database and printed in one of three forms. TSV and JSON print values as they are stored, under the
- * names of their columns; the table for people scales and rounds them.
+ * A table read from the database and printed in one of three forms. TSV and JSON print values as they are stored, under
+ * the names of their columns; the table for people scales and rounds them.
  */
 #ifndef PP_ANALYSIS_TABLE_H
 #define PP_ANALYSIS_TABLE_H

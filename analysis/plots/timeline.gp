@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One step, predicted above measured: a row for each rank, a box for each computation with the number of its microbatch,
-# thin lines below for what is under way meanwhile. kinds: numbers of the kinds that occur, in the order of kind_names and
-# colours[].
+# thin lines below for what is under way meanwhile. kinds: numbers of the kinds that occur, in the order of kind_names
+# and colours[].
 array colours[11] = [sky, green, green, orange, purple, blue, vermillion, 0x7A5195, grey, 0x666666, 0xE8743B]
 part(rgb, bits, w) = int((rgb >> bits & 255) * (1 - w) + 255 * w) << bits
 lighter(rgb, w) = part(rgb, 16, w) + part(rgb, 8, w) + part(rgb, 0, w)
@@ -14,7 +14,7 @@ row = 46.0
 if (n * ranks * row > 1000) row = 1000.0 / (n * ranks)
 if (row < 6) row = 6
 head = 84.0; gap = 34.0; foot = 62.0
-width = 1400
+width = pixels
 height = int(head + n * ranks * row + (n - 1) * gap + foot)
 top(i) = 1 - (head + (i - 1) * (ranks * row + gap)) / height
 bottom(i) = top(i) - ranks * row / height
@@ -30,7 +30,7 @@ set yrange [-ranks + 0.46:0.46]
 set ytics scale 0 ()
 do for [r = 0:ranks - 1:every] { set ytics add (sprintf('rank %d', r) -r) }
 set style fill solid 1 border rgb 'white'
-set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 52.0 / height samplen 1 noenhanced
+set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 52.0 / height samplen 1 width 2 noenhanced
 label_font = row > 30 ? ',10' : ',8'
 
 do for [form in 'png svg'] {
@@ -49,7 +49,8 @@ do for [form in 'png svg'] {
                  notitle, \
              '' using (($1 + $2) / 2):(row > 12 && strlen(stringcolumn(7)) ? ($3 + $4) / 2 : NaN):7 with labels \
                  font label_font noenhanced notitle, \
-             for [k = 1:(i == 1 ? words(kinds) : 0)] NaN with boxes lc rgb colours[kind(k)] title word(kind_names, kind(k))
+             for [k = 1:(i == 1 ? words(kinds) : 0)] NaN with boxes lc rgb colours[kind(k)] \
+                 title word(kind_names, kind(k))
         unset label 1
         unset key
     }
