@@ -81,8 +81,20 @@ def save(path, tensors):
     path.chmod(0o644)
 
 
-def make(name, given, out, quiet=False):
-    """Writes the folder `out`. quiet: for check_live.py, which may ask for what is badly conditioned."""
+def record(name, given, out, model, o, parts):
+    """Trains the model, writes everything but the initial weights, returns the losses."""
+    loss, grads = reference.gradients(model, parts["train"][0])
+    save(out / "grad.safetensors", {key: t.float() for key, t in grads.items()})
+    result = reference.train(model, o, parts)
+    save(out / "final.safetensors", {key: p.float() for key, p in model.named_parameters()})
+    parameters = sum(p.numel() for p in model.parameters())
+    case = {"options": given, "init": SAME_INIT.get(name, name), "vocabulary": o["vocab"], "parameters": parameters}
+    (out / "case.json").write_text(json.dumps({**case, "first_loss": loss, **result}, indent=1) + "\n")
+    return result["loss"]
+
+
+def prepare(name, given, out):
+    """(options, batches, initialised model); writes the initial weights."""
     o = reference.options(given)
     if o["data"] == "text":
         o["data"] = GOLDEN / "text"
@@ -91,28 +103,17 @@ def make(name, given, out, quiet=False):
     out.mkdir(parents=True, exist_ok=True)
     if name not in SAME_INIT:
         save(out / "init.safetensors", dict(model.named_parameters()))
-    doubled = copy.deepcopy(model).double()
-    loss, grads = reference.gradients(model, parts["train"][0])
-    save(out / "grad.safetensors", grads)
-    result = reference.train(model, o, parts)
-    save(out / "final.safetensors", dict(model.named_parameters()))
-    exact = reference.train(doubled, o, parts)
-    noise = max(abs(a - b) / b for a, b in zip(result["loss"], exact["loss"]))
-    if noise > 2e-6 and not quiet:
+    return o, parts, model
+
+
+def make(name, given, out):
+    o, parts, model = prepare(name, given, out)
+    exact = reference.train(copy.deepcopy(model).double(), o, parts)["loss"]
+    losses = record(name, given, out, model, o, parts)
+    noise = max(abs(a - b) / b for a, b in zip(losses, exact))
+    if noise > 2e-6:
         raise SystemExit(f"{name}: float32 and float64 losses part by {noise:.1e}: choose a smaller lr")
-    case = {
-        "options": given,
-        "init": SAME_INIT.get(name, name),
-        "vocabulary": o["vocab"],
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "first_loss": loss,
-        **result,
-    }
-    (out / "case.json").write_text(json.dumps(case, indent=1) + "\n")
-    if not quiet:
-        print(
-            f"{name}: {len(result['loss'])} steps, {case['parameters']} parameters, float32 noise of the losses {noise:.1e}"
-        )
+    print(f"{name}: {len(losses)} steps, float32 noise of the losses {noise:.1e}")
 
 
 def make_tokens(path):
