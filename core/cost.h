@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cost: what each task of a plan should take. One entry per cost class of the plan, links per channel, and the sharing domain.
- * Times are integer nanoseconds, sizes integer bytes. Written by sim/cost_*.c from a profile, a named machine, or --times.
+ * The cost: what each task of a plan should take. One entry per cost class of the plan, links per channel, and the
+ * sharing domain. Times are integer nanoseconds, sizes integer bytes. Written by sim/cost_*.c from a profile, a named
+ * machine, or --times.
  */
 #ifndef PP_CORE_COST_H
 #define PP_CORE_COST_H
@@ -22,13 +23,14 @@ struct pp_class_cost {
     int32_t source;    /* enum pp_cost_source */
 };
 
-/* LogGP of one kind of link: a message of n bytes is `latency_ns + n * ns_per_byte` under way; each end spends overhead. */
+/* LogGP of one kind of link: a message of n bytes is `latency_ns + n * ns_per_byte` under way; each end spends
+ * overhead. */
 struct pp_link_cost {
     int64_t latency_ns;
     int64_t send_overhead_ns, recv_overhead_ns;
     double ns_per_byte;
-    bool receiver_copies; /* the receiver's core moves the bytes, at poll points (host memory); else a copy engine does */
-    bool posts_in_order;  /* a receive is posted at its place in the issue list (dep[2]); else as soon as its slot is free */
+    bool receiver_copies; /* the receiver's core moves the bytes, at poll points (host memory); else a copy engine */
+    bool posts_in_order;  /* a receive is posted at its place in the list (dep[2]); else as soon as its slot is free */
 };
 
 struct pp_cost {
@@ -37,9 +39,9 @@ struct pp_cost {
     struct pp_link_cost link;      /* all channels */
     int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
     int64_t step_overhead_ns;      /* host time per step and worker outside tasks (batch, bookkeeping) */
-    /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own. A task
-     * progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly between, and at
-     * cores/active of that when more are active than there are cores. */
+    /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own.
+     * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly
+     * between, and at cores/active of that when more are active than there are cores. */
     int cores, workers;
     int source; /* the worst of the classes': enum pp_cost_source */
 };

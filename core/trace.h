@@ -13,9 +13,10 @@
 enum pp_side { PP_SIDE_RUN, PP_SIDE_SEND, PP_SIDE_RECV };
 
 /* All times are ns on one clock: of the run's first process, or of the simulation; 0 = start of the first traced step.
- *   compute:  start..end = the kernels ran. posted = when the worker reached the task (start - posted = waited for data).
- *   transfer: posted = this end was posted; start = both ends are ready (data there, slot free): derived as the later of the two
- *             posts when the trace is read; end = this end saw it done. */
+ *   compute:  start..end = the kernels ran. posted = when the worker reached the task (start - posted = waited for
+ *             data).
+ *   transfer: posted = this end was posted; start = both ends are ready (data there, slot free): derived as the later
+ *             of the two posts when the trace is read; end = this end saw it done. */
 struct pp_event {
     int32_t step;   /* number of the step in the run */
     int32_t worker; /* replica * ranks + rank */
@@ -44,7 +45,8 @@ struct pp_metrics {
     double useful_bubble; /* as bubble, R not counted as busy */
 };
 
-/* Adds up compute tasks of one step, in any order, until pp_metrics_finish() makes figures of them and releases the sums. */
+/* Adds up compute tasks of one step, in any order, until pp_metrics_finish() makes figures of them and releases the
+ * sums. */
 struct pp_metrics_sums {
     int ranks;
     int64_t *first_ns, *last_ns, *busy_ns; /* [ranks] first start, last end, total length; last < first: nothing yet */
