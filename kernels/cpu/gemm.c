@@ -54,6 +54,13 @@ static pp_status check_core(void)
                    blas.get_corename());
 }
 
+/* Length of the first two words: "OpenBLAS 0.3.21" of what OpenBLAS says about itself. */
+static int two_words(const char *text)
+{
+    size_t first = strcspn(text, " ");
+    return (int)(first + (text[first] != 0) + strcspn(text + first + (text[first] != 0), " "));
+}
+
 static pp_status load(void)
 {
     if (*wanted_core)
@@ -65,11 +72,8 @@ static pp_status load(void)
     if (!library) return pp_fail(PP_UNSUPPORTED, "cannot load OpenBLAS (%s): install libopenblas0-pthread", dlerror());
     PP_TRY(find_symbols(library));
     PP_TRY(check_core());
-    char version[64] = "OpenBLAS";
-    sscanf(blas.get_config(), "%63[^ ] %*s", version);
-    const char *number = strchr(blas.get_config(), ' ');
-    snprintf(blas.text, sizeof blas.text, "%s %.*s %s", version, number ? (int)strcspn(number + 1, " ") : 0,
-             number ? number + 1 : "", blas.get_corename());
+    snprintf(blas.text, sizeof blas.text, "%.*s %s", two_words(blas.get_config()), blas.get_config(),
+             blas.get_corename());
     return PP_OK;
 }
 
