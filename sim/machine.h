@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machines that nothing was measured on: a JSON file each (sim/machines/, also inside the program). docs/FORMATS.md
- * has the fields.
+ * Machines that nothing was measured on: a JSON file each, also inside the program. sim/machines/README.md has the
+ * fields.
  */
 #ifndef PP_SIM_MACHINE_H
 #define PP_SIM_MACHINE_H

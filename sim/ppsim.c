@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/split_time.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
 #include "schedules/csv.h"
@@ -36,12 +37,14 @@ static const struct pp_program_info info = {
 struct session {
     struct pp_config config;
     struct pp_predictor predictor;
+    struct pp_db *db;
     struct pp_point *points;
     int npoints;
     json_t *rows;
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
+    int computed, interpolated, link_computed; /* configurations with times that were not measured */
 };
 
 static void list(FILE *out)
@@ -71,13 +74,17 @@ static pp_status check_usage(const struct session *s)
     return PP_OK;
 }
 
-/* With --machine or --times nothing is read; --db is then only written to. */
+/* With --machine or --times nothing measured is wanted; --db is then only written to. */
 static pp_status open_database(struct session *s)
 {
     const struct pp_config *config = &s->config;
-    if (config->db) return pp_db_open(config->db, PP_DB_WRITE, &s->predictor.db);
-    if (config->times || config->machine || access("pp.db", F_OK) != 0) return PP_OK;
-    return pp_db_open("pp.db", PP_DB_READ, &s->predictor.db);
+    bool measured = !config->times && !config->machine;
+    if (config->db)
+        PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
+    else if (measured && access("pp.db", F_OK) == 0)
+        PP_TRY(pp_db_open("pp.db", PP_DB_READ, &s->db));
+    if (measured) s->predictor.db = s->db;
+    return PP_OK;
 }
 
 static pp_status draw(struct session *s, const struct pp_prediction *prediction)
@@ -90,22 +97,29 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
 }
 
-/* Says on standard error what the times are, where they are not simply measured. */
-static void tell_source(const struct session *s, const struct pp_point *point, const struct pp_prediction *prediction)
+/* Says on standard error which times were not measured: of a sweep only the first such configuration. */
+static void tell_source(struct session *s, const struct pp_point *point, const struct pp_prediction *prediction)
 {
     const struct pp_cost_origin *o = &prediction->origin;
-    const struct pp_machine *m = &s->predictor.machine;
-    if (o->computed > 0)
+    const char *machine = s->predictor.machine.name;
+    if (o->computed > 0 && s->computed++ == 0)
         pp_warn("%s, %d stages, %d chunks: %d of %d task shapes were never measured (the first: %s); they are computed "
                 "for machine %s",
-                point->schedule, point->stages, point->chunks, o->computed, o->classes, o->first_computed, m->name);
-    if (o->interpolated > 0)
+                point->schedule, point->stages, point->chunks, o->computed, o->classes, o->first_computed, machine);
+    if (o->interpolated > 0 && s->interpolated++ == 0)
         pp_warn("%s, %d stages, %d chunks: %d of %d task shapes are interpolated between measured row counts (the "
                 "first: %s)",
                 point->schedule, point->stages, point->chunks, o->interpolated, o->classes, o->first_interpolated);
-    if (o->classes > 0 && o->link_computed)
+    if (o->classes > 0 && o->link_computed && s->link_computed++ == 0)
         pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
-                point->schedule, point->stages, m->name);
+                point->schedule, point->stages, machine);
+}
+
+static void tell_totals(const struct session *s)
+{
+    if (s->computed > 1) pp_warn("%d configurations have task shapes that were never measured", s->computed);
+    if (s->interpolated > 1) pp_warn("%d configurations have interpolated task shapes", s->interpolated);
+    if (s->link_computed > 1) pp_warn("%d configurations have links that were never measured", s->link_computed);
 }
 
 static pp_status predict_point(struct session *s, const struct pp_point *point)
@@ -118,7 +132,7 @@ static pp_status predict_point(struct session *s, const struct pp_point *point)
     json_array_append_new(s->rows, row);
     tell_source(s, point, &prediction);
     if (s->config.draw) PP_TRY_DONE(draw(s, &prediction));
-    if (s->config.db) PP_TRY_DONE(pp_store_prediction(s->predictor.db, &s->predictor, &prediction));
+    if (s->config.db) PP_TRY_DONE(pp_store_prediction(s->db, &s->predictor, &prediction));
 done:
     pp_prediction_free(&prediction);
     return status;
@@ -172,9 +186,9 @@ static pp_status predict(struct session *s)
     s->rows = json_array();
     s->drawings = open_memstream(&s->drawn, &s->drawn_size);
     if (!s->rows || !s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
-    PP_TRY(open_database(s));
     PP_TRY(predict_all(s));
-    if (!s->predictor.given) tell_machine(s);
+    tell_totals(s);
+    tell_machine(s);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     pp_rows_print(s->rows, s->config.format, stdout);
     fwrite(s->drawn, 1, s->drawn_size, stdout);
@@ -185,12 +199,16 @@ static pp_status run(struct session *s)
 {
     struct pp_config *config = &s->config;
     struct pp_predictor *p = &s->predictor;
+    const struct pp_backend *backend;
     *p = (struct pp_predictor){
         .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .given = config->times != NULL};
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
     if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
     PP_TRY(pp_machine_find(config->machine, &p->machine));
+    PP_TRY(pp_backend_find(config->device, &backend));
+    PP_TRY(open_database(s));
+    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend, s->db));
     PP_TRY(config->emit ? emit(s) : predict(s));
     return flush();
 }
@@ -200,6 +218,7 @@ static void release(struct session *s)
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
     free(s->points);
+    pp_split_time_free(&s->config);
     json_decref(s->rows);
 }
 
@@ -215,7 +234,7 @@ int main(int argc, char **argv)
         else
             status = run(&session);
     }
-    pp_status closed = pp_db_close(session.predictor.db);
+    pp_status closed = pp_db_close(session.db);
     if (status == PP_OK) status = closed;
     if (status != PP_OK) pp_error("%s", pp_message());
     release(&session);
