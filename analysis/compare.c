@@ -19,7 +19,7 @@ static const struct pp_column columns[] = {
     {"cost_source", "", NULL, 0, 0},
     {"schedule", "", "schedule", 0, 0},
     {"stages", "", "P", 0, 0},
-    {"virtual_stages", "", "V", 0, 0},
+    {"virtual", "", "V", 0, 0},
     {"chunks", "", "chunks", 0, 0},
     {"microbatches", "", "M", 0, 0},
     {"replicas", "", "D", 0, 0},
@@ -138,8 +138,8 @@ const char *pp_compare_title(const struct pp_table *table, int64_t row, char *bu
     char cut[48] = "";
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
     snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s, D = %d, checkpoint %s", text_of(table, row, "preset"),
-             text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual_stages"),
-             chunks, chunks == 1 ? "" : "s", cut, whole_of(table, row, "replicas"), text_of(table, row, "checkpoint"));
+             text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual"), chunks,
+             chunks == 1 ? "" : "s", cut, whole_of(table, row, "replicas"), text_of(table, row, "checkpoint"));
     return buf;
 }
 

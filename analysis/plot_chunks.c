@@ -14,7 +14,7 @@ enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "checkpoint", "stages"};
-static const char *const of_line[] = {"schedule", "virtual_stages", "transport"};
+static const char *const of_line[] = {"schedule", "virtual", "transport"};
 
 struct picture {
     const struct pp_table *table;
@@ -65,7 +65,7 @@ static void find_lines(struct picture *picture)
 static const char *line_text(const struct picture *picture, int line, char buf[LINE_TEXT])
 {
     int64_t row = picture->line[line];
-    int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual_stages"));
+    int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual"));
     char stages[24] = "";
     if (v > 1) snprintf(stages, sizeof stages, ", V = %d", v);
     snprintf(buf, LINE_TEXT, "%s%s%s%s", pp_cell_text(pp_table_cell(picture->table, row, "schedule")), stages,

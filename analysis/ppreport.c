@@ -49,11 +49,12 @@ static pp_status draw(struct pp_db *db, const struct pp_config *config, const ch
     return status;
 }
 
-static pp_status report(struct pp_db *db, const struct pp_config *config, const char *path)
+/* What goes to standard output is kept in `out` until all else is done: on failure standard output stays empty. */
+static pp_status report(struct pp_db *db, const struct pp_config *config, const char *path, FILE *out)
 {
     struct pp_table table = {0};
     pp_status status = pp_compare_read(db, config->run, &table);
-    if (status == PP_OK) status = pp_compare_print(db, &table, config->format, stdout);
+    if (status == PP_OK) status = pp_compare_print(db, &table, config->format, out);
     if (status == PP_OK) status = draw(db, config, path, &table, pp_compare_main(&table));
     if (status == PP_OK && config->chrome) {
         status = pp_chrome_write(db, &table, pp_compare_main(&table), config->chrome);
@@ -63,11 +64,25 @@ static pp_status report(struct pp_db *db, const struct pp_config *config, const 
     return status;
 }
 
+static pp_status report_file(const struct pp_config *config, const char *path)
+{
+    struct pp_db *db;
+    char *text = NULL;
+    size_t size;
+    PP_TRY(pp_db_open(path, PP_DB_READ, &db));
+    FILE *out = open_memstream(&text, &size);
+    pp_status status = out ? report(db, config, path, out) : PP_NOMEM;
+    if (!out || fclose(out) != 0) status = pp_fail(PP_NOMEM, "there is not enough memory for the report");
+    if (status == PP_OK) fwrite(text, 1, size, stdout);
+    free(text);
+    (void)pp_db_close(db); /* nothing was written */
+    return status;
+}
+
 static pp_status run(int argc, char **argv)
 {
     struct pp_config config = {0};
     const char *path = "pp.db";
-    struct pp_db *db;
     int operands;
     PP_TRY(pp_config_parse(PP_PPREPORT, argc, argv, &config, &path, 1, &operands));
     if (config.help) {
@@ -82,10 +97,7 @@ static pp_status run(int argc, char **argv)
         pp_config_list_presets(stdout);
         return PP_OK;
     }
-    PP_TRY(pp_db_open(path, PP_DB_READ, &db));
-    pp_status status = report(db, &config, path);
-    (void)pp_db_close(db); /* nothing was written */
-    return status;
+    return report_file(&config, path);
 }
 
 int main(int argc, char **argv)

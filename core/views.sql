@@ -2,7 +2,7 @@
 -- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
 
 -- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
--- Quantiles are those of the plain steps, nearest rank below.
+-- Quantiles are those of the plain steps, by nearest rank.
 DROP VIEW IF EXISTS v_ms_per_batch;
 CREATE VIEW v_ms_per_batch AS
 WITH counted AS (
@@ -21,8 +21,8 @@ WITH counted AS (
 ), spread AS (
     SELECT run, n AS plain_steps,
         avg(ms) FILTER (WHERE place IN ((n + 1) / 2, n / 2 + 1)) AS median_ms,
-        max(ms) FILTER (WHERE place = 1 + (n - 1) * 5 / 100) AS p5_ms,
-        max(ms) FILTER (WHERE place = 1 + (n - 1) * 95 / 100) AS p95_ms
+        max(ms) FILTER (WHERE place = (n * 5 + 99) / 100) AS p5_ms,
+        max(ms) FILTER (WHERE place = (n * 95 + 99) / 100) AS p95_ms
     FROM plain GROUP BY run
 )
 SELECT r.id AS run, coalesce(r.ms_per_batch, s.median_ms) AS ms, s.median_ms, s.p5_ms, s.p95_ms,

@@ -12,7 +12,8 @@ set label 2 workload at screen 0.5, screen 1 - 40.0 / height center font ',10' n
 set tmargin at screen 1 - 62.0 / height
 set xlabel 'chunks of the batch'
 set ylabel 'ms / batch'
-set offsets 0, 0, graph 0.06, graph 0.06
+set yrange [0<*:*]
+set offsets 0, 0, graph 0.06, 0
 set logscale x 2
 set key outside right top Left reverse noenhanced spacing 1.3 samplen 3
 set bars 0.6
