@@ -70,7 +70,6 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
 {
     const struct pp_batches *batches = &t->session->agenda->eval[part];
     double sum = 0, tokens = 0, batch_sum;
-    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN));
     for (int i = 0; i < batches->count; i++) {
         const struct pp_phase *phase = eval_phase(t->session, part, pp_batches_seq(batches, i));
         struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = batches, .batch = i};
@@ -108,6 +107,7 @@ static pp_status run_epoch(struct pp_trainee *t, int epoch)
         PP_TRY(pp_world_check(t->session->world));
         PP_TRY(train_step(t, epoch, batch));
     }
+    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* what comes next waits without polling these sends */
     PP_TRY(pp_losses_settle(&t->losses));
     if (t->session->agenda->evaluates) {
         PP_TRY(evaluate(t, PP_PART_VALID, &loss));
@@ -161,7 +161,6 @@ static pp_status run(struct pp_trainee *t)
     struct pp_session *s = t->session;
     PP_TRY(prepare(t));
     for (int epoch = 0; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
-    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
     if (s->config->save && t->worker->replica == 0) PP_TRY(pp_parameters_save(t->worker, s->config->save));

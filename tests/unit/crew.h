@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A world of threads for tests: runs one function as every worker of an in-process world.
+ */
+#ifndef PP_TESTS_CREW_H
+#define PP_TESTS_CREW_H
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "exec/transport.h"
+
+enum { CREW_MAX = 16 };
+
+typedef pp_status (*crew_fn)(struct pp_world *world, int me, void *arg);
+
+struct crew_member {
+    pthread_t thread;
+    struct pp_world *world;
+    crew_fn fn;
+    void *arg;
+    int me;
+    pp_status status;
+    char message[256];
+};
+
+static inline void *crew_work(void *arg)
+{
+    struct crew_member *m = arg;
+    m->status = m->fn(m->world, m->me, m->arg);
+    if (m->status != PP_OK) {
+        snprintf(m->message, sizeof m->message, "worker %d: %s", m->me, pp_message());
+        pp_world_stop(m->world, m->status);
+    }
+    return NULL;
+}
+
+/* The failure that was not caused by another; its message is this thread's. */
+static inline pp_status crew_run(int workers, crew_fn fn, void *arg)
+{
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct crew_member members[CREW_MAX];
+    struct pp_world *world;
+    pp_status status = PP_OK;
+    PP_TRY(pp_world_open(pp_transports[0], &alone, workers, 1, &world));
+    for (int i = 0; i < workers; i++) {
+        members[i] = (struct crew_member){.world = world, .fn = fn, .arg = arg, .me = i};
+        pthread_create(&members[i].thread, NULL, crew_work, &members[i]);
+    }
+    for (int i = 0; i < workers; i++) pthread_join(members[i].thread, NULL);
+    for (int i = 0; i < workers; i++)
+        if (members[i].status != PP_OK && (status == PP_OK || status == PP_PEER))
+            status = pp_fail(members[i].status, "%s", members[i].message);
+    pp_world_close(world);
+    return status;
+}
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages between threads, collectives and the gradient reduction, with fewer and with more workers than cores.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/clock.h"
+#include "crew.h"
+#include "exec/collective.h"
+#include "exec/reduce.h"
+
+#define OK(expression)                                                                                                 \
+    do {                                                                                                               \
+        if ((expression) != PP_OK) fail_msg("%s", pp_message());                                                       \
+    } while (0)
+
+/* --- messages --- */
+
+enum { MESSAGES = 200, MAX_WORDS = 300 };
+
+static int words_of(int src, int dst, int kind, int i) { return (i * 7 + src * 3 + dst * 5 + kind) % MAX_WORDS; }
+
+static void fill(int *words, int n, int src, int dst, int kind, int i)
+{
+    for (int w = 0; w < n; w++) words[w] = ((i * 31 + w) * 31 + src * 5 + dst) * 31 + kind;
+}
+
+struct lane {
+    struct pp_request sends[MESSAGES], receives[MESSAGES];
+    int sent[MESSAGES][MAX_WORDS], received[MESSAGES][MAX_WORDS];
+};
+
+static pp_status post_all(struct pp_world *world, int me, struct lane *all)
+{
+    for (int i = 0; i < MESSAGES; i++)
+        for (int l = 0; l < world->workers * PP_MESSAGE_KINDS; l++) {
+            int peer = l / PP_MESSAGE_KINDS, kind = l % PP_MESSAGE_KINDS, out = words_of(me, peer, kind, i);
+            all[l].sends[i].done = all[l].receives[i].done = true;
+            if (peer == me) continue;
+            fill(all[l].sent[i], out, me, peer, kind, i);
+            PP_TRY(pp_send(world, me, peer, kind, all[l].sent[i], out * 4, &all[l].sends[i]));
+            PP_TRY(pp_recv(world, peer, me, kind, all[l].received[i], words_of(peer, me, kind, i) * 4,
+                           &all[l].receives[i]));
+        }
+    return PP_OK;
+}
+
+static pp_status await_all(struct pp_world *world, int me, struct lane *all)
+{
+    for (int64_t idle_since = 0;;) {
+        unsigned seen = pp_bell_seen(world, me);
+        bool done = true;
+        for (int l = 0; l < world->workers * PP_MESSAGE_KINDS; l++)
+            for (int i = 0; i < MESSAGES; i++) {
+                PP_TRY(pp_test(world, &all[l].sends[i]));
+                PP_TRY(pp_test(world, &all[l].receives[i]));
+                done = done && all[l].sends[i].done && all[l].receives[i].done;
+            }
+        if (done) return PP_OK;
+        PP_TRY(pp_world_check(world));
+        pp_world_wait(world, me, seen, &idle_since);
+    }
+}
+
+/* Everything to everyone in every kind, all posted at once: far more than are published at a time. */
+static pp_status everything_to_everyone(struct pp_world *world, int me, void *arg)
+{
+    (void)arg;
+    struct lane *all = calloc((size_t)world->workers * PP_MESSAGE_KINDS, sizeof *all);
+    PP_TRY(post_all(world, me, all));
+    PP_TRY(await_all(world, me, all));
+    for (int l = 0; l < world->workers * PP_MESSAGE_KINDS; l++)
+        for (int i = 0; i < MESSAGES; i++) {
+            int peer = l / PP_MESSAGE_KINDS, kind = l % PP_MESSAGE_KINDS, expected[MAX_WORDS];
+            if (peer == me) continue;
+            fill(expected, words_of(peer, me, kind, i), peer, me, kind, i);
+            if (memcmp(expected, all[l].received[i], (size_t)words_of(peer, me, kind, i) * 4))
+                return pp_fail(PP_INTERNAL, "message %d of kind %d from %d is wrong", i, kind, peer);
+        }
+    free(all);
+    return PP_OK;
+}
+
+static void messages_arrive_in_order(void **state)
+{
+    (void)state;
+    OK(crew_run(2, everything_to_everyone, NULL));
+    OK(crew_run(5, everything_to_everyone, NULL));
+}
+
+static pp_status wrong_size(struct pp_world *world, int me, void *arg)
+{
+    (void)arg;
+    static int words[4], room[4];
+    if (me == 0) return pp_send_now(world, 0, 1, PP_MESSAGE_FORWARD, words, 16);
+    return pp_recv_now(world, 0, 1, PP_MESSAGE_FORWARD, room, 12);
+}
+
+static void wrong_sizes_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(crew_run(2, wrong_size, NULL), PP_INTERNAL);
+    assert_non_null(strstr(pp_message(), "16 bytes"));
+}
+
+/* Nobody ever sends: the others must end when one fails. */
+static pp_status one_fails(struct pp_world *world, int me, void *arg)
+{
+    (void)arg;
+    int word;
+    if (me == 1) return pp_fail(PP_IO, "the test's failure");
+    return pp_recv_now(world, 1, me, PP_MESSAGE_CONTROL, &word, sizeof word);
+}
+
+static void a_failure_stops_all(void **state)
+{
+    (void)state;
+    int64_t start = pp_now_ns();
+    assert_int_equal(crew_run(6, one_fails, NULL), PP_IO);
+    assert_non_null(strstr(pp_message(), "the test's failure"));
+    assert_true(pp_now_ns() - start < 2000000000);
+}
+
+static void worlds_must_divide(void **state)
+{
+    (void)state;
+    struct pp_processes three = {.count = 3, .on_host = 3, .hosts = 1};
+    struct pp_world *world;
+    assert_int_equal(pp_world_open(pp_transports[0], &three, 4, 1, &world), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "4 workers"));
+    assert_null(world);
+}
+
+/* --- collectives --- */
+
+static pp_status collectives(struct pp_world *world, int me, void *arg)
+{
+    (void)arg;
+    struct block {
+        int worker, round, text[5];
+    } all[CREW_MAX];
+    for (int round = 0; round < 20; round++) {
+        struct block mine = {me, round, {me * round}};
+        PP_TRY(pp_allgather(world, me, &mine, sizeof mine, all));
+        for (int i = 0; i < world->workers; i++)
+            if (all[i].worker != i || all[i].round != round || all[i].text[0] != i * round)
+                return pp_fail(PP_INTERNAL, "round %d: block %d is worker %d's of round %d", round, i, all[i].worker,
+                               all[i].round);
+        int root = round % world->workers, value = me == root ? 1000 + round : 0;
+        PP_TRY(pp_broadcast(world, me, root, &value, sizeof value));
+        if (value != 1000 + round) return pp_fail(PP_INTERNAL, "round %d: %d was broadcast", round, value);
+        PP_TRY(pp_barrier(world, me));
+    }
+    return PP_OK;
+}
+
+static void collectives_of_any_size(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 9; workers++) OK(crew_run(workers, collectives, NULL));
+}
+
+/* --- reduction --- */
+
+static pp_status plain_alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    (void)device;
+    return pp_alloc_bytes(out, 1, (size_t)bytes);
+}
+
+static void plain_release(struct pp_device *device, void *memory, int64_t bytes)
+{
+    (void)device;
+    (void)bytes;
+    free(memory);
+}
+
+static void plain_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n)
+{
+    (void)device;
+    for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
+}
+
+static const struct pp_backend plain = {.alloc = plain_alloc, .release = plain_release, .add = plain_add};
+
+/* Values of very different sizes, so that another order of additions gives other bits. */
+static float value_of(int replica, int64_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)replica * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    return (float)(int32_t)x * (replica % 2 ? 1e-3f : 1e-9f);
+}
+
+struct reduction {
+    int ranks;
+    int64_t n;
+    struct pp_reduce *reduces[CREW_MAX];
+    float *gradients[CREW_MAX];
+};
+
+static pp_status check_sum(const struct reduction *r, const float *gradient, int replicas)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        float sum = value_of(0, i);
+        for (int k = 1; k < replicas; k++) sum += value_of(k, i);
+        if (memcmp(&sum, &gradient[i], sizeof sum))
+            return pp_fail(PP_INTERNAL, "element %lld is %g, not %g", (long long)i, gradient[i], sum);
+    }
+    return PP_OK;
+}
+
+static pp_status reduce(struct pp_world *world, int me, void *arg)
+{
+    struct reduction *r = arg;
+    int replicas = world->workers / r->ranks, replica = me / r->ranks;
+    struct pp_group group = {me % r->ranks, r->ranks, replicas};
+    PP_TRY(pp_alloc_bytes(&r->gradients[me], (size_t)r->n + 1, sizeof(float)));
+    float *gradient = r->gradients[me];
+    PP_TRY(pp_reduce_create(group, me, &plain, NULL, &r->reduces[me]));
+    for (int round = 0; round < 2; round++) { /* one after another on the same channels */
+        for (int64_t i = 0; i < r->n; i++) gradient[i] = value_of(replica, i);
+        PP_TRY(pp_reduce_start(world, r->reduces[me], gradient, r->n));
+        for (int64_t idle_since = 0; !r->reduces[me]->done;) {
+            unsigned seen = pp_bell_seen(world, me);
+            PP_TRY(pp_reduce_poll(world, r->reduces[me]));
+            PP_TRY(pp_world_check(world));
+            if (!r->reduces[me]->done) pp_world_wait(world, me, seen, &idle_since);
+        }
+        PP_TRY(check_sum(r, gradient, replicas));
+    }
+    return PP_OK;
+}
+
+static void sums_have_the_bits_of_replica_order(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 15, 64, 1000, 262144, 1000003};
+    static const struct {
+        int ranks, workers;
+    } shapes[] = {{1, 2}, {2, 4}, {1, 3}, {1, 5}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct reduction r = {.ranks = shapes[s].ranks, .n = sizes[i]};
+            pp_status status = crew_run(shapes[s].workers, reduce, &r);
+            for (int w = 0; w < CREW_MAX; w++) {
+                pp_reduce_free(r.reduces[w]);
+                free(r.gradients[w]);
+            }
+            OK(status);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_in_order), cmocka_unit_test(wrong_sizes_are_told),
+        cmocka_unit_test(a_failure_stops_all),      cmocka_unit_test(worlds_must_divide),
+        cmocka_unit_test(collectives_of_any_size),  cmocka_unit_test(sums_have_the_bits_of_replica_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

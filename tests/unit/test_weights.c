@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * safetensors files: around once, and every way in which a file can be wrong.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/weights.h"
+
+enum { FLOATS = 6 + 3 };
+
+static struct pp_tensor tensors[] = {
+    {.name = "embedding.weight", .ndim = 2, .shape = {2, 3}, .elements = 6},
+    {.name = "decoder.bias", .ndim = 1, .shape = {3}, .elements = 3},
+};
+static const struct pp_model model = {.ntensors = 2, .tensors = tensors, .parameters = FLOATS};
+static const float values[FLOATS] = {1, -2, 3.5f, 0, 1e-30f, 6, 7, 8, 9};
+
+#define EMBEDDING "\"embedding.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"
+#define BIAS "\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}"
+
+static void write_file(const char *header, uint64_t said_length, size_t data_bytes)
+{
+    FILE *file = fopen("file.safetensors", "wb");
+    assert_non_null(file);
+    fwrite(&said_length, 1, sizeof said_length, file);
+    fwrite(header, 1, strlen(header), file);
+    for (size_t i = 0; i < data_bytes; i++) fputc(i < sizeof values ? ((const unsigned char *)values)[i] : 0, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static pp_status open_it(void)
+{
+    struct pp_weights_reader *reader = NULL;
+    pp_status status = pp_weights_open("file.safetensors", &model, &reader);
+    pp_weights_close(reader);
+    return status;
+}
+
+static void expect(pp_status status, const char *what)
+{
+    assert_int_equal(open_it(), status);
+    if (!strstr(pp_message(), what)) fail_msg("'%s' is not in: %s", what, pp_message());
+    assert_non_null(strstr(pp_message(), "file.safetensors"));
+}
+
+static void save(const char *path)
+{
+    struct pp_weights_writer *writer = NULL;
+    assert_int_equal(pp_weights_create(path, &model, &writer), PP_OK);
+    assert_int_equal(pp_weights_append(writer, values, 4), PP_OK);
+    assert_int_equal(pp_weights_append(writer, values + 4, FLOATS - 4), PP_OK);
+    assert_int_equal(pp_weights_commit(writer), PP_OK);
+}
+
+static void around_once(void **state)
+{
+    (void)state;
+    struct pp_weights_reader *reader = NULL;
+    float read[6];
+    save("file.safetensors");
+    assert_int_equal(pp_weights_open("file.safetensors", &model, &reader), PP_OK);
+    assert_int_equal(pp_weights_read(reader, 0, 0, 6, read), PP_OK);
+    assert_memory_equal(read, values, sizeof read);
+    assert_int_equal(pp_weights_read(reader, 1, 1, 2, read), PP_OK);
+    assert_memory_equal(read, values + 7, 2 * sizeof *read);
+    pp_weights_close(reader);
+}
+
+static void tensors_in_any_order(void **state)
+{
+    (void)state;
+    const char *header = "{\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},"
+                         "\"embedding.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[12,36]}}   ";
+    struct pp_weights_reader *reader = NULL;
+    float read[3];
+    write_file(header, strlen(header), 36);
+    assert_int_equal(pp_weights_open("file.safetensors", &model, &reader), PP_OK);
+    assert_int_equal(pp_weights_read(reader, 1, 0, 3, read), PP_OK);
+    assert_memory_equal(read, values, sizeof read);
+    pp_weights_close(reader);
+}
+
+static void wrong_headers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *what;
+    } cases[] = {
+        {"{" EMBEDDING "}", "no tensor 'decoder.bias'"},
+        {"{" EMBEDDING "," BIAS ",\"layers.7.norm1.bias\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[36,36]}}",
+         "'layers.7.norm1.bias'"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[24,30]}}", "BF16"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[24,36]}}", "[1, 3]"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[24,36]}}", "[3]"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,32]}}", "8 bytes"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[20,32]}}", "overlap"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[28,40]}}", "truncated"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[-4,8]}}", "data_offsets"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":\"x\"}}", "data_offsets"},
+        {"{" EMBEDDING ",\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3]}}", "data_offsets"},
+        {"{" EMBEDDING ",\"decoder.bias\":7}", "data_offsets"},
+        {"{" EMBEDDING "," EMBEDDING "}", "JSON"},
+        {"[1, 2]", "JSON"},
+        {"{\"a\": ", "JSON"},
+        {"", "JSON"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(cases[i].header, strlen(cases[i].header), 36);
+        expect(PP_INPUT, cases[i].what);
+    }
+}
+
+static void wrong_files(void **state)
+{
+    (void)state;
+    const char *good = "{" EMBEDDING "," BIAS "}";
+    write_file(good, strlen(good), 36);
+    assert_int_equal(open_it(), PP_OK);
+    write_file(good, strlen(good), 35);
+    expect(PP_INPUT, "truncated");
+    write_file(good, 1000000, 36);
+    expect(PP_INPUT, "header would have 1000000 bytes");
+    write_file(good, UINT64_MAX, 36);
+    expect(PP_INPUT, "header would have");
+    assert_int_equal(truncate("file.safetensors", 5), 0);
+    expect(PP_INPUT, "only 5 bytes");
+    unlink("file.safetensors");
+    expect(PP_INPUT, "cannot open");
+    mkdir("file.safetensors", 0777);
+    expect(PP_INPUT, "not a regular file");
+    rmdir("file.safetensors");
+}
+
+/* --- writing --- */
+
+static void nothing_is_left_of_a_discarded_file(void **state)
+{
+    (void)state;
+    struct pp_weights_writer *writer = NULL;
+    struct stat before, after;
+    save("kept.safetensors");
+    assert_int_equal(stat("kept.safetensors", &before), 0);
+    assert_int_equal(pp_weights_create("kept.safetensors", &model, &writer), PP_OK);
+    assert_int_equal(pp_weights_append(writer, values, 3), PP_OK);
+    pp_weights_discard(writer);
+    assert_int_equal(stat("kept.safetensors", &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_int_equal(system("ls kept.safetensors.*.part 2>/dev/null | grep -q ."), 256); /* grep found none */
+}
+
+static void links_stay_links(void **state)
+{
+    (void)state;
+    struct stat info;
+    save("target.safetensors");
+    unlink("link.safetensors");
+    assert_int_equal(symlink("target.safetensors", "link.safetensors"), 0);
+    save("link.safetensors");
+    assert_int_equal(lstat("link.safetensors", &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+}
+
+static void a_full_disk_is_told(void **state)
+{
+    (void)state;
+    struct pp_weights_writer *writer = NULL;
+    pp_status status = pp_weights_create("/dev/full", &model, &writer);
+    assert_int_equal(status, PP_IO);
+    assert_non_null(strstr(pp_message(), "/dev/full: No space left on device"));
+}
+
+static void places_are_checked_early(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_weights_check_target("new.safetensors"), PP_OK);
+    assert_int_equal(pp_weights_check_target("no/such/folder/new.safetensors"), PP_IO);
+    assert_non_null(strstr(pp_message(), "no/such/folder"));
+    assert_int_equal(pp_weights_check_target("."), PP_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(around_once),         cmocka_unit_test(tensors_in_any_order),
+        cmocka_unit_test(wrong_headers),       cmocka_unit_test(wrong_files),
+        cmocka_unit_test(links_stay_links),    cmocka_unit_test(nothing_is_left_of_a_discarded_file),
+        cmocka_unit_test(a_full_disk_is_told), cmocka_unit_test(places_are_checked_early),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
