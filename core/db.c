@@ -16,8 +16,8 @@
 enum {
     APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */
     BUSY_MS = 30000,
-    /* Rows that come quickly one after another share a transaction of at most this age; a row that comes alone is committed at once,
-     * so that no other process waits for a writer that is computing. */
+    /* Rows that come quickly one after another share a transaction of at most this age; a row that comes alone is
+     * committed at once, so that no other process waits for a writer that is computing. */
     BATCH_NS = 100000000,
 };
 
@@ -107,7 +107,8 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
     return PP_OK;
 }
 
-/* In one transaction, so that of several processes that find a new file one makes the tables and the others see them. */
+/* In one transaction, so that of several processes that find a new file one makes the tables and the others see them.
+ * */
 static pp_status bring_up_to_date(struct pp_db *db)
 {
     int64_t version;
@@ -156,7 +157,8 @@ static pp_status connect(struct pp_db *db, const char *name, int flags)
     return PP_OK;
 }
 
-/* A file in a folder that may not be written can only be read as one that nobody writes: SQLite could not make its lock file. */
+/* A file in a folder that may not be written can only be read as one that nobody writes: SQLite could not make its lock
+ * file. */
 static pp_status connect_immutable(struct pp_db *db)
 {
     char *wal = sqlite3_mprintf("%s-wal", db->path);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The database: one SQLite file that all programs share (schema: core/schema.sql, views: core/views.sql, both embedded at build time;
- * documented in docs/DATABASE.md). Several processes may write one file (WAL, busy timeout); a killed run leaves what was committed.
+ * The database: one SQLite file that all programs share (schema: core/schema.sql, views: core/views.sql, both embedded
+ * at build time; documented in docs/DATABASE.md). Several processes may write one file (WAL, busy timeout); a killed
+ * run leaves what was committed.
  *
- * Rows that are added in quick succession share a transaction, which is committed once it is 0.1 s old; a row that comes alone is
- * committed at once. pp_db_flush() commits what is open, and so do run_begin, run_end, add_tasks, add_events, add_epoch and close: flush after
- * a burst of rows that is followed by long work, for other writers wait meanwhile.
- * Every failure becomes PP_IO or PP_INPUT with a message that names the file. A connection is used by one thread at a time.
+ * Rows that are added in quick succession share a transaction, which is committed once it is 0.1 s old; a row that
+ * comes alone is committed at once. pp_db_flush() commits what is open, and so do run_begin, run_end, add_tasks,
+ * add_events, add_epoch and close: flush after a burst of rows that is followed by long work, for other writers wait
+ * meanwhile. Every failure becomes PP_IO or PP_INPUT with a message that names the file. A connection is used by one
+ * thread at a time.
  */
 #ifndef PP_CORE_DB_H
 #define PP_CORE_DB_H
@@ -50,7 +52,8 @@ struct pp_run_result {
 };
 pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_result *result) PP_MUST_CHECK;
 
-/* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not known. */
+/* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not
+ * known. */
 pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const struct pp_plan *plan) PP_MUST_CHECK;
 /* All events of one step in one call: `start` of a transfer is set to the later of its two posts. */
 pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan,
@@ -75,7 +78,8 @@ enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
                            const struct pp_sample *sample) PP_MUST_CHECK;
 
-/* Fitted parameters of a link ("latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte", "task_overhead_ns", ...). */
+/* Fitted parameters of a link ("latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte", "task_overhead_ns",
+ * ...). */
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
 
@@ -89,7 +93,8 @@ pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link
                           bool *found) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
-/* Calls back for each task sample of the device whose signature starts with `prefix` (newest per signature and load first). */
+/* Calls back for each task sample of the device whose signature starts with `prefix` (newest per signature and load
+ * first). */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t median_ns);
 pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, pp_db_task_fn fn,
                           void *arg) PP_MUST_CHECK;

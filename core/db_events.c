@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events into the database. The two ends of a transfer come from two workers, neither of which knows when both were ready; here
- * both are at hand, so it is here that `start` of a transfer becomes the later of the two posts. What each worker computed in
- * each step is summed on the way, so that reading a bubble does not need the events.
+ * Events into the database. The two ends of a transfer come from two workers, neither of which knows when both were
+ * ready; here both are at hand, so it is here that `start` of a transfer becomes the later of the two posts. What each
+ * worker computed in each step is summed on the way, so that reading a bubble does not need the events.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Statements over the database, for core/db_*.c and analysis/: values bound by position, rows one by one, and the one place where an
- * SQLite error becomes a pp_status with a message.
+ * Statements over the database, for core/db_*.c and analysis/: values bound by position, rows one by one, and the one
+ * place where an SQLite error becomes a pp_status with a message.
  */
 #ifndef PP_CORE_DB_QUERY_H
 #define PP_CORE_DB_QUERY_H
@@ -55,7 +55,8 @@ const char *pp_db_workload(const struct pp_config *config, char *buf, size_t siz
 
 /* The message of an SQLite result code: file, what went wrong while `doing`, what to do. */
 pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing);
-/* A statement (`text`: a string constant) with these values bound as ?1, ?2, ...; step it with pp_db_row() until there is no row, or sqlite3_reset() it. */
+/* A statement (`text`: a string constant) with these values bound as ?1, ?2, ...; step it with pp_db_row() until there
+ * is no row, or sqlite3_reset() it. */
 pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value *values, int n,
                       sqlite3_stmt **out) PP_MUST_CHECK;
 /* The next row; at the end *found is false and the statement is reset. */
@@ -67,8 +68,8 @@ pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_valu
                         bool *found) PP_MUST_CHECK;
 /* Opens the transaction that rows are added in, if there is none. */
 pp_status pp_db_begin(struct pp_db *db) PP_MUST_CHECK;
-/* A transaction of its own for rows that belong together: pp_db_finish() commits it if status is PP_OK, else undoes it, and returns
- * the status. */
+/* A transaction of its own for rows that belong together: pp_db_finish() commits it if status is PP_OK, else undoes it,
+ * and returns the status. */
 pp_status pp_db_transaction(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_finish(struct pp_db *db, pp_status status) PP_MUST_CHECK;
 /* One row that may share a transaction with others (see pp_db_add_step in db.h). */

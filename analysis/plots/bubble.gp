@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Idle share of each rank's compute, and of all ranks together.
-array colours[3] = [black, sky, vermillion]
+array colours[3] = [black, sky, vermilion]
 array meanings[3] = ['', 'predicted', 'measured']
 n = words(columns)
 column_of(i) = int(word(columns, i))

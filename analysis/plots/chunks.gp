@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ms/batch against chunks. lines[] are the names, `predicted` and `measured` say which line each block of the data is.
-array colours[8] = [blue, vermillion, green, orange, purple, sky, black, yellow]
+array colours[8] = [blue, vermilion, green, orange, purple, sky, black, yellow]
 array marks[8] = [7, 5, 9, 11, 13, 7, 5, 9]
 array hollow[8] = [6, 4, 8, 10, 12, 6, 4, 8]
 pick(i) = (i - 1) % 8 + 1

@@ -42,7 +42,7 @@ do for [form in 'png svg'] {
         plot for [k = 1:has('predicted')] 'memory-predicted.dat' index r using 1:($2 / unit) \
                  with fillsteps lc rgb pale title 'predicted', \
              for [k = 1:has('measured')] 'memory-measured.dat' index r using 1:($2 / unit) \
-                 with steps lw 2 lc rgb vermillion title 'measured', \
+                 with steps lw 2 lc rgb vermilion title 'measured', \
              (arena_bytes[r + 1] > 0 ? arena_bytes[r + 1] / unit : NaN) with lines dt (8, 5) lw 1.5 lc rgb black \
                  title 'arena'
         unset key

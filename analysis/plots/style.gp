@@ -2,7 +2,7 @@
 # What all pictures share. The colours are those of Okabe and Ito, which people with any kind of colour vision tell
 # apart.
 orange = 0xE69F00; sky = 0x56B4E9; green = 0x009E73; yellow = 0xF0E442
-blue = 0x0072B2; vermillion = 0xD55E00; purple = 0xCC79A7; black = 0x000000; grey = 0x999999
+blue = 0x0072B2; vermilion = 0xD55E00; purple = 0xCC79A7; black = 0x000000; grey = 0x999999
 
 set encoding utf8
 set datafile missing '?'

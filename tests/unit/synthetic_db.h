@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A database as ppsim and ppexec would write it, from made-up times: a real plan, events from a sweep over its tasks, and a
- * measurement that differs from the prediction by known factors. For tests of the database and of ppreport.
+ * A database as ppsim and ppexec would write it, from made-up times: a real plan, events from a sweep over its tasks,
+ * and a measurement that differs from the prediction by known factors. For tests of the database and of ppreport.
  */
 #ifndef PP_TESTS_SYNTHETIC_DB_H
 #define PP_TESTS_SYNTHETIC_DB_H
@@ -22,7 +22,8 @@ struct synthetic {
     struct pp_job job;
 };
 
-/* One configuration to write: what is predicted is slower than what is measured by `error` (0.05: predicted = 1.05 * measured). */
+/* One configuration to write: what is predicted is slower than what is measured by `error` (0.05: predicted = 1.05 *
+ * measured). */
 struct synthetic_case {
     const char *schedule;
     int stages, virtual_stages, chunks, replicas, checkpoint;
@@ -109,7 +110,8 @@ static void synthetic_event(struct pp_trace *trace, int worker, int32_t task, in
     must(pp_trace_add(trace, &event));
 }
 
-/* Events of one step of one replica; every task takes `factor` times its made-up length, varied by `noise`. Returns the step's end. */
+/* Events of one step of one replica; every task takes `factor` times its made-up length, varied by `noise`. Returns the
+ * step's end. */
 static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica, double factor, double noise,
                               int64_t origin, struct pp_trace *trace)
 {

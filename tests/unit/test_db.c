@@ -1,73 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The database: what is written can be read, views compute what docs/METRICS.md says, and no accident (a killed writer, two writers,
- * a full disk, a file that is something else) harms what was committed.
+ * The database: what is written can be read, and views compute what docs/METRICS.md says.
  */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-#include <sqlite3.h>
-
-#include "tests/unit/synthetic_db.h"
-
-#define PATH "test.db"
-
-static int empty_folder(void **state)
-{
-    (void)state;
-    unlink(PATH), unlink(PATH "-wal"), unlink(PATH "-shm");
-    return 0;
-}
-
-static struct pp_db *open_db(enum pp_db_mode mode)
-{
-    struct pp_db *db;
-    must(pp_db_open(PATH, mode, &db));
-    return db;
-}
-
-/* The first value of a query; NAN for NULL or no row. */
-static double number(struct pp_db *db, const char *text)
-{
-    sqlite3_stmt *statement;
-    double value = NAN;
-    if (sqlite3_prepare_v2(pp_db_handle(db), text, -1, &statement, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", text, sqlite3_errmsg(pp_db_handle(db)));
-    if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) != SQLITE_NULL)
-        value = sqlite3_column_double(statement, 0);
-    sqlite3_finalize(statement);
-    return value;
-}
-
-static void near(double value, double expected)
-{
-    if (!(fabs(value - expected) <= 1e-9 * fabs(expected) + 1e-12)) fail_msg("%.12g is not %.12g", value, expected);
-}
-
-static void script(const char *text)
-{
-    sqlite3 *sql;
-    assert_int_equal(sqlite3_open(PATH, &sql), SQLITE_OK);
-    if (sqlite3_exec(sql, text, NULL, NULL, NULL) != SQLITE_OK) fail_msg("%s", sqlite3_errmsg(sql));
-    sqlite3_close(sql);
-}
-
-static int64_t begin_run(struct pp_db *db, struct synthetic *s, const char *tool)
-{
-    int64_t run;
-    struct pp_run info = {tool, "cpu", "synthetic", "inproc", NULL, 1, 2};
-    must(pp_db_run_begin(db, &info, &s->config, s->job.train ? &s->job : NULL, &run));
-    return run;
-}
-
-static const struct synthetic_case two_stages = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0.05};
+#include "tests/unit/db_case.h"
 
 static void test_schema(void **state)
 {
@@ -84,60 +19,6 @@ static void test_schema(void **state)
     must(pp_db_close(db));
     must(pp_db_close(open_db(PP_DB_WRITE)));
     must(pp_db_close(open_db(PP_DB_READ)));
-}
-
-static void refused(enum pp_db_mode mode, pp_status expected, const char *part)
-{
-    struct pp_db *db;
-    assert_int_equal(pp_db_open(PATH, mode, &db), expected);
-    assert_null(db);
-    if (!strstr(pp_message(), PATH) || !strstr(pp_message(), part)) fail_msg("message: %s", pp_message());
-}
-
-static void test_refused_files(void **state)
-{
-    refused(PP_DB_READ, PP_IO, "No such file");
-    FILE *file = fopen(PATH, "w");
-    fclose(file);
-    refused(PP_DB_READ, PP_INPUT, "is empty");
-    file = fopen(PATH, "w");
-    for (int i = 0; i < 1000; i++) fprintf(file, "loss,ms\n%d,%d\n", i, i);
-    fclose(file);
-    refused(PP_DB_READ, PP_INPUT, "not an SQLite file");
-    refused(PP_DB_WRITE, PP_INPUT, "not an SQLite file");
-    empty_folder(state);
-    script("CREATE TABLE songs(name)");
-    refused(PP_DB_WRITE, PP_INPUT, "not made by ppkit");
-    refused(PP_DB_READ, PP_INPUT, "not made by ppkit");
-    empty_folder(state);
-    must(pp_db_close(open_db(PP_DB_WRITE)));
-    script("PRAGMA user_version = 99");
-    refused(PP_DB_WRITE, PP_INPUT, "newer ppkit");
-    refused(PP_DB_READ, PP_INPUT, "newer ppkit");
-    rename(PATH, "kept.db");
-    struct pp_db *db;
-    assert_int_equal(pp_db_open("no/such/folder/x.db", PP_DB_WRITE, &db), PP_IO);
-    assert_non_null(strstr(pp_message(), "no/such/folder/x.db"));
-}
-
-/* Pages that were overwritten are noticed, not believed. */
-static void test_damaged(void **state)
-{
-    (void)state;
-    struct pp_db *db = open_db(PP_DB_WRITE);
-    for (int i = 0; i < 3; i++) synthetic_run(db, &two_stages, true, NULL);
-    must(pp_db_close(db));
-    FILE *file = fopen(PATH, "r+");
-    fseek(file, 4096, SEEK_SET);
-    for (int i = 0; i < 60000; i++) fputc(i * 7 & 0xff, file);
-    fclose(file);
-    if (pp_db_open(PATH, PP_DB_READ, &db) == PP_OK) { /* the damage is met when it is read */
-        int64_t ns;
-        bool found;
-        assert_int_equal(pp_db_find_task(db, "cpu", 1, "F", 1, &ns, &found), PP_INPUT);
-        (void)pp_db_close(db);
-    }
-    if (!strstr(pp_message(), "damaged")) fail_msg("message: %s", pp_message());
 }
 
 static void test_run(void **state)
@@ -315,105 +196,12 @@ static void test_transfer_start(void **state)
     synthetic_close(&s);
 }
 
-static pid_t child(void (*body)(void))
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        body();
-        _exit(0);
-    }
-    return pid;
-}
-
-static void write_for_ever(void)
-{
-    struct synthetic s;
-    synthetic_open(&s, &two_stages);
-    struct pp_db *db = open_db(PP_DB_WRITE);
-    int64_t run = begin_run(db, &s, "ppexec");
-    for (int step = 0;; step++) must(pp_db_add_step(db, run, step, 0, 1000, 1.0, 700, false));
-}
-
-static void test_killed_writer(void **state)
-{
-    (void)state;
-    pid_t pid = child(write_for_ever);
-    usleep(500000);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    struct pp_db *db = open_db(PP_DB_READ);
-    double steps = number(db, "SELECT count(*) FROM step");
-    assert_true(steps > 100);
-    near(number(db, "SELECT max(step) + 1 FROM step"), steps); /* none is missing */
-    near(number(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
-    must(pp_db_close(db));
-    must(pp_db_close(open_db(PP_DB_WRITE)));
-}
-
-enum { RUNS = 40 };
-
-static void write_runs(void)
-{
-    struct pp_db *db = open_db(PP_DB_WRITE);
-    for (int i = 0; i < RUNS; i++) synthetic_run(db, &two_stages, i % 2, NULL);
-    must(pp_db_close(db));
-}
-
-/* Both also race to create the file. */
-static void test_two_writers(void **state)
-{
-    (void)state;
-    pid_t a = child(write_runs), b = child(write_runs);
-    int status_a, status_b;
-    waitpid(a, &status_a, 0);
-    waitpid(b, &status_b, 0);
-    assert_int_equal(status_a, 0);
-    assert_int_equal(status_b, 0);
-    struct pp_db *db = open_db(PP_DB_READ);
-    near(number(db, "SELECT count(*) FROM run WHERE status = 'ok'"), 2 * RUNS);
-    near(number(db, "SELECT count(*) FROM plan"), 1);
-    near(number(
-             db,
-             "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM event JOIN run ON id = run GROUP BY run, tool)"),
-         2);
-    must(pp_db_close(db));
-}
-
-/* Writes until the file may not grow any more; the message must name the file and the reason. */
-static void fill_disk(void)
-{
-    struct pp_db *db = open_db(PP_DB_WRITE);
-    synthetic_run(db, &two_stages, true, NULL);
-    must(pp_db_flush(db));
-    struct rlimit limit = {600000, 600000};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    signal(SIGXFSZ, SIG_IGN);
-    pp_status status = PP_OK;
-    for (int i = 0; i < 1000000 && status == PP_OK; i++) status = pp_db_add_step(db, 1, i, 0, 1, 1.0, 1, false);
-    if (status != PP_IO || !strstr(pp_message(), PATH) || !strstr(pp_message(), "limits on file size")) _exit(3);
-    (void)pp_db_close(db);
-}
-
-static void test_full_disk(void **state)
-{
-    (void)state;
-    int status;
-    pid_t pid = child(fill_disk);
-    waitpid(pid, &status, 0);
-    assert_int_equal(status, 0);
-    struct pp_db *db = open_db(PP_DB_READ);
-    near(number(db, "SELECT count(*) FROM run WHERE status = 'ok'"), 1);
-    near(number(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
-    must(pp_db_close(db));
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_schema),        TEST(test_refused_files), TEST(test_damaged),   TEST(test_run),
-        TEST(test_profile),       TEST(test_ms_per_batch),  TEST(test_compare),   TEST(test_transfer_start),
-        TEST(test_killed_writer), TEST(test_two_writers),   TEST(test_full_disk),
+        TEST(test_schema),       TEST(test_run),     TEST(test_profile),
+        TEST(test_ms_per_batch), TEST(test_compare), TEST(test_transfer_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
