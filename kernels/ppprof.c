@@ -66,10 +66,13 @@ static int find_cores(void)
     return CPU_COUNT(&allowed);
 }
 
+static int threads; /* of a worker; several are left to the system to place */
+
 /* Worker i on the i-th core. A machine that does not let it leaves the worker where it is. */
 static pp_status pin(int worker, int workers)
 {
     (void)workers;
+    if (threads > 1) return PP_OK;
     int skip = worker % CPU_COUNT(&allowed);
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
@@ -222,6 +225,7 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
     PP_TRY(pp_signals_catch());
     s->cores = find_cores();
+    threads = s->config.threads;
     int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
         .config = &s->config,

@@ -13,10 +13,10 @@
 #include "kernels/profile_arena.h"
 
 enum {
-    MANY = 200,        /* samples of each wanted class make a worker content early */
-    KERNELS_EVERY = 4, /* of so many runs of a class one is timed kernel by kernel */
-    SPINS_TO_YIELD =
-        64 /* a waiting worker has a core of its own; should it have none, it must not keep others from theirs */
+    FEW = 2,                  /* samples that each wanted class must have */
+    MANY = 200,               /* samples of each wanted class make a worker content early */
+    KERNELS_EVERY = 4,        /* of so many runs of a class one is timed kernel by kernel */
+    YIELD_AFTER_NS = 20000000 /* of waiting */
 };
 
 /* Counters only grow: the k-th meeting of n workers is complete at k*n. */
@@ -51,15 +51,24 @@ struct worker {
 
 static bool interrupted(const struct team *team) { return team->setup->interrupted && team->setup->interrupted(); }
 
-/* Waits until the counter has reached `target` or the team stops. */
+/* Between two looks of a worker that waits. It has a core of its own and must not be late when the wait ends; only
+ * after long it lets others have the core, should there be any. */
+static void pause_since(int64_t start_ns)
+{
+    if (pp_now_ns() - start_ns > YIELD_AFTER_NS) sched_yield();
+}
+
+/* Waits until the counter has reached `target`, and all that waited for it have seen it, or the team stops. */
 static void wait_for(struct team *team, atomic_int *counter, int target)
 {
+    int64_t start = pp_now_ns();
     atomic_fetch_add(&team->waiting, 1);
-    for (int spins = 0; atomic_load(counter) < target && !atomic_load(&team->stop); spins++) {
+    while (atomic_load(counter) < target && !atomic_load(&team->stop)) {
         if (interrupted(team)) atomic_store(&team->stop, true);
-        if (spins % SPINS_TO_YIELD == 0) sched_yield();
+        pause_since(start);
     }
     atomic_fetch_sub(&team->waiting, 1);
+    while (atomic_load(&team->waiting) > 0 && !atomic_load(&team->stop)) pause_since(start);
 }
 
 /* What one run of a task cost. */
@@ -120,14 +129,14 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     return record(w, tally, program, kernel_ns, end - start);
 }
 
-/* Content: a sample of each wanted class and no time left, or many samples of each. The last to be content stops
+/* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
  * the team. */
 static void look_around(struct worker *w)
 {
     struct team *team = w->team;
     if (interrupted(team)) atomic_store(&team->stop, true);
     if (w->content) return;
-    int enough = pp_now_ns() > w->deadline ? 1 : MANY;
+    int enough = pp_now_ns() > w->deadline ? FEW : MANY;
     for (int c = 0; c < team->job->train->nclasses; c++) {
         const struct pp_tally *tally = &w->member->tally[c];
         if (tally->wanted && tally->task.n < enough) return;

@@ -9,15 +9,15 @@
 
 /* What a worker saw of one cost class of the plan. */
 struct pp_tally {
-    bool wanted;          /* the class is the rank's and its shape is still to be measured */
-    int seen;             /* runs, timed or not */
-    struct pp_times task; /* whole tasks */
+    bool wanted;           /* the class is the rank's and its shape is still to be measured */
+    int seen;              /* runs, timed or not */
+    struct pp_times task;  /* whole tasks */
     struct pp_times *call; /* [ncalls of the program] single calls, from runs of their own; NULL until there are any */
 };
 
 struct pp_team_member {
     int rank;
-    int64_t budget_ns;      /* content after this time with a sample of each wanted class, or earlier with many */
+    int64_t budget_ns;      /* content after this time with a few samples of each wanted class, or earlier with many */
     struct pp_tally *tally; /* [nclasses]; `wanted` is set by the caller */
 };
 
