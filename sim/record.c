@@ -28,9 +28,9 @@ static pp_status add(struct recording *r, int worker, int32_t task, int side, in
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in
- * order, when the task before it in the receiver's list has run). What starts later still waited for its channel, or
- * for a reader of the step before: the receiver's post is put there. */
+/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in order,
+ * when the task before it in the receiver's list has run). What waited for its channel, or for a reader of the step
+ * before, shows as a late post of the receiver: the later post is always the start. */
 static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, int32_t task)
 {
     const struct sim *s = r->sim;
@@ -39,7 +39,7 @@ static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, i
     int64_t send = t->dep[0] >= 0 ? s->end[t->dep[0]] : start;
     if (t->dep[1] >= 0) receive = s->end[t->dep[1]];
     if (pp_sim_dep_holds(s, t, 2)) receive = later(receive, s->end[t->dep[2]]);
-    if (later(send, receive) < start) receive = start;
+    if (later(send, receive) != start) receive = start;
     PP_TRY(add(r, lane->src, task, PP_SIDE_SEND, send, start, pp_sim_sent(s, task)));
     return add(r, lane->dst, task, PP_SIDE_RECV, receive, start, s->end[task]);
 }

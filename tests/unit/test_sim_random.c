@@ -114,25 +114,32 @@ static void raise(int64_t *start, int64_t to, bool *changed)
     *changed = true;
 }
 
+/* Edges of the plan. */
+static void relax_deps(const struct oracle *o, int step, int id, int64_t *start, bool *changed)
+{
+    const struct pp_task *t = &o->plan->tasks[id];
+    if (t->flags & PP_TASK_DEP_RANGE) {
+        for (int other = t->dep[0]; other <= t->dep[1]; other++) raise(start, end_of(o, step, other), changed);
+        return;
+    }
+    if (t->dep[0] >= 0) raise(start, end_of(o, step, t->dep[0]), changed);
+    if (t->dep[1] >= 0)
+        raise(start, on_channel(o, id) ? end_of(o, step, t->dep[1]) : sent_of(o, step, t->dep[1]), changed);
+    bool in_order = !on_channel(o, id) || o->cost->link.posts_in_order;
+    if (t->dep[2] >= 0 && in_order) raise(start, end_of(o, step, t->dep[2]), changed);
+}
+
 static bool relax_task(struct oracle *o, int step, int id)
 {
     const struct pp_plan *plan = o->plan;
-    const struct pp_task *t = &plan->tasks[id];
-    bool changed = false, range = t->flags & PP_TASK_DEP_RANGE;
-    int64_t *start = &o->start[step][id];
+    bool changed = false;
+    int64_t *start = &o->start[step][id], between = on_channel(o, id) ? 0 : o->cost->step_overhead_ns;
     for (int other = 0; other < plan->ntasks; other++) {
-        bool before = other < id && plan->tasks[other].lane == t->lane;
-        bool last_step = step > 0 && plan->tasks[other].lane == t->lane;
-        if (before) raise(start, freed_of(o, step, other), &changed);
-        if (last_step)
-            raise(start, freed_of(o, step - 1, other) + (on_channel(o, id) ? 0 : o->cost->step_overhead_ns), &changed);
-        if (range && other >= t->dep[0] && other <= t->dep[1]) raise(start, end_of(o, step, other), &changed);
+        if (plan->tasks[other].lane != plan->tasks[id].lane) continue;
+        if (other < id) raise(start, freed_of(o, step, other), &changed);
+        if (step > 0) raise(start, freed_of(o, step - 1, other) + between, &changed);
     }
-    for (int i = 0; i < 3 && !range; i++) {
-        if (t->dep[i] < 0 || (i == 2 && on_channel(o, id) && !o->cost->link.posts_in_order)) continue;
-        bool slot = i == 1 && !on_channel(o, id);
-        raise(start, slot ? sent_of(o, step, t->dep[i]) : end_of(o, step, t->dep[i]), &changed);
-    }
+    relax_deps(o, step, id, start, &changed);
     for (int w = 0; w < plan->nwraps && step > 0; w++) {
         if (plan->wraps[w].to != id) continue;
         int from = plan->wraps[w].from;
@@ -160,6 +167,7 @@ static void compare(const struct oracle *o, const struct pp_sim_result *result, 
         if (!on_channel(o, id) && o->start[step][id] < first) first = o->start[step][id];
     for (int64_t i = 0; i < result->trace.nevents && first < INT64_MAX; i++) {
         const struct pp_event *e = &result->trace.events[i];
+        assert_true(e->posted_ns <= e->start_ns);
         int64_t end = e->side == PP_SIDE_SEND ? sent_of(o, step, e->task) : end_of(o, step, e->task);
         if (e->start_ns != o->start[step][e->task] - first || e->end_ns != end - first)
             fail_msg("seed %llu, task %d: %lld to %lld, expected %lld to %lld", (unsigned long long)seed, e->task,
