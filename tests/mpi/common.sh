@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the scripts beside it: an empty folder, the programs in PATH, and a long run to disturb.
+# shellcheck shell=bash disable=SC2034
+set -euo pipefail
+export PATH="${PP_BIN:?the folder of the programs}:$PATH"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "FAILED: $*" >&2
+    for log in *.log; do [ -e "$log" ] && sed "s/^/  $log: /" "$log" | tail -n 20 >&2; done
+    exit 1
+}
+
+need() {
+    command -v "$1" >/dev/null || { echo "$1 is not installed"; exit 77; }
+}
+
+# Hours of steps of a few ms each.
+long_run=(ppexec --d-model 32 --heads 2 --d-ff 32 --vocab 500 --epochs 100000 --no-eval --db run.db)
+
+# Waits until the database has steps of the run.
+await_steps() {
+    for _ in $(seq 100); do
+        [ "$(sqlite3 run.db 'SELECT count(*) FROM step' 2>/dev/null || echo 0)" -gt 0 ] && return
+        sleep 0.2
+    done
+    fail "no steps in the database after 20 s"
+}
+
+# await_end PID: its exit status in $status; at most 10 s.
+await_end() {
+    for _ in $(seq 100); do
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.1
+    done
+    if kill -0 "$1" 2>/dev/null; then
+        kill -9 "$1"
+        fail "still running 10 s later"
+    fi
+    status=0
+    wait "$1" || status=$?
+}
+
+# The database opens, is sound, and holds steps without a gap.
+check_database() {
+    [ "$(sqlite3 run.db 'PRAGMA integrity_check')" = ok ] || fail "the database is damaged"
+    [ "$(sqlite3 run.db 'SELECT count(*) = max(step) + 1 FROM step')" = 1 ] || fail "steps are missing in the database"
+}

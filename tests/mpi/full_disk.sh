@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A disk that fills up: --save says so, leaves no half file, and keeps the old one; --db says so.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+
+expect_failure() { # text command...
+    local text=$1
+    shift
+    status=0
+    "$@" >out.log 2>err.log || status=$?
+    [ "$status" -eq 1 ] || fail "$*: exit status $status, not 1"
+    [ ! -s out.log ] || fail "$*: something was printed"
+    grep -q -- "$text" err.log || fail "$*: no message with '$text'"
+}
+
+expect_failure 'cannot write /dev/full: No space left' ppexec --preset lab --epochs 1 --save /dev/full
+
+mkdir small
+if ! mount -t tmpfs -o size=128k tmpfs small 2>/dev/null; then
+    echo "no right to mount a small file system: only /dev/full was tested"
+    exit 77
+fi
+trap 'umount "$folder/small"; rm -rf "$folder"' EXIT
+run=(ppexec --d-model 16 --heads 2 --d-ff 16 --vocab 200 --max-batches 2 --no-eval)
+"${run[@]}" --save small/old.safetensors >/dev/null 2>&1
+cp small/old.safetensors before
+expect_failure 'No space left' "${run[@]}" --vocab 2000 --save small/old.safetensors
+cmp before small/old.safetensors
+[ "$(ls small)" = old.safetensors ] || fail "something was left: $(ls small)"
+expect_failure 'small/run.db' "${run[@]}" --epochs 500 --db small/run.db

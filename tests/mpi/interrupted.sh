@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ctrl-C and SIGTERM end a run of threads: exit status 130, nothing on standard output, what was recorded is in the database.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+need sqlite3
+
+for signal in INT TERM; do
+    rm -f run.db*
+    # A shell without job control starts background processes with SIGINT ignored; env puts it back.
+    env --default-signal=INT "${long_run[@]}" --stages 2 >out.log 2>err.log &
+    await_steps
+    kill -s "$signal" $!
+    await_end $!
+    [ "$status" -eq 130 ] || fail "SIG$signal: exit status $status, not 130"
+    [ ! -s out.log ] || fail "SIG$signal: something was printed"
+    grep -q 'stopped by a signal' err.log || fail "SIG$signal: no message"
+    check_database
+    [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
+done

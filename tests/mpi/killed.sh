@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A process of a run is killed: the others end within 10 s, with an error, and the database opens with what was recorded.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+need sqlite3
+need pgrep
+
+for victim in 1 2; do
+    rm -f run.db*
+    mpirun -n 2 "${long_run[@]}" --stages 2 --replicas 2 >out.log 2>err.log &
+    launcher=$!
+    await_steps
+    mapfile -t processes < <(pgrep -P "$launcher")
+    [ "${#processes[@]}" -eq 2 ] || fail "mpirun has ${#processes[@]} children"
+    kill -9 "${processes[victim - 1]}"
+    await_end "$launcher"
+    [ "$status" -ne 0 ] || fail "exit status 0"
+    [ ! -s out.log ] || fail "something was printed"
+    for process in "${processes[@]}"; do ! kill -0 "$process" 2>/dev/null || fail "process $process is still there"; done
+    check_database
+done

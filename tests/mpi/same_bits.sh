@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Threads, processes, and processes of several threads compute the same bits: losses and weights.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+need jq
+
+model=(--d-model 24 --heads 2 --d-ff 40 --layers 4 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
+    --generated-tokens 3000 --max-batches 8 --epochs 2 --eval-batches 3 --eval-rows 5)
+
+compare() { # processes options...
+    local n=$1
+    shift
+    ppexec "${model[@]}" "$@" --format json --save threads.safetensors 2>threads.log | jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >threads
+    mpirun -n "$n" ppexec "${model[@]}" "$@" --format json --save processes.safetensors 2>processes.log |
+        jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >processes
+    cmp threads processes || fail "$n processes, $*: other losses"
+    cmp threads.safetensors processes.safetensors || fail "$n processes, $*: other weights"
+}
+
+compare 2 --schedule gpipe --stages 2 --chunks 3
+compare 2 --schedule interleaved --stages 2 --virtual 2 --chunks 2
+compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
+compare 2 --schedule 1f1b --stages 4 --chunks 3
+compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3
+compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0
