@@ -2,6 +2,7 @@
 #include "sim/predict.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The plan alone, without what a model limits: M = chunks of one row each, no optimizer, one replica, any number of
  * stages. */
@@ -41,11 +42,17 @@ static pp_status create_given(const struct pp_predictor *p, const struct pp_poin
     return status;
 }
 
+/* Would a run evaluate, and so need memory for it? Constant sequences have no validation part. */
+static bool evaluates(const struct pp_config *config)
+{
+    return !config->no_eval && !(config->data && strcmp(config->data, "constant") == 0);
+}
+
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
 {
     *out = NULL;
     if (p->given) return create_given(p, point, out);
-    return pp_job_create(p->config, point, p->schedules, p->ops, !p->config->no_eval, 0, 0, out);
+    return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), 0, 0, out);
 }
 
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
