@@ -62,9 +62,8 @@ static const struct pp_column kind_columns[] = {
     "process_bytes, "                                                                                                  \
     "predicted_run, measured_run FROM v_configuration "
 
-static const char newest[] =
-    CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, checkpoint, "
-                  "transport, schedule, stages, virtual_stages, chunks";
+static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
+                                           "checkpoint, stages, schedule, virtual_stages, chunks, transport";
 static const char of_run[] =
     CONFIGURATION "WHERE predicted_run = ?1 OR measured_run = ?1 ORDER BY newest DESC, measured_run DESC LIMIT 1";
 

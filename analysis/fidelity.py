@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good are the predictions? Profiles once, writes all predictions down, then runs everything for real in random
-order.
+"""How good are the predictions? Profiles once, writes all predictions down, then runs all for real in random order.
 
-  fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--repeats 3] [--p4]
+  fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
 
 In the folder --out: pp.db (the profile), predictions.json (from ppsim, before anything runs), runs.jsonl (a line for
 each real run), table.md (the result). Started again with the same folder it goes on where it stopped; table.md is
@@ -11,16 +10,17 @@ rewritten after every run.
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
 ppexec's median step; spread = (largest - smallest run) / median. "drift" is how far the reference kernel's time in
-the runs lies above that in the profile, where the tools report it (reference_ns). Only the tools' JSON output is
-used.
+the runs lies above that in the profile; profiles and runs bracket themselves with it and keep it in their database.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import pathlib
 import random
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -147,34 +147,33 @@ class Tools:
 
 
 def profile(tools, configs, args):
-    """One ppprof for each model, transport and number of ranks, over all schedules, chunks and checkpoint modes
-    asked."""
-    made = {}
+    """One ppprof for each model, number of ranks and way to hold activations (all kept; all computed again) over all schedules and
+    chunks. Under mpirun where MPI is asked for: it then times the links between threads too."""
+    groups = {}
     for config in configs:
-        made.setdefault((config["model"], config["transport"], config["stages"]), []).append(config)
-    for (model, transport, stages), group in made.items():
-        mark = tools.out / f"profiled-{model}-{transport}-{stages}"
+        kept = "never" if config["checkpoint"] == "never" else "always"
+        groups.setdefault((config["model"], config["stages"], kept), []).append(config)
+    for (model, stages, kept), group in groups.items():
+        mark = tools.out / f"profiled-{model}-{stages}-{kept}"
         if mark.exists():
             continue
-        for checkpoint, virtual in sorted({(c["checkpoint"], c["virtual"]) for c in group}):
-            mine = [c for c in group if (c["checkpoint"], c["virtual"]) == (checkpoint, virtual)]
-            lists = {
-                "schedule": ",".join(sorted({c["schedule"] for c in mine})),
-                "stages": stages,
-                "virtual": virtual,
-                "chunks": ",".join(map(str, sorted({c["chunks"] for c in mine}))),
-                "checkpoint": checkpoint,
-            }
-            print(f"profiling {model} {transport} P={stages} V={virtual} {checkpoint}", file=sys.stderr, flush=True)
-            words = options({"model": model, **lists}) + [
-                "--db",
-                "pp.db",
-                "--seconds",
-                str(args.seconds),
-                "--no-eval",
-            ]
-            tools.run("ppprof", words, processes=stages * PROCESSES[transport], json_output=False)
+        print(f"profiling {model} P={stages} checkpoint {kept}", file=sys.stderr, flush=True)
+        lists = {
+            name: ",".join(map(str, sorted({c[name] for c in group}))) for name in ("schedule", "virtual", "chunks")
+        }
+        words = options({"model": model, "stages": stages, "checkpoint": kept, **lists})
+        processes = stages if any(c["transport"] == "mpi" for c in group) else 0
+        words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
+        tools.run("ppprof", words, processes, json_output=False)
         mark.touch()
+
+
+def reference_ns(database):
+    """Time of the reference kernel in the newest run of a database that has one; None if there is none."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        query = "SELECT reference_ns FROM run WHERE reference_ns IS NOT NULL ORDER BY id DESC LIMIT 1"
+        row = connection.execute(query).fetchone()
+    return row[0] if row else None
 
 
 def predict(tools, configs):
@@ -186,6 +185,8 @@ def predict(tools, configs):
             transport = "mpi" if config["transport"] == "mpi" else "inproc"
             made[key(config)] = tools.run("ppsim", options(config) + ["--no-eval", "--transport", transport])[0]
     path.write_text(json.dumps(made, indent=1) + "\n")
+    for prediction in made.values():
+        prediction["reference_ns"] = reference_ns(tools.out / "pp.db")
     return made
 
 
@@ -201,8 +202,13 @@ def load_runs(path):
 
 def measure(tools, config):
     steps = MODELS[config["model"]]["steps"]
+    database = tools.out / "run.db"  # of this run alone: it keeps the reference kernel's time
+    for file in tools.out.glob("run.db*"):
+        file.unlink()
     words = options(config) + ["--no-eval", "--epochs", "1", "--max-batches", str(steps), "--warmup", str(WARMUP)]
-    return tools.run("ppexec", words, processes=config["stages"] * PROCESSES[config["transport"]])[0]
+    processes = config["stages"] * PROCESSES[config["transport"]]
+    result = tools.run("ppexec", words + ["--db", str(database)], processes)[0]
+    return {**result, "reference_ns": reference_ns(database)}
 
 
 def compare(config, prediction, runs):

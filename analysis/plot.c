@@ -47,7 +47,16 @@ static void quoted(const char *text, FILE *out)
     fputc('\'', out);
 }
 
-FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title)
+static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
+{
+    char text[320];
+    int threads = (int)pp_cell_integer(pp_table_cell(table, row, "threads"));
+    snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_cell_text(pp_table_cell(table, row, "workload")),
+             pp_cell_text(pp_table_cell(table, row, "device")), threads, threads == 1 ? "" : "s");
+    quoted(text, out);
+}
+
+FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row)
 {
     char file_name[80];
     snprintf(file_name, sizeof file_name, "%s.gp", name);
@@ -56,6 +65,8 @@ FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title)
     fprintf(script, "# Made by ppreport. To draw again: gnuplot %s\nreset session\nname = '%s'\ntitle = ", file_name,
             name);
     quoted(title, script);
+    fputs("\nworkload = ", script);
+    write_workload(plots->table, row, script);
     fputc('\n', script);
     return script;
 }

@@ -64,7 +64,7 @@ static pp_status draw(struct pp_plots *plots, int64_t row, int ranks, double *pr
     PP_TRY(read_bubbles(plots->db, pair.measured, ranks, measured, &any_measured));
     if (!any_predicted && !any_measured) return PP_OK;
     PP_TRY(write_data(plots, ranks, predicted, measured));
-    FILE *script = pp_plot_begin(plots, "bubble", pp_compare_title(plots->table, row, title, sizeof title));
+    FILE *script = pp_plot_begin(plots, "bubble", pp_compare_title(plots->table, row, title, sizeof title), row);
     if (!script) return PP_IO;
     fprintf(script, "ranks = %d\ncolumns = '%s%s' # of bubble.dat: 2 predicted, 3 measured\n", ranks,
             any_predicted ? " 2" : "", any_measured ? " 3" : "");

@@ -14,7 +14,8 @@ enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "checkpoint", "stages"};
-static const char *const of_line[] = {"schedule", "virtual", "transport"};
+static const char *const of_line[] = {"schedule", "virtual"};
+static const char *const of_measured_line[] = {"transport"}; /* a prediction alone belongs to any */
 
 struct picture {
     const struct pp_table *table;
@@ -38,9 +39,20 @@ static bool same_picture(const struct pp_table *table, int64_t a, int64_t b)
     return same(table, a, b, of_picture, (int)(sizeof of_picture / sizeof *of_picture));
 }
 
+static bool measured(const struct pp_table *table, int64_t row) { return pp_compare_pair(table, row).measured >= 0; }
+
 static bool same_line(const struct pp_table *table, int64_t a, int64_t b)
 {
-    return same_picture(table, a, b) && same(table, a, b, of_line, (int)(sizeof of_line / sizeof *of_line));
+    if (!same_picture(table, a, b) || !same(table, a, b, of_line, 2)) return false;
+    return !measured(table, a) || !measured(table, b) || same(table, a, b, of_measured_line, 1);
+}
+
+/* The first line that the row may belong to; nlines if there is none yet. */
+static int line_of(const struct picture *picture, int64_t row)
+{
+    int line = 0;
+    while (line < picture->nlines && !same_line(picture->table, picture->line[line], row)) line++;
+    return line;
 }
 
 /* True if no earlier row belongs to the same picture. */
@@ -51,15 +63,19 @@ static bool begins_picture(const struct pp_table *table, int64_t row)
     return true;
 }
 
+/* Measured rows make lines first, so that predictions alone find theirs. */
 static void find_lines(struct picture *picture)
 {
-    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
-        int line = 0;
-        if (!same_picture(picture->table, picture->first, row)) continue;
-        if (!same(picture->table, picture->first, row, &of_line[2], 1)) picture->transports = true;
-        while (line < picture->nlines && !same_line(picture->table, picture->line[line], row)) line++;
-        if (line == picture->nlines && line < LINES_MAX) picture->line[picture->nlines++] = row;
-    }
+    const struct pp_table *table = picture->table;
+    int64_t other = -1; /* a measured row, to tell whether transports differ */
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t row = picture->first; row < table->nrows; row++) {
+            if (!same_picture(table, picture->first, row) || measured(table, row) != (pass == 0)) continue;
+            if (pass == 0 && other >= 0 && !same(table, other, row, of_measured_line, 1)) picture->transports = true;
+            if (pass == 0) other = row;
+            int line = line_of(picture, row);
+            if (line == picture->nlines && line < LINES_MAX) picture->line[picture->nlines++] = row;
+        }
 }
 
 static const char *line_text(const struct picture *picture, int line, char buf[LINE_TEXT])
@@ -83,9 +99,9 @@ static double real_of(const struct picture *picture, int64_t row, const char *ke
 static bool write_line(const struct picture *picture, int line, const char *value, FILE *out)
 {
     bool any = false;
-    for (int64_t row = picture->line[line]; row < picture->table->nrows; row++) {
+    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
         double y = real_of(picture, row, value);
-        if (!same_line(picture->table, picture->line[line], row) || isnan(y)) continue;
+        if (line_of(picture, row) != line || isnan(y)) continue;
         double low = real_of(picture, row, "measured_p5_ms"), high = real_of(picture, row, "measured_p95_ms");
         if (!any) fprintf(out, "# chunks %s p5 p95\n", value);
         any = true;
@@ -136,10 +152,8 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
              (int)pp_cell_integer(pp_table_cell(table, picture->first, "stages")),
              (int)pp_cell_integer(pp_table_cell(table, picture->first, "replicas")),
              pp_cell_text(pp_table_cell(table, picture->first, "checkpoint")));
-    FILE *script = pp_plot_begin(plots, name, title);
+    FILE *script = pp_plot_begin(plots, name, title, picture->first);
     if (!script) return PP_IO;
-    fprintf(script, "workload = '%s, on %s'\n", pp_cell_text(pp_table_cell(table, picture->first, "workload")),
-            pp_cell_text(pp_table_cell(table, picture->first, "device")));
     fprintf(script, "array lines[%d] = [", picture->nlines);
     for (int line = 0; line < picture->nlines; line++)
         fprintf(script, "%s'%s'", line ? ", " : "", line_text(picture, line, text));

@@ -122,7 +122,7 @@ static pp_status write_script(struct pp_plots *plots, int64_t row, const struct 
 {
     char title[256];
     int64_t most = 0, length = 0;
-    FILE *script = pp_plot_begin(plots, "memory", pp_compare_title(plots->table, row, title, sizeof title));
+    FILE *script = pp_plot_begin(plots, "memory", pp_compare_title(plots->table, row, title, sizeof title), row);
     if (!script) return PP_IO;
     pp_status status = write_arenas(plots, &series[n - 1], &most, script);
     for (int i = 0; i < n; i++) {

@@ -114,7 +114,7 @@ static pp_status draw(struct pp_plots *plots, int64_t row, const struct panel *p
         if (panels[p].length_ns > length) length = panels[p].length_ns;
     int width = picture_width(&panels[0]);
     for (int p = 0; p < n; p++) PP_TRY(write_data(plots, &panels[p], width * used_width / (double)length));
-    FILE *script = pp_plot_begin(plots, "timeline", pp_compare_title(plots->table, row, title, sizeof title));
+    FILE *script = pp_plot_begin(plots, "timeline", pp_compare_title(plots->table, row, title, sizeof title), row);
     if (!script) return PP_IO;
     fprintf(script, "ranks = %d\nvirtual_stages = %d\nlength_ms = %.6f\npixels = %d\npanels = '",
             panels[0].timeline.ranks, panels[0].timeline.virtual_stages, (double)length / 1e6, width);

@@ -12,7 +12,8 @@ if (width < 760) width = 760
 if (width > 1800) width = 1800
 values = width / ((ranks + 1) * n) >= 50
 
-set title title
+eval heading
+set tmargin at screen 1 - 62.0 / height
 set ylabel 'bubble: idle share of the step (%)'
 set yrange [0:*]
 set offsets 0, 0, graph 0.08, 0

@@ -7,8 +7,7 @@ pick(i) = (i - 1) % 8 + 1
 line_of(list, i) = int(word(list, i))
 
 width = 1100
-set label 1 title at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced
-set label 2 workload at screen 0.5, screen 1 - 40.0 / height center font ',10' noenhanced textcolor rgb 0x555555
+eval heading
 set tmargin at screen 1 - 62.0 / height
 set xlabel 'chunks of the batch'
 set ylabel 'ms / batch'

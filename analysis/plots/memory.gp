@@ -8,7 +8,7 @@ across = ranks == 1 ? 1 : ranks <= 8 ? 2 : 4
 down = (ranks + across - 1) / across
 width = across == 1 ? 1000 : across == 2 ? 1300 : 1600
 panel_height = ranks <= 8 ? 240.0 : 180.0
-head = 66.0; foot = 48.0
+head = 86.0; foot = 48.0
 height = int(head + down * panel_height + foot)
 column_of(r) = r % across
 row_of(r) = r / across
@@ -27,14 +27,14 @@ set style fill solid 1 border rgb pale
 do for [form in 'png svg'] {
     eval open(form)
     set multiplot
-    set label 1 title at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced
-    set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 54.0 / height samplen 2
+    eval heading
+    set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 74.0 / height samplen 2
     do for [r = 0:ranks - 1] {
         set lmargin at screen left(r)
         set rmargin at screen right(r)
         set tmargin at screen top(r)
         set bmargin at screen bottom(r)
-        set label 2 sprintf('rank %d', r) at screen left(r), screen top(r) + 10.0 / height left font ',12'
+        set label 3 sprintf('rank %d', r) at screen left(r), screen top(r) + 10.0 / height left font ',12'
         if (column_of(r) == 0) { set ylabel unit_name } else { unset ylabel }
         last = r + across >= ranks
         set format x (last ? '%g' : '')
@@ -47,6 +47,7 @@ do for [form in 'png svg'] {
                  title 'arena'
         unset key
         unset label 1
+        unset label 2
     }
     unset multiplot
     unset output

@@ -9,9 +9,10 @@ set datafile missing '?'
 set tics nomirror out
 set border 3 lc rgb 0x555555
 set grid y lc rgb 0xDDDDDD lt 1
-set title font ',13' noenhanced
 
 width = 1000; height = 620
+heading = "set label 1 title at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced; ". \
+    "set label 2 workload at screen 0.5, screen 1 - 40.0 / height center font ',10' noenhanced textcolor rgb 0x555555"
 png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'
 open(form) = sprintf("set terminal %s size %d,%d font 'sans-serif,11' background rgb 'white'; set output '%s.%s'", \
     form eq 'png' ? png : form, width, height, name, form)

@@ -10,10 +10,11 @@ colour(kind, layer) = lighter(colours[int(kind)], shade(layer))
 
 kind(k) = int(word(kinds, k))
 n = words(panels)
+if (virtual_stages > 1) { workload = workload.' (paler: later stages of a rank)' }
 row = 46.0
 if (n * ranks * row > 1000) row = 1000.0 / (n * ranks)
 if (row < 6) row = 6
-head = 84.0; gap = 34.0; foot = 62.0
+head = 108.0; gap = 34.0; foot = 62.0
 width = pixels
 height = int(head + n * ranks * row + (n - 1) * gap + foot)
 top(i) = 1 - (head + (i - 1) * (ranks * row + gap)) / height
@@ -30,19 +31,19 @@ set yrange [-ranks + 0.46:0.46]
 set ytics scale 0 ()
 do for [r = 0:ranks - 1:every] { set ytics add (sprintf('rank %d', r) -r) }
 set style fill solid 1 border rgb 'white'
-set key horizontal Left reverse right bottom at screen 0.985, screen 1 - 52.0 / height samplen 1 width 2 noenhanced
+set key horizontal maxrows 1 Left reverse right bottom at screen 0.985, screen 1 - 76.0 / height samplen 1 width 1.3 noenhanced \
+    font ',10'
 label_font = row > 30 ? ',10' : ',8'
 
 do for [form in 'png svg'] {
     eval open(form)
     set multiplot
-    set label 1 title.(virtual_stages > 1 ? ' (paler: later stages of the rank)' : '') \
-        at screen 0.5, screen 1 - 18.0 / height center font ',13' noenhanced
+    eval heading
     do for [i = 1:n] {
         panel = word(panels, i)
         set tmargin at screen top(i)
         set bmargin at screen bottom(i)
-        set label 2 panel at screen 0.075, screen top(i) + 12.0 / height left font ',12'
+        set label 3 panel at screen 0.075, screen top(i) + 12.0 / height left font ',12'
         set format x (i == n ? '%g' : '')
         set xlabel (i == n ? 'ms since the step began' : '')
         plot 'timeline-'.panel.'.dat' using 1:(0):1:2:3:4:(colour($5, $6)) with boxxyerror lw 0.4 lc rgb variable \
@@ -52,6 +53,7 @@ do for [form in 'png svg'] {
              for [k = 1:(i == 1 ? words(kinds) : 0)] NaN with boxes lc rgb colours[kind(k)] \
                  title word(kind_names, kind(k))
         unset label 1
+        unset label 2
         unset key
     }
     unset multiplot
