@@ -128,11 +128,9 @@ static pp_status run(struct session *s)
 static void leave(struct session *s, pp_status status)
 {
     const struct pp_exec *exec = &s->exec;
-    bool speaks = !s->started || exec->processes.index == 0;
-    if (status != PP_OK && status != PP_USAGE && !speaks) {
-        sleep(1); /* time for the first process, if it failed too: it speaks for all */
-        speaks = status != PP_PEER && status != PP_INTERRUPTED;
-    }
+    bool first = !s->started || exec->processes.index == 0, consequence = status == PP_PEER || status == PP_INTERRUPTED;
+    bool speaks = first || (status != PP_USAGE && !consequence);
+    if (status != PP_OK && speaks && !first) sleep(1); /* if the first process failed too, it speaks for all */
     if (status != PP_OK && speaks) pp_error("%s", pp_message());
     if (!s->started) return;
     if (status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));

@@ -46,8 +46,9 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
     pp_info("equal bits  for equal \"%s, %s\"", job->accumulation_key, exec->device_text);
-    pp_info("device      %s, %d threads for each of %d workers, %d cores; transport %s: %s", exec->device_text,
-            exec->config.threads, world->workers, world->cores, exec->transport->name, exec->transport->mover);
+    pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,
+            world->workers, exec->config.threads);
+    pp_info("transport   %s: %s", exec->transport->name, exec->transport->mover);
     if (world->processes.count > 1)
         pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts,
                 world->count);

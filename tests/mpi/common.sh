@@ -43,6 +43,15 @@ await_end() {
     wait "$1" || status=$?
 }
 
+# The same for a process that is not a child of this shell. Dead ones whose parent does not care count as gone.
+await_gone() {
+    for _ in $(seq 100); do
+        grep -q '^State:.*[RSDT]' "/proc/$1/status" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    fail "process $1 is still there 10 s later"
+}
+
 # The database opens, is sound, and holds steps without a gap.
 check_database() {
     [ "$(sqlite3 run.db 'PRAGMA integrity_check')" = ok ] || fail "the database is damaged"

@@ -17,6 +17,6 @@ for victim in 1 2; do
     await_end "$launcher"
     [ "$status" -ne 0 ] || fail "exit status 0"
     [ ! -s out.log ] || fail "something was printed"
-    for process in "${processes[@]}"; do ! kill -0 "$process" 2>/dev/null || fail "process $process is still there"; done
+    for process in "${processes[@]}"; do await_gone "$process"; done
     check_database
 done
