@@ -21,6 +21,7 @@ struct series {
     struct change *changes;
     int64_t origin_ns, end_ns;
     int64_t peak_bytes;
+    bool any; /* something takes memory: not so with --times */
 };
 
 static const char fixed_bytes[] =
@@ -46,6 +47,7 @@ static pp_status read_series(struct pp_db *db, const char *name, int64_t run, st
     for (int64_t i = 0; i < series->timeline.nbars; i++) {
         const struct pp_bar *bar = &series->timeline.bars[i];
         if (bar->worker >= series->timeline.ranks) continue;
+        series->any |= bar->taken_bytes > 0;
         if (bar->start_ns < series->origin_ns) series->origin_ns = bar->start_ns;
         if (bar->end_ns > series->end_ns) series->end_ns = bar->end_ns;
     }
@@ -118,20 +120,20 @@ static pp_status write_arenas(struct pp_plots *plots, const struct series *serie
     return PP_OK;
 }
 
-static pp_status write_script(struct pp_plots *plots, int64_t row, const struct series *series, int n)
+static pp_status write_script(struct pp_plots *plots, int64_t row, const struct series *const *series, int n)
 {
     char title[256];
     int64_t most = 0, length = 0;
     FILE *script = pp_plot_begin(plots, "memory", pp_compare_title(plots->table, row, title, sizeof title), row);
     if (!script) return PP_IO;
-    pp_status status = write_arenas(plots, &series[n - 1], &most, script);
+    pp_status status = write_arenas(plots, series[n - 1], &most, script);
     for (int i = 0; i < n; i++) {
-        if (series[i].peak_bytes > most) most = series[i].peak_bytes;
-        if (series[i].end_ns - series[i].origin_ns > length) length = series[i].end_ns - series[i].origin_ns;
+        if (series[i]->peak_bytes > most) most = series[i]->peak_bytes;
+        if (series[i]->end_ns - series[i]->origin_ns > length) length = series[i]->end_ns - series[i]->origin_ns;
     }
-    fprintf(script, "ranks = %d\nlength_ms = %.6f\nmost_bytes = %.0f.0\nseries = '", series[0].timeline.ranks,
+    fprintf(script, "ranks = %d\nlength_ms = %.6f\nmost_bytes = %.0f.0\nseries = '", series[0]->timeline.ranks,
             (double)length / 1e6, (double)most);
-    for (int i = 0; i < n; i++) fprintf(script, "%s%s", i ? " " : "", series[i].name);
+    for (int i = 0; i < n; i++) fprintf(script, "%s%s", i ? " " : "", series[i]->name);
     fputs("'\n", script);
     if (status == PP_OK) return pp_plot_finish(plots, "memory", pp_plot_memory_gp, script);
     fclose(script);
@@ -146,14 +148,16 @@ pp_status pp_plot_memory(struct pp_plots *plots, int64_t row)
         int64_t run;
     } sides[] = {{"predicted", pair.predicted}, {"measured", pair.measured}};
     struct series series[2] = {{0}};
+    const struct series *drawn[2];
     pp_status status = PP_OK;
     int n = 0;
     for (int i = 0; i < 2 && status == PP_OK; i++) {
-        status = read_series(plots->db, sides[i].name, sides[i].run, &series[n]);
-        if (status != PP_OK || series[n].timeline.nbars == 0) continue;
-        status = write_series(plots, &series[n++]);
+        status = read_series(plots->db, sides[i].name, sides[i].run, &series[i]);
+        if (status != PP_OK || !series[i].any) continue;
+        status = write_series(plots, &series[i]);
+        drawn[n++] = &series[i];
     }
-    if (status == PP_OK && n) status = write_script(plots, row, series, n);
+    if (status == PP_OK && n) status = write_script(plots, row, drawn, n);
     for (int i = 0; i < 2; i++) {
         pp_timeline_free(&series[i].timeline);
         free(series[i].changes);

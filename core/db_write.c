@@ -28,7 +28,7 @@ static unsigned tool_mask(const char *tool)
 const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size)
 {
     if (config->times) {
-        snprintf(buf, size, "times %s", config->times);
+        snprintf(buf, size, "%s ms", config->times);
         return buf;
     }
     snprintf(buf, size, "%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", config->style ? "lab " : "", config->layers,
@@ -75,7 +75,7 @@ static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const st
                          PP_VALUES(PP_TEXT(run->tool), PP_TEXT(PP_VERSION), PP_TEXT(host), PP_TEXT(run->device),
                                    PP_TEXT(run->device_text), PP_TEXT(run->transport), PP_TEXT(run->cost_source),
                                    PP_INT(run->processes), PP_INT(run->cores), PP_INT(config->threads),
-                                   PP_TEXT(config->preset),
+                                   PP_TEXT(config->times ? "times" : config->preset),
                                    PP_TEXT(pp_db_workload(config, workload, sizeof workload))));
 }
 

@@ -17,14 +17,18 @@ set logscale x 2
 set key outside right top Left reverse noenhanced spacing 1.3 samplen 3
 set bars 0.6
 
+# An empty list would still draw its first element, so the command is put together from what there is.
+of_measured = "for [i = 1:words(measured)] name.'-measured.dat' index i-1 using 1:2:3:4 with yerrorlines ". \
+    "lw 2 pt marks[pick(line_of(measured, i))] ps 1.1 lc rgb colours[pick(line_of(measured, i))] ". \
+    "title lines[line_of(measured, i)].', measured'"
+of_predicted = "for [i = 1:words(predicted)] name.'-predicted.dat' index i-1 using 1:2 with linespoints ". \
+    "lw 1.5 dt (6, 5) pt hollow[pick(line_of(predicted, i))] ps 1.8 lc rgb colours[pick(line_of(predicted, i))] ". \
+    "title lines[line_of(predicted, i)].', predicted'"
+both = words(measured) && words(predicted) ? ', ' : ''
+command = 'plot '.(words(measured) ? of_measured : '').both.(words(predicted) ? of_predicted : '')
+
 do for [form in 'png svg'] {
     eval open(form)
-    plot for [i = 1:words(measured)] name.'-measured.dat' index i-1 using 1:2:3:4 with yerrorlines \
-             lw 2 pt marks[pick(line_of(measured, i))] ps 1.1 lc rgb colours[pick(line_of(measured, i))] \
-             title lines[line_of(measured, i)].', measured', \
-         for [i = 1:words(predicted)] name.'-predicted.dat' index i-1 using 1:2 with linespoints \
-             lw 1.5 dt (6, 5) pt hollow[pick(line_of(predicted, i))] ps 1.8 \
-             lc rgb colours[pick(line_of(predicted, i))] \
-             title lines[line_of(predicted, i)].', predicted'
+    eval command
     unset output
 }

@@ -16,7 +16,11 @@ left(r) = (75.0 + column_of(r) * (width - 90.0) / across) / width
 right(r) = left(r) + ((width - 90.0) / across - (across > 1 ? 40.0 : 0)) / width
 top(r) = 1 - (head + row_of(r) * panel_height + 22.0) / height
 bottom(r) = 1 - (head + (row_of(r) + 1) * panel_height - 14.0) / height
-has(name) = strstrt(series, name) > 0 ? 1 : 0
+has(name) = strstrt(series, name) > 0
+of_predicted = "'memory-predicted.dat' index r using 1:($2 / unit) with fillsteps lc rgb pale title 'predicted', "
+of_measured = "'memory-measured.dat' index r using 1:($2 / unit) with steps lw 2 lc rgb vermilion title 'measured', "
+of_arena = "(arena_bytes[r + 1] > 0 ? arena_bytes[r + 1] / unit : NaN) with lines dt (8, 5) lw 1.5 lc rgb black title 'arena'"
+command = 'plot '.(has('predicted') ? of_predicted : '').(has('measured') ? of_measured : '').of_arena
 
 set xrange [0:length_ms]
 set yrange [0:most_bytes / unit * 1.08]
@@ -39,12 +43,7 @@ do for [form in 'png svg'] {
         last = r + across >= ranks
         set format x (last ? '%g' : '')
         set xlabel (last ? 'ms since the step began' : '')
-        plot for [k = 1:has('predicted')] 'memory-predicted.dat' index r using 1:($2 / unit) \
-                 with fillsteps lc rgb pale title 'predicted', \
-             for [k = 1:has('measured')] 'memory-measured.dat' index r using 1:($2 / unit) \
-                 with steps lw 2 lc rgb vermilion title 'measured', \
-             (arena_bytes[r + 1] > 0 ? arena_bytes[r + 1] / unit : NaN) with lines dt (8, 5) lw 1.5 lc rgb black \
-                 title 'arena'
+        eval command
         unset key
         unset label 1
         unset label 2
