@@ -4,62 +4,9 @@
 #include <string.h>
 
 #include "core/config.h"
+#include "core/rows.h"
 
-enum { DIGITS = 12, CELL_BYTES = 64, MOST_RANKS = 32 };
-
-static void print_json(const json_t *rows, FILE *out)
-{
-    json_dumpf(rows, out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
-    fputc('\n', out);
-}
-
-/* Any value as text: null is empty, arrays are joined with commas, objects are key=value. */
-static void print_plain(const json_t *value, FILE *out)
-{
-    const char *key;
-    json_t *member;
-    size_t i;
-    if (json_is_string(value)) fputs(json_string_value(value), out);
-    if (json_is_integer(value)) fprintf(out, "%lld", (long long)json_integer_value(value));
-    if (json_is_real(value)) fprintf(out, "%.*g", DIGITS, json_real_value(value));
-    if (json_is_boolean(value)) fputs(json_is_true(value) ? "true" : "false", out);
-    json_array_foreach((json_t *)value, i, member)
-    {
-        if (i > 0) fputc(',', out);
-        print_plain(member, out);
-    }
-    bool first = true;
-    json_object_foreach((json_t *)value, key, member)
-    {
-        fprintf(out, "%s%s=", first ? "" : ";", key);
-        print_plain(member, out);
-        first = false;
-    }
-}
-
-static void print_tsv(const json_t *rows, FILE *out)
-{
-    const char *key, *separator = "";
-    json_t *row, *value;
-    size_t i;
-    json_object_foreach(json_array_get(rows, 0), key, value)
-    {
-        fprintf(out, "%s%s", separator, key);
-        separator = "\t";
-    }
-    fputc('\n', out);
-    json_array_foreach((json_t *)rows, i, row)
-    {
-        separator = "";
-        json_object_foreach(row, key, value)
-        {
-            fputs(separator, out);
-            print_plain(value, out);
-            separator = "\t";
-        }
-        fputc('\n', out);
-    }
-}
+enum { CELL_BYTES = 64, MOST_RANKS = 32 };
 
 /* A column of the table: its heading and how a row's cell is written. */
 struct column {
@@ -228,8 +175,7 @@ static void print_ranks(const json_t *row, FILE *out)
 
 void pp_rows_print(const json_t *rows, int format, FILE *out)
 {
-    if (format == PP_FORMAT_JSON) print_json(rows, out);
-    if (format == PP_FORMAT_TSV) print_tsv(rows, out);
+    pp_rows_write(rows, format, out);
     if (format != PP_FORMAT_TABLE) return;
     print_table(rows, out);
     if (json_array_size(rows) != 1) return;
