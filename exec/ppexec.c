@@ -31,7 +31,7 @@ static const struct pp_program_info info = {
                    "in the database (--db).\n\n"
                    "SIGINT and SIGTERM end the run; what was recorded until then stays in the database.",
     .examples =
-        "ppexec --max-batches 20\tthe default model on generated text, two threads\n"
+        "ppexec --max-batches 20\ton generated text, with two threads\n"
         "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
         "mpirun -n 2 ppexec --data wikitext-2 --schedule 1f1b --save best.safetensors\ttwo processes, real text\n"
         "ppexec --preset lab\tconstant sequences: the loss falls towards 0\n"};

@@ -13,8 +13,8 @@
  * fails before, until all workers of the process have stopped. Requests of one kind between the same two workers
  * complete in order, so it is enough to test the oldest.
  *
- * Nothing moves while nobody calls: the receiver copies, in pp_test(), and a sender with many messages open must test them
- * too. Workers do so between kernels.
+ * Nothing moves while nobody calls: the receiver copies, in pp_test(), and a sender with many messages open must test
+ * them too. Workers do so between kernels.
  */
 #ifndef PP_EXEC_TRANSPORT_H
 #define PP_EXEC_TRANSPORT_H
