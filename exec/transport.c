@@ -187,12 +187,6 @@ pp_status pp_test(struct pp_world *world, struct pp_request *request)
     return route(world, request)->test(world, request);
 }
 
-void pp_cancel(struct pp_world *world, struct pp_request *request)
-{
-    if (!request->done) route(world, request)->cancel(world, request);
-    request->done = true;
-}
-
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request)
 {
     int64_t idle_since = 0;

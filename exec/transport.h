@@ -74,7 +74,6 @@ struct pp_transport {
     pp_status (*send)(struct pp_world *world, struct pp_request *request);
     pp_status (*recv)(struct pp_world *world, struct pp_request *request);
     pp_status (*test)(struct pp_world *world, struct pp_request *request);
-    void (*cancel)(struct pp_world *world, struct pp_request *request);
 };
 
 /* NULL-terminated, in the order in which `auto` prefers them. */
@@ -132,8 +131,6 @@ pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request) 
 pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer,
                       int64_t bytes) PP_MUST_CHECK;
 pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes) PP_MUST_CHECK;
-/* Gives up on a request of a failed run. */
-void pp_cancel(struct pp_world *world, struct pp_request *request);
 
 /* The worker's scratch, at least this large; what it held is lost. No request may use it. */
 pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *out) PP_MUST_CHECK;

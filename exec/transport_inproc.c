@@ -133,13 +133,6 @@ static pp_status test(struct pp_world *world, struct pp_request *request)
     return request->receive ? test_recv(world, request, request->channel) : test_send(world, request, request->channel);
 }
 
-/* The world ends with all its channels: nothing to take back. */
-static void cancel(struct pp_world *world, struct pp_request *request)
-{
-    (void)world;
-    (void)request;
-}
-
 const struct pp_transport pp_transport_inproc = {
     .name = "inproc",
     .summary = "workers are threads of one process",
@@ -152,5 +145,4 @@ const struct pp_transport pp_transport_inproc = {
     .send = post_send,
     .recv = post_recv,
     .test = test,
-    .cancel = cancel,
 };

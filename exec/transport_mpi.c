@@ -164,15 +164,6 @@ static pp_status test(struct pp_world *world, struct pp_request *request)
     return PP_OK;
 }
 
-static void cancel(struct pp_world *world, struct pp_request *request)
-{
-    (void)world;
-    MPI_Request native;
-    memcpy(&native, &request->native, sizeof native);
-    MPI_Cancel(&native);
-    MPI_Request_free(&native);
-}
-
 const struct pp_transport pp_transport_mpi = {
     .name = "mpi",
     .summary = "workers in several processes, started by mpirun or srun",
@@ -185,5 +176,4 @@ const struct pp_transport pp_transport_mpi = {
     .send = post_send,
     .recv = post_recv,
     .test = test,
-    .cancel = cancel,
 };
