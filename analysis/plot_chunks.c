@@ -23,6 +23,7 @@ struct picture {
     int nlines;
     int64_t line[LINES_MAX]; /* a row of each */
     bool transports;         /* there are several */
+    double low, high;        /* of all points and bars */
 };
 
 static bool same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n)
@@ -96,7 +97,7 @@ static double real_of(const struct picture *picture, int64_t row, const char *ke
 }
 
 /* The points of one line; false if there is none. A spread that is not known is no spread. */
-static bool write_line(const struct picture *picture, int line, const char *value, FILE *out)
+static bool write_line(struct picture *picture, int line, const char *value, FILE *out)
 {
     bool any = false;
     for (int64_t row = picture->first; row < picture->table->nrows; row++) {
@@ -105,6 +106,8 @@ static bool write_line(const struct picture *picture, int line, const char *valu
         double low = real_of(picture, row, "measured_p5_ms"), high = real_of(picture, row, "measured_p95_ms");
         if (!any) fprintf(out, "# chunks %s p5 p95\n", value);
         any = true;
+        picture->low = fmin(picture->low, fmin(y, low)); /* a NAN is no limit */
+        picture->high = fmax(picture->high, fmax(y, high));
         fprintf(out, "%d %.6g %.6g %.6g\n", (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks")), y,
                 isnan(low) ? y : low, isnan(high) ? y : high);
     }
@@ -113,7 +116,7 @@ static bool write_line(const struct picture *picture, int line, const char *valu
 }
 
 /* NAME-predicted.dat or NAME-measured.dat, and in the script which line each of its blocks is. */
-static pp_status write_lines(struct pp_plots *plots, const struct picture *picture, const char *name, const char *which,
+static pp_status write_lines(struct pp_plots *plots, struct picture *picture, const char *name, const char *which,
                              FILE *script)
 {
     char file_name[96], value[24];
@@ -161,6 +164,8 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     write_tics(picture, script);
     pp_status status = write_lines(plots, picture, name, "predicted", script);
     if (status == PP_OK) status = write_lines(plots, picture, name, "measured", script);
+    double margin = 0.06 * fmax(picture->high - picture->low, 0.1 * picture->high);
+    fprintf(script, "set yrange [%.6g:%.6g]\n", fmax(picture->low - margin, 0), picture->high + margin);
     if (status == PP_OK) return pp_plot_finish(plots, name, pp_plot_chunks_gp, script);
     fclose(script);
     return status;
@@ -171,7 +176,7 @@ pp_status pp_plot_chunks(struct pp_plots *plots)
     int number = 0;
     for (int64_t row = 0; row < plots->table->nrows && plots->n < PP_PLOTS_MAX - 3; row++) {
         char name[32] = "ms-per-batch";
-        struct picture picture = {.table = plots->table, .first = row};
+        struct picture picture = {.table = plots->table, .first = row, .low = INFINITY};
         if (!begins_picture(plots->table, row)) continue;
         if (number++) snprintf(name, sizeof name, "ms-per-batch-%d", number);
         PP_TRY(draw(plots, &picture, name));

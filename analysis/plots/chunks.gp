@@ -11,8 +11,6 @@ eval heading
 set tmargin at screen 1 - 62.0 / height
 set xlabel 'chunks of the batch'
 set ylabel 'ms / batch'
-set yrange [0<*:*]
-set offsets 0, 0, graph 0.06, 0
 set logscale x 2
 set key outside right top Left reverse noenhanced spacing 1.3 samplen 3
 set bars 0.6
