@@ -226,3 +226,9 @@ void pp_job_free(struct pp_job *job)
     if (job->model) job->model_ops->destroy(job->model);
     free(job);
 }
+
+const char *pp_job_context(const struct pp_job *job, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s %s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint]);
+    return buf;
+}

@@ -119,6 +119,7 @@ struct pp_wrap {
 };
 
 enum pp_checkpoint { PP_CHECKPOINT_NEVER, PP_CHECKPOINT_EXCEPT_LAST, PP_CHECKPOINT_ALWAYS };
+extern const char *const pp_checkpoint_names[];
 
 /* What a plan is made from. */
 struct pp_plan_spec {

@@ -140,10 +140,13 @@ static pp_status visit_point(struct session *s, const struct pp_point *point, bo
     const struct pp_profile_setup *setup = &s->profile->setup;
     struct visit v = {.session = s, .open = open};
     PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &v.job));
+    char context[48];
+    pp_job_context(v.job, context, sizeof context);
     pp_status status = PP_NEW(&v.shape, v.job->train->nclasses);
     for (int c = 0; c < v.job->train->nclasses && status == PP_OK; c++) {
         bool computes = pp_kinds[v.job->train->classes[c].kind].computes;
-        v.shape[c] = computes ? pp_profile_find(s->profile, v.job->phase[PP_TRAIN].programs[c].signature) : -1;
+        const char *signature = v.job->phase[PP_TRAIN].programs[c].signature;
+        v.shape[c] = computes ? pp_profile_find(s->profile, signature, context) : -1;
     }
     if (status == PP_OK) status = visit_job(&v);
     free(v.shape);

@@ -9,10 +9,11 @@
  * bus. The optimizer step starts on all together, since in training it follows the global norm; a worker that is
  * early goes on with forward and backward tasks until then.
  *
- * Tasks with equal signatures are one shape and share their samples, whatever plan they ran in. A shape is measured
- * in several rounds, spread over the session (a disturbance then hits one of them) and over the plans that contain
- * it. Samples during which the operating system took the core away are dropped. Some tasks are timed kernel by kernel
- * instead: what the sum of the kernels' medians misses of the whole task is its residual.
+ * Tasks with equal signatures in equal contexts (schedule and checkpoint mode: how cold the slots are) are one shape
+ * and share their samples, whatever plan they ran in. A shape is measured in several rounds, spread over the session
+ * (a disturbance then hits one of them) and over the plans that contain it. Samples during which the operating system
+ * took the core away are dropped. Some tasks are timed kernel by kernel instead: what the sum of the kernels' medians
+ * misses of the whole task is its residual.
  */
 #ifndef PP_KERNELS_PROFILE_H
 #define PP_KERNELS_PROFILE_H
@@ -56,8 +57,8 @@ struct pp_profile_cell {
 enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
 
 struct pp_profile_shape {
-    char signature[96];
-    int kind; /* enum pp_kind */
+    char signature[96], context[48]; /* of the program; of the job: pp_job_context */
+    int kind;                        /* enum pp_kind */
     int ncalls;
     char (*call_names)[64]; /* [ncalls] */
     double flops, bytes;
@@ -70,7 +71,7 @@ struct pp_profile {
     struct pp_point *points;             /* those that are possible */
     int nloads, loads[PP_PROFILE_LOADS]; /* the first is 1; the others: workers busy at once in some configuration */
     int nshapes;
-    struct pp_profile_shape *shapes; /* each signature once, in order of appearance */
+    struct pp_profile_shape *shapes; /* each once, in order of appearance */
     struct pp_times reference[3];    /* the reference kernel before, during and after */
     char device_text[128];
 };
@@ -84,8 +85,8 @@ pp_status pp_profile_run(struct pp_profile *profile) PP_MUST_CHECK;
 pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id) PP_MUST_CHECK;
 void pp_profile_free(struct pp_profile *profile); /* NULL is fine */
 
-/* The shape with this signature, or -1. */
-int pp_profile_find(const struct pp_profile *profile, const char *signature);
+/* The shape with this signature and context, or -1. */
+int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context);
 /* Position in loads[] of what a configuration puts on the machine: min(workers, cores). */
 int pp_profile_load(const struct pp_profile *profile, const struct pp_plan *plan);
 /* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not

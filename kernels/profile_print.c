@@ -32,6 +32,7 @@ static struct record of_quantiles(const char *what, const char *name, const stru
 static struct record of_cell(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell)
 {
     struct record r = of_quantiles("task", shape->signature, &cell->ns);
+    r.context = shape->context;
     r.load = cell->load;
     r.gflops = ratio(shape->flops, r.median_ns);
     if (cell->nkernels > 0) r.residual_ns = (double)(cell->ns.median_ns - cell->kernels_ns);
@@ -126,26 +127,31 @@ static void print_tsv(FILE *out, const struct record *r, bool first)
     fputs("\n", out);
 }
 
-static int widest_signature(const struct pp_profile *profile)
+/* Widths of the first two columns. */
+static void measure_names(const struct pp_profile *profile, int *signature, int *context)
 {
-    int most = (int)strlen("task");
+    *signature = (int)strlen("task");
+    *context = (int)strlen("in steps of");
     for (int i = 0; i < profile->nshapes; i++) {
-        int n = (int)strlen(profile->shapes[i].signature);
-        most = n > most ? n : most;
+        int n = (int)strlen(profile->shapes[i].signature), m = (int)strlen(profile->shapes[i].context);
+        *signature = n > *signature ? n : *signature;
+        *context = m > *context ? m : *context;
     }
-    return most;
 }
 
 static void print_tasks(FILE *out, const struct pp_profile *profile)
 {
-    int width = widest_signature(profile);
-    fprintf(out, "%-*s  load  samples  median ms      p5     p95   GF/s  residual\n", width, "task");
+    int wide, narrow;
+    measure_names(profile, &wide, &narrow);
+    fprintf(out, "%-*s  %-*s  load  samples  median ms      p5     p95   GF/s  residual\n", wide, "task", narrow,
+            "in steps of");
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++) {
             struct record r = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
             if (!(r.count > 0)) continue;
-            fprintf(out, "%-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", width, r.name, r.load, r.count,
-                    r.median_ns / 1e6, 100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1), r.gflops);
+            fprintf(out, "%-*s  %-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", wide, r.name, narrow, r.context,
+                    r.load, r.count, r.median_ns / 1e6, 100 * (r.p5_ns / r.median_ns - 1),
+                    100 * (r.p95_ns / r.median_ns - 1), r.gflops);
             if (isnan(r.residual_ns))
                 fputs("         -\n", out);
             else

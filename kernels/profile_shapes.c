@@ -2,16 +2,19 @@
  *
  * Which shapes the asked configurations consist of.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "kernels/profile.h"
 
-int pp_profile_find(const struct pp_profile *profile, const char *signature)
+int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context)
 {
-    for (int i = 0; i < profile->nshapes; i++)
-        if (strcmp(profile->shapes[i].signature, signature) == 0) return i;
+    for (int i = 0; i < profile->nshapes; i++) {
+        const struct pp_profile_shape *shape = &profile->shapes[i];
+        if (strcmp(shape->signature, signature) == 0 && strcmp(shape->context, context) == 0) return i;
+    }
     return -1;
 }
 
@@ -37,9 +40,9 @@ static pp_status add_load(struct pp_profile *profile, const struct pp_plan *plan
     return PP_OK;
 }
 
-static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp_program *program)
+static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp_program *program, const char *context)
 {
-    if (pp_profile_find(profile, program->signature) >= 0) return PP_OK;
+    if (pp_profile_find(profile, program->signature, context) >= 0) return PP_OK;
     size_t bytes = ((size_t)profile->nshapes + 1) * sizeof *profile->shapes;
     struct pp_profile_shape *grown = realloc(profile->shapes, bytes);
     if (!grown) return pp_fail(PP_NOMEM, "cannot list %d task shapes: out of memory", profile->nshapes + 1);
@@ -48,6 +51,7 @@ static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp
     *shape = (struct pp_profile_shape){
         .kind = kind, .ncalls = program->ncalls, .flops = program->flops, .bytes = program->bytes};
     memcpy(shape->signature, program->signature, sizeof shape->signature);
+    snprintf(shape->context, sizeof shape->context, "%s", context);
     PP_TRY(PP_NEW(&shape->call_names, program->ncalls));
     for (int i = 0; i < program->ncalls; i++)
         profile->setup.backend->call_name(&program->calls[i], shape->call_names[i], sizeof shape->call_names[i]);
@@ -63,13 +67,17 @@ static pp_status add_cell(struct pp_profile *profile, struct pp_profile_shape *s
     return PP_NEW(&cell->call, shape->ncalls);
 }
 
-static pp_status add_plan(struct pp_profile *profile, const struct pp_plan *plan, const struct pp_program *programs)
+static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
 {
+    const struct pp_plan *plan = job->train;
+    char context[48];
+    pp_job_context(job, context, sizeof context);
     PP_TRY(add_load(profile, plan));
     for (int c = 0; c < plan->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
-        PP_TRY(add_shape(profile, plan->classes[c].kind, &programs[c]));
-        struct pp_profile_shape *shape = &profile->shapes[pp_profile_find(profile, programs[c].signature)];
+        PP_TRY(add_shape(profile, plan->classes[c].kind, program, context));
+        struct pp_profile_shape *shape = &profile->shapes[pp_profile_find(profile, program->signature, context)];
         PP_TRY(add_cell(profile, shape, 0));
         PP_TRY(add_cell(profile, shape, pp_profile_load(profile, plan)));
     }
@@ -81,7 +89,7 @@ static pp_status add_point(struct pp_profile *profile, const struct pp_point *po
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_job *job;
     PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &job));
-    pp_status status = add_plan(profile, job->train, job->phase[PP_TRAIN].programs);
+    pp_status status = add_job(profile, job);
     pp_job_free(job);
     return status;
 }

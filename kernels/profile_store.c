@@ -50,7 +50,7 @@ static pp_status store_cell(const struct pp_profile_shape *shape, const struct p
                             int64_t run_id)
 {
     if (cell->ns.count == 0) return PP_OK;
-    struct pp_sample s = sample_of(shape->signature, "", cell->load, &cell->ns);
+    struct pp_sample s = sample_of(shape->signature, shape->context, cell->load, &cell->ns);
     s.flops = shape->flops;
     s.moved_bytes = shape->bytes;
     PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_TASK, &s));

@@ -16,6 +16,7 @@ struct search {
     struct pp_db *db;
     const char *device;
     int threads, load;
+    char context[48]; /* pp_job_context */
 };
 
 /* A measured row count of some work: nearest below, nearest above. */
@@ -64,7 +65,7 @@ static pp_status interpolate(const struct search *s, const char *signature, int 
 static pp_status look_up(const struct search *s, const char *signature, int load, int64_t *ns, int *source)
 {
     bool found;
-    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, load, ns, &found));
+    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
     if (found && !(*ns > 0 && *ns <= longest_ns))
         return pp_fail(PP_INPUT, "the profile says that \"%s\" takes %lld ns; measure again with ppprof", signature,
                        (long long)*ns);
@@ -205,6 +206,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     int cores = 0, workers = job->train->ranks * job->train->replicas;
     bool found;
     pp_status status;
+    pp_job_context(job, s.context, sizeof s.context);
     *origin = (struct pp_cost_origin){0};
     *out = NULL;
     PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));

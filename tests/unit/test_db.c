@@ -97,11 +97,19 @@ static void test_profile(void **state)
     add_times(db, begin_run(db, &s, "ppprof"), 300);
     must(pp_db_has_profile(db, "cpu", &cores, &found));
     assert_true(found && cores == 2);
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", 2, &ns, &found));
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "", 2, &ns, &found));
     assert_true(found && ns == 205);
-    must(pp_db_find_task(db, "cpu", 7, "F 1l seq35 rows5", 1, &ns, &found));
+    must(pp_db_find_task(db, "cpu", 7, "F 1l seq35 rows5", "", 1, &ns, &found));
     assert_true(found && ns == 300);
-    must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", 1, &ns, &found));
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", 1, &ns, &found)); /* measured in none */
+    assert_true(found && ns == 200);
+    struct pp_sample here = {.name = "F 1l seq35 rows5", .context = "gpipe never", .load = 1, .median_ns = 77};
+    must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &here)); /* in the older run */
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", 1, &ns, &found));
+    assert_true(found && ns == 77);
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "1f1b never", 1, &ns, &found));
+    assert_true(found && ns == 200);
+    must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", "", 1, &ns, &found));
     assert_false(found);
     must(pp_db_find_link(db, "cpu", "inproc p2p", "latency_ns", &value, &found));
     assert_true(found);

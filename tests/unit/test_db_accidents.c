@@ -57,7 +57,7 @@ static void test_damaged(void **state)
     if (pp_db_open(PATH, PP_DB_READ, &db) == PP_OK) { /* the damage is met when it is read */
         int64_t ns;
         bool found;
-        assert_int_equal(pp_db_find_task(db, "cpu", 1, "F", 1, &ns, &found), PP_INPUT);
+        assert_int_equal(pp_db_find_task(db, "cpu", 1, "F", "", 1, &ns, &found), PP_INPUT);
         (void)pp_db_close(db);
     }
     if (!strstr(pp_message(), "damaged")) fail_msg("message: %s", pp_message());

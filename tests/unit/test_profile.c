@@ -187,11 +187,12 @@ static void check_plan(const struct pp_profile *profile, const struct pp_job *jo
     const struct pp_plan *plan = job->train;
     int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
     int load = pp_profile_load(profile, plan);
+    char context[48];
     assert_int_equal(profile->loads[load], workers < cores ? workers : cores);
     for (int c = 0; c < plan->nclasses; c++) {
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
         const char *signature = job->phase[PP_TRAIN].programs[c].signature;
-        int shape = pp_profile_find(profile, signature);
+        int shape = pp_profile_find(profile, signature, pp_job_context(job, context, sizeof context));
         if (shape < 0) fail_msg("%s is missing", signature);
         const struct pp_profile_cell *alone = &profile->shapes[shape].cell[0],
                                      *loaded = &profile->shapes[shape].cell[load];
@@ -221,7 +222,8 @@ static void test_shapes(void **state)
     assert_int_equal(profile->nloads, 2);
     check_all(profile, false);
     for (int i = 0; i < profile->nshapes; i++)
-        assert_int_equal(pp_profile_find(profile, profile->shapes[i].signature), i); /* each once */
+        assert_int_equal(pp_profile_find(profile, profile->shapes[i].signature, profile->shapes[i].context),
+                         i); /* each once */
     pp_profile_free(profile);
 
     profile = create("--preset lab --layers 8 --stages 1,2,4 --replicas 2", 8); /* 2, 4 and 8 workers busy */
@@ -277,11 +279,11 @@ static void test_measuring(void **state)
     measure("--preset lab --layers 3 --seconds 0.005 --stages 3", 2); /* the second pair of ranks is 2 and 0 */
 }
 
-static int64_t count(struct pp_db *db, const char *prefix)
+static int64_t stored(struct pp_db *db, const struct pp_profile_shape *shape)
 {
     int64_t ns;
     bool found;
-    assert_int_equal(pp_db_find_task(db, "fake", 1, prefix, 2, &ns, &found), PP_OK);
+    assert_int_equal(pp_db_find_task(db, "fake", 1, shape->signature, shape->context, 2, &ns, &found), PP_OK);
     return found ? ns : 0;
 }
 
@@ -302,7 +304,7 @@ static void test_interrupted_and_stored(void **state)
     if (pp_profile_store(profile, db, run_id) != PP_OK) fail_msg("%s", pp_message());
     for (int i = 0; i < profile->nshapes; i++) {
         const struct pp_profile_cell *cell = &profile->shapes[i].cell[1];
-        assert_int_equal(count(db, profile->shapes[i].signature), cell->ns.median_ns);
+        assert_int_equal(stored(db, &profile->shapes[i]), cell->ns.median_ns);
     }
     assert_int_equal(pp_db_close(db), PP_OK);
     pp_profile_free(profile);
