@@ -28,8 +28,8 @@ pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 /* For plot_*.c. A file of the folder, opened for writing; NULL with a message. close reports a failed write. */
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name);
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file) PP_MUST_CHECK;
-/* Begins NAME.gp: name and title of the picture, workload of the row of the table. More settings may follow, then finish
- * adds the template. */
+/* Begins NAME.gp: name and title of the picture, workload of the row of the table. More settings may follow, then
+ * finish adds the template. */
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row);
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script) PP_MUST_CHECK;
 

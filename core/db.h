@@ -68,9 +68,10 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 /* One measured thing: a kernel, a whole task, or a link, under one load. Quantiles in ns. */
 struct pp_sample {
     const char *name; /* kernel: call_name; task: program signature; link: "inproc p2p", "mpi p2p", "... allreduce" */
-    const char *context; /* kernel: signature of the task it ran in; task: pp_job_context(); link: state of the buffers */
-    int load;            /* workers busy in the domain while it ran */
-    int64_t bytes;       /* links: message size; else 0 */
+    /* kernel: signature of the task it ran in; task: pp_job_context(); link: state of the buffers */
+    const char *context;
+    int load;      /* workers busy in the domain while it ran */
+    int64_t bytes; /* links: message size; else 0 */
     int64_t count, median_ns, p5_ns, p95_ns, min_ns;
     double flops, moved_bytes;
 };
@@ -83,8 +84,8 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
 
-/* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. A task's time in this
- * context (pp_job_context) is better than a newer one in another. */
+/* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. A task's time in
+ * this context (pp_job_context) is better than a newer one in another. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *median_ns, bool *found) PP_MUST_CHECK;
 /* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */

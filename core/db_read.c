@@ -7,14 +7,15 @@
 
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 
-pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature,
-                          const char *context, int load, int64_t *median_ns, bool *found)
+pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
+                          int load, int64_t *median_ns, bool *found)
 {
-    return pp_db_integer(db,
-                         "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " OF_DEVICE
-                         " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
-                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)),
-                         median_ns, found);
+    return pp_db_integer(
+        db,
+        "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " OF_DEVICE
+        " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), median_ns,
+        found);
 }
 
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
