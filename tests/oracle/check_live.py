@@ -8,7 +8,7 @@
   check_live.py --ppsim PATH --facts DIR                                  vocabulary and tokens of WikiText-2, parameters
 
 PyTorch computes in float64: in float32 it may stand on the other side of a ReLU's kink than ppexec, in float64 ppexec
-is compared with the truth. Options are ppkit's. Dropout is 0 unless given. For each configuration: loss and gradients of the first batch, losses
+is compared with the truth. Options are ppkit's. Dropout is 0 unless given; with it, masked_model.py draws the same masks. For each configuration: loss and gradients of the first batch, losses
 and weights after --epochs 1 --max-batches 5 unless given.
 """
 
@@ -62,6 +62,7 @@ def random_options(dice):
         d_ff=dice.randint(1, 70),
         layers=ranks * virtual + dice.randint(0, 3),
         mask=dice.choice(("none", "causal")),
+        dropout=dice.choice((0.0, 0.0, 0.2, 0.55)),
         rows=rows,
         tokens=dice.randint(1, 12),
         chunks=chunks,

@@ -4,9 +4,9 @@
 only read them.
 
 Each case is a folder: case.json (ppkit options, losses, validation losses, test loss), init.safetensors (initial
-weights), grad.safetensors (gradients of the first batch), final.safetensors (weights after all steps). Dropout is 0
-everywhere. Learning rates are such that float32 and float64 agree to 1e-6 after all steps: with the tutorials' lr of
-5 on models this small they part by 1e-4, and a comparison would test chance.
+weights), grad.safetensors (gradients of the first batch), final.safetensors (weights after all steps). Where dropout is
+on, masked_model.py draws ppkit's masks. Learning rates are such that float32 and float64 agree to 1e-6 after all steps:
+with the tutorials' lr of 5 on models this small they part by 1e-4, and a comparison would test chance.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import pathlib
 import safetensors.torch
 import torch
 
+import masked_model
 import reference_model as reference
 import text
 
@@ -72,6 +73,24 @@ CASES = {
         lr=1.0,
         chunks=4,
     ),
+    "d24-drop": dict(
+        preset="small",
+        d_model=24,
+        heads=4,
+        d_ff=20,
+        layers=4,
+        dropout=0.2,
+        seed=12345678901,
+        data="text",
+        rows=5,
+        tokens=7,
+        replicas=2,
+        epochs=2,
+        max_batches=0,
+        eval_batches=0,
+        lr=0.25,
+        chunks=3,
+    ),
 }
 SAME_INIT = {"d36-d2": "d36"}
 
@@ -99,7 +118,7 @@ def prepare(name, given, out):
     if o["data"] == "text":
         o["data"] = GOLDEN / "text"
     parts = reference.data(o)
-    model = reference.build(o)
+    model = reference.build(o, masked_model.MaskedModel if o["dropout"] else reference.Model)
     out.mkdir(parents=True, exist_ok=True)
     if name not in SAME_INIT:
         save(out / "init.safetensors", dict(model.named_parameters()))

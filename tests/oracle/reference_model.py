@@ -126,6 +126,7 @@ class Model(nn.Module):
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.scale = math.sqrt(d) if self.tutorial else 1.0
         self.causal = o["mask"] == "causal"
+        self.step = 0  # training steps so far, for masked_model.py
         self.initialise()
 
     def initialise(self):
@@ -206,6 +207,7 @@ def train(model, o, parts, after_step=None):
     the last weights in the model. after_step(step, loss) may look on."""
     result = {"loss": [], "valid_loss": [], "test_loss": None}
     lr, best = o["lr"], None
+    model.step = 0
     model.train()
     for _ in range(o["epochs"]):
         for batch in parts["train"]:
@@ -231,8 +233,8 @@ def train(model, o, parts, after_step=None):
     return result
 
 
-def build(o, dtype=torch.float32):
+def build(o, kind=Model):
     """The initialised model; never PyTorch's fused inference path, which computes something slightly different."""
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(o["seed"])
-    return Model(o).to(dtype)
+    return kind(o)
