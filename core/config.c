@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it names it in presets.c.
+ * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it
+ * names it in presets.c.
  */
 #include "core/config.h"
 
@@ -137,7 +138,8 @@ static pp_status check(const struct pp_config *config)
     if (config->d_model % config->heads != 0)
         return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
                        config->d_model);
-    if (config->dropout >= 1) return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    if (config->dropout >= 1)
+        return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     return PP_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of all programs (one table, config.c) and the presets. Every number of a preset is an option; an option that was given
- * beats the preset wherever it stands.
+ * The options of all programs (one table, config.c) and the presets. Every number of a preset is an option; an option
+ * that was given beats the preset wherever it stands.
  */
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H
@@ -56,8 +56,8 @@ struct pp_config {
 extern const struct pp_opt pp_config_rows[];
 extern const int pp_config_nrows;
 
-/* Parses, applies the preset, checks what can be checked without other folders (heads divide d_model, ...). With --help, --version or
- * --list only the flag is looked at by the caller. */
+/* Parses, applies the preset, checks what can be checked without other folders (heads divide d_model, ...). With
+ * --help, --version or --list only the flag is looked at by the caller. */
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands) PP_MUST_CHECK;
 /* --help and --version: prints the answer and returns true if either was asked. */

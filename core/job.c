@@ -198,7 +198,8 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     job->model_ops = ops;
     job->point = *point;
     pp_config_shape(config, &shape);
-    PP_TRY_DONE(ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
+    PP_TRY_DONE(
+        ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
     PP_TRY_DONE(make_phase(job, PP_TRAIN, job->train, config->tokens));
     PP_TRY_DONE(make_phase(job, PP_TRAIN_TAIL, job->train, tail_seq));

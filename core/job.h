@@ -44,19 +44,20 @@ struct pp_job {
     char accumulation_key[96]; /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
 };
 
-/* All combinations of the lists, in the order schedule, stages, virtual, chunks (the last changes fastest). *points is the caller's to free. */
+/* All combinations of the lists, in the order schedule, stages, virtual, chunks (the last changes fastest). *points is
+ * the caller's to free. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-/* tail_seq, eval_tail_seq: tokens of a shorter last batch; 0 = none. evaluate: the run evaluates (eval plan). PP_USAGE where the
- * configuration is impossible (P*V > layers, chunks > rows, schedule refuses). */
-pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point, const struct pp_schedules *schedules,
-                        const struct pp_model_ops *ops, bool evaluate, int tail_seq, int eval_tail_seq,
-                        struct pp_job **out) PP_MUST_CHECK;
+/* tail_seq, eval_tail_seq: tokens of a shorter last batch; 0 = none. evaluate: the run evaluates (eval plan). PP_USAGE
+ * where the configuration is impossible (P*V > layers, chunks > rows, schedule refuses). */
+pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
+                        const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
+                        int tail_seq, int eval_tail_seq, struct pp_job **out) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
 
-/* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b never") say how
- * many activation slots are in use, so how cold they are. Into buf; returns buf. */
+/* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b
+ * never") say how many activation slots are in use, so how cold they are. Into buf; returns buf. */
 const char *pp_job_context(const struct pp_job *job, char *buf, size_t size);
 
 #endif

@@ -186,7 +186,8 @@ static pp_status place_slots(struct build *b)
     return PP_OK;
 }
 
-/* Fixed regions and transfer slots, plus the most activation and checkpoint bytes in use at once in the order of each rank. */
+/* Fixed regions and transfer slots, plus the most activation and checkpoint bytes in use at once in the order of each
+ * rank. */
 static void live_peaks(const struct build *b)
 {
     struct pp_layout *layout = b->layout;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory layout: where everything lies in each rank's arena. A function of plans and model, never of time: what ppsim reports is
- * what ppexec allocates, byte for byte.
+ * Memory layout: where everything lies in each rank's arena. A function of plans and model, never of time: what ppsim
+ * reports is what ppexec allocates, byte for byte.
  *
- * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned to 256 bytes:
- * parameters, gradients, activation slots, checkpoint slots, receive, send and local slots, tokens and targets, scratch. Pools of several plans
- * that mean the same (kind, rank, key) share their memory; a pool has the most slots that any plan needs, each as large as the
- * largest microbatch of any plan needs.
+ * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned
+ * to 256 bytes: parameters, gradients, activation slots, checkpoint slots, receive, send and local slots, tokens and
+ * targets, scratch. Pools of several plans that mean the same (kind, rank, key) share their memory; a pool has the most
+ * slots that any plan needs, each as large as the largest microbatch of any plan needs.
  */
 #ifndef PP_CORE_LAYOUT_H
 #define PP_CORE_LAYOUT_H
@@ -40,20 +40,21 @@ struct pp_layout {
     int64_t *param_offset, *grad_offset; /* [nstages], in the arena of the stage's rank */
     int64_t *arena_bytes;                /* [ranks] */
     int64_t (*bytes)[PP_BYTES_KINDS];    /* [ranks] how arena_bytes is made up (alignment counts where it falls) */
-    int64_t *live_peak_bytes;            /* [ranks] fixed regions + most bytes of slots in use at once, in issue order */
+    /* [ranks] fixed regions + most bytes of slots in use at once, in issue order */
+    int64_t *live_peak_bytes;
     int64_t *data_offset, *work_offset;  /* [ranks] data: int32 tokens[max rows*seq], then targets */
     int64_t data_elements;               /* tokens (and targets) of one step, the largest phase */
     int64_t **slot_offset;               /* [nplans][plan->nslots] in the arena of the slot's rank */
 };
 
-/* phases: [n]; phases that share a plan share slot offsets; nplans counts distinct plans in order of appearance, and phase i uses
- * slot_offset[plan index]. With gradients only if some phase trains. */
+/* phases: [n]; phases that share a plan share slot offsets; nplans counts distinct plans in order of appearance, and
+ * phase i uses slot_offset[plan index]. With gradients only if some phase trains. */
 pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
                            int n, struct pp_layout **out) PP_MUST_CHECK;
 void pp_layout_free(struct pp_layout *layout);
 
-/* Bytes that come into use when `task` starts and that are free again when it ends, on the rank of a compute task (activation and
- * checkpoint slots). For memory over time. */
+/* Bytes that come into use when `task` starts and that are free again when it ends, on the rank of a compute task
+ * (activation and checkpoint slots). For memory over time. */
 void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phase,
                           int32_t task, int64_t *taken, int64_t *freed);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log and progress, on standard error. Results never go through here. Only programs and long-running loops log; libraries return
- * messages (status.h). Under MPI only the first process logs, unless a level of error is reported.
+ * Log and progress, on standard error. Results never go through here. Only programs and long-running loops log;
+ * libraries return messages (status.h). Under MPI only the first process logs, unless a level of error is reported.
  */
 #ifndef PP_CORE_LOG_H
 #define PP_CORE_LOG_H
@@ -17,8 +17,8 @@ void pp_error(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_warn(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_info(const char *fmt, ...) PP_PRINTF(1, 2); /* without the program's name */
 
-/* A status line that is overwritten in place, at most ten times a second, only if standard error is a terminal. fmt NULL clears it.
- * Any other log line clears it first. */
+/* A status line that is overwritten in place, at most ten times a second, only if standard error is a terminal. fmt
+ * NULL clears it. Any other log line clears it first. */
 void pp_progress(const char *fmt, ...) PP_PRINTF(1, 2);
 
 #endif

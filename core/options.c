@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks argv over the option table. Not getopt_long(): that one accepts abbreviations, keeps its state in globals, and words its own messages.
+ * Walks argv over the option table. Not getopt_long(): that one accepts abbreviations, keeps its state in globals, and
+ * words its own messages.
  */
 #include "core/options.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Command-line options from one typed table. From the rows come: parsing (long options, never abbreviated), range and unit checks,
- * --help, man page, shell completion and the run_config rows of the database. A new option is one row and one field of struct pp_config.
+ * Command-line options from one typed table. From the rows come: parsing (long options, never abbreviated), range and
+ * unit checks, --help, man page, shell completion and the run_config rows of the database. A new option is one row and
+ * one field of struct pp_config.
  */
 #ifndef PP_CORE_OPTIONS_H
 #define PP_CORE_OPTIONS_H
@@ -54,10 +55,11 @@ struct pp_program_info {
     const char *examples;     /* lines "command\tmeaning\n" */
 };
 
-/* Parses argv into `options` and marks what was given in set[] (parallel to rows, n of them). Operands end up in operands[] (at most
- * max_operands; more is an error). PP_USAGE with a message that names the nearest option or choice. Defaults are applied first. */
-pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options, bool *set,
-                           const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
+/* Parses argv into `options` and marks what was given in set[] (parallel to rows, n of them). Operands end up in
+ * operands[] (at most max_operands; more is an error). PP_USAGE with a message that names the nearest option or choice.
+ * Defaults are applied first. */
+pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
+                           bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
 /* The value as text that parses back; buf at least 600 bytes. */

@@ -2,9 +2,9 @@
  *
  * The plan: what must run, where, in which order, needing what. One replica, one training step (or one forward pass).
  *
- * A plan is a DAG of tasks in flat arrays. Task ids are a topological order: every task that a task waits for has a smaller
- * id, so a sweep over ids visits the DAG in a legal order. Simulator and executor walk the same arrays; the id is the key of a
- * task in the database, and `hash` names the plan.
+ * A plan is a DAG of tasks in flat arrays. Task ids are a topological order: every task that a task waits for has a
+ * smaller id, so a sweep over ids visits the DAG in a legal order. Simulator and executor walk the same arrays; the id
+ * is the key of a task in the database, and `hash` names the plan.
  *
  * Lanes. Each task runs on one lane, and a lane runs its tasks one after another in the order of their ids:
  *   - lanes 0 .. ranks-1 are the compute lanes of the ranks;
@@ -14,20 +14,21 @@
  * A transfer is one task, on its channel's lane. Its two ends stand in the issue lists of two ranks.
  *
  * Waiting. A task may start when its lane is free and all of dep[] are done:
- *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same rank),
- *     dep[1] = the transfer (or local reader) that must have emptied the output slot it writes;
+ *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
+ *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
- *     dep[2] = the compute task before which-it-is-not-posted: the one that precedes its RECV end in the receiver's issue list.
- *     dep[2] holds for transports that post a receive at its place in the list (NCCL); those that post as soon as the slot is
- *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *     dep[2] = the compute task before which-it-is-not-posted: the one that precedes its RECV end in the receiver's
+ *     issue list. dep[2] holds for transports that post a receive at its place in the list (NCCL); those that post as
+ *     soon as the slot is free (host memory) wait for dep[1] only, which always comes earlier;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
  *
- * Proof. pp_plan_check() walks each rank's issue list as one in-order queue with unbuffered rendezvous at both ends of every
- * transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only helps.
+ * Proof. pp_plan_check() walks each rank's issue list as one in-order queue with unbuffered rendezvous at both ends of
+ * every transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only
+ * helps.
  *
- * Slots. Memory that is used again and again is numbered: `act`, `ckpt`, `in`, `out` are slot ids of the plan (see pools[]); where
- * a slot lies and how large it is, core/layout.h says. They do not depend on time.
+ * Slots. Memory that is used again and again is numbered: `act`, `ckpt`, `in`, `out` are slot ids of the plan (see
+ * pools[]); where a slot lies and how large it is, core/layout.h says. They do not depend on time.
  *
  * Orders follow torch.distributed.pipelining (PyTorch 2.15); see schedules/.
  */
@@ -86,7 +87,8 @@ struct pp_task {
     int32_t cls;        /* cost class: index into classes[] */
     int32_t dep[3];
     int32_t act, ckpt;  /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R reads it */
-    int32_t in, out;    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
+    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
+    int32_t in, out;
 };
 
 /* Tasks of one class do the same work on the same shape: one duration table, one program. */
@@ -159,9 +161,11 @@ struct pp_plan {
 
     /* Issue order of each rank: entries issue_start[r] .. issue_start[r+1]-1, each a task id and which end it is. */
     int64_t *issue_start; /* [ranks + 1] */
-    int32_t *issue;       /* see pp_issue_task, pp_issue_is_recv. A collective stands in the list of each rank it needs */
+    /* see pp_issue_task, pp_issue_is_recv. A collective stands in the list of each rank it needs */
+    int32_t *issue;
 
-    double *peak_microbatches; /* [ranks] most microbatches live between start of F and end of B or I, in whole-rank units */
+    /* [ranks] most microbatches live between start of F and end of B or I, in whole-rank units */
+    double *peak_microbatches;
 };
 
 static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
@@ -170,9 +174,9 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
-/* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and W),
- * both ends of each transfer, send order = receive order per channel, slot users separated by a path, and the proof above.
- * The message names rank and task. Linear in the number of tasks. */
+/* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and
+ * W), both ends of each transfer, send order = receive order per channel, slot users separated by a path, and the proof
+ * above. The message names rank and task. Linear in the number of tasks. */
 pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* "F s3 m2" and the like into buf; returns buf. */

@@ -172,8 +172,8 @@ static int32_t head(const struct check *c, int rank)
     return c->at[rank] < c->plan->issue_start[rank + 1] ? c->plan->issue[c->at[rank]] : -1;
 }
 
-/* Steps over entries of `rank` while they can go: compute alone, a transfer when its other end is at the head too. *other: the rank
- * that moved along, or -1. */
+/* Steps over entries of `rank` while they can go: compute alone, a transfer when its other end is at the head too.
+ * *other: the rank that moved along, or -1. */
 static pp_status advance(struct check *c, int rank, int *other)
 {
     const struct pp_plan *plan = c->plan;
@@ -246,7 +246,8 @@ done:
     return status;
 }
 
-/* Every task was issued at all its ends, and on each lane in the order of ids: a channel sends and receives in one order. */
+/* Every task was issued at all its ends, and on each lane in the order of ids: a channel sends and receives in one
+ * order. */
 static pp_status check_issue(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;

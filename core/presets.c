@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline tutorials, lab is a
- * small exercise on constant sequences; small is ours.
+ * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
+ * tutorials, lab is a small exercise on constant sequences; small is ours.
  */
 #include "core/config.h"
 

@@ -2,11 +2,13 @@
  *
  * The model as data: tensors, stages, and for each cost class of a plan a program, that is a list of kernel calls.
  *
- * One description, three uses: the executor runs a program, ppprof times it, the simulator adds up what was timed; memory is
- * computed from the same offsets. kernels/model.c writes programs, kernels/backend.h runs them; exec/ and sim/ see only this file.
+ * One description, three uses: the executor runs a program, ppprof times it, the simulator adds up what was timed;
+ * memory is computed from the same offsets. kernels/model.c writes programs, kernels/backend.h runs them; exec/ and
+ * sim/ see only this file.
  *
- * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one program serves
- * every microbatch; struct pp_frame says where the regions of one task lie. All data is float32 unless stated, row-major.
+ * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one
+ * program serves every microbatch; struct pp_frame says where the regions of one task lie. All data is float32 unless
+ * stated, row-major.
  */
 #ifndef PP_CORE_PROGRAM_H
 #define PP_CORE_PROGRAM_H
@@ -55,8 +57,8 @@ struct pp_program {
     int ncalls;
     int64_t work_bytes;  /* scratch it needs */
     double flops, bytes; /* arithmetic, and bytes of operands read and written, summed over its calls */
-    /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal p0.2"). The key
-     * of measured task times. */
+    /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
+     * p0.2"). The key of measured task times. */
     char signature[96];
 };
 
@@ -92,13 +94,15 @@ struct pp_tensor {
 
 enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 
-/* The Transformer language model: embedding, positions, post-LN encoder layers, decoder (torch.nn.TransformerEncoderLayer). */
+/* The Transformer language model: embedding, positions, post-LN encoder layers, decoder
+ * (torch.nn.TransformerEncoderLayer). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;             /* enum pp_mask */
     double dropout;
     bool scale_embedding; /* multiply by sqrt(d_model) */
-    bool residual_only;   /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
+    /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
+    bool residual_only;
     bool lab_init;        /* the lab's initialisation, see kernels/model.h */
 };
 
@@ -121,17 +125,18 @@ struct pp_model {
 
 /* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */
 struct pp_model_ops {
-    /* Cuts `layers` into `stages`. split: "uniform", "parameters", "time" (needs layer_ns: [layers + 2], embedding, layers, decoder;
-     * else NULL) or a list of layers per stage "3,5". PP_USAGE with a message if impossible. */
+    /* Cuts `layers` into `stages`. split: "uniform", "parameters", "time" (needs layer_ns: [layers + 2], embedding,
+     * layers, decoder; else NULL) or a list of layers per stage "3,5". PP_USAGE with a message if impossible. */
     pp_status (*create)(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                         struct pp_model **out);
     void (*destroy)(struct pp_model *model);
-    /* The program of one class. seq: tokens per row. split_backward: the plan has I and W tasks. PP_NORM, PP_STEP: rows and seq
-     * do not matter. Transfers and reductions have no program. Free with program_free. */
+    /* The program of one class. seq: tokens per row. split_backward: the plan has I and W tasks. PP_NORM, PP_STEP: rows
+     * and seq do not matter. Transfers and reductions have no program. Free with program_free. */
     pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
                          bool split_backward, struct pp_program *out);
     /* Bytes of one activation slot for `rows` rows of `seq` tokens. */
-    int64_t (*act_bytes)(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward);
+    int64_t (*act_bytes)(const struct pp_model *model, int stage, int rows, int seq, bool training,
+                         bool split_backward);
 };
 
 void pp_program_free(struct pp_program *program);
@@ -162,7 +167,8 @@ struct pp_backend {
     void (*add)(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
     /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. */
     const char *(*describe)(struct pp_device *device);
-    /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and runs. */
+    /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and
+     * runs. */
     int64_t (*reference_ns)(struct pp_device *device);
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);

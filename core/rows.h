@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results for programs: an array of JSON objects, one per configuration, printed as JSON or as tab-separated values with the
- * same fields.
+ * Results for programs: an array of JSON objects, one per configuration, printed as JSON or as tab-separated values
+ * with the same fields.
  */
 #ifndef PP_CORE_ROWS_H
 #define PP_CORE_ROWS_H
@@ -14,8 +14,8 @@
 /* A number, or null where it is not finite: JSON knows no NaN. */
 json_t *pp_json_real(double value);
 
-/* format: PP_FORMAT_TSV (heading, then one line per object; null is empty, arrays are joined with commas, objects are key=value) or
- * PP_FORMAT_JSON. Other formats print nothing. */
+/* format: PP_FORMAT_TSV (heading, then one line per object; null is empty, arrays are joined with commas, objects are
+ * key=value) or PP_FORMAT_JSON. Other formats print nothing. */
 void pp_rows_write(const json_t *rows, int format, FILE *out);
 
 #endif

@@ -17,10 +17,11 @@ static pp_status program_ns(const struct pp_program *program, const struct pp_co
         backend->call_name(&program->calls[i], name, sizeof name);
         PP_TRY(pp_db_find_kernel(db, backend->name, config->threads, name, &ns, &found));
         if (!found)
-            return pp_fail(PP_INPUT,
-                           "--split time: the profile has no time of the kernel %s; run ppprof with the same model, rows "
-                           "and chunks first",
-                           name);
+            return pp_fail(
+                PP_INPUT,
+                "--split time: the profile has no time of the kernel %s; run ppprof with the same model, rows "
+                "and chunks first",
+                name);
         *sum += (double)ns;
     }
     return PP_OK;
@@ -54,7 +55,8 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops
     double ns[STAND_IN], *layer_ns = NULL;
     pp_status status;
     if (strcmp(config->split, "time") != 0) return PP_OK;
-    if (!db) return pp_fail(PP_INPUT, "--split time needs a profile: run ppprof first, and name its database with --db");
+    if (!db)
+        return pp_fail(PP_INPUT, "--split time needs a profile: run ppprof first, and name its database with --db");
     pp_config_shape(config, &shape);
     shape.layers = STAND_IN;
     int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];

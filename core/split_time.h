@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --split time: what embedding, one layer and decoder cost, from the kernels of a profile, so that stages can be cut to equal times.
+ * --split time: what embedding, one layer and decoder cost, from the kernels of a profile, so that stages can be cut to
+ * equal times.
  */
 #ifndef PP_CORE_SPLIT_TIME_H
 #define PP_CORE_SPLIT_TIME_H
@@ -9,9 +10,9 @@
 #include "core/db.h"
 #include "core/program.h"
 
-/* If config->split is "time", sets config->layer_ns ([layers + 2]: embedding, layers, decoder; forward and backward of one microbatch
- * of the first of --chunks) from the kernel times in db (NULL: there is no database). PP_INPUT with advice where a kernel was not profiled.
- * Release with pp_split_time_free(). Does nothing for other splits. */
+/* If config->split is "time", sets config->layer_ns ([layers + 2]: embedding, layers, decoder; forward and backward of
+ * one microbatch of the first of --chunks) from the kernel times in db (NULL: there is no database). PP_INPUT with
+ * advice where a kernel was not profiled. Release with pp_split_time_free(). Does nothing for other splits. */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_backend *backend,
                         struct pp_db *db) PP_MUST_CHECK;
 void pp_split_time_free(struct pp_config *config);

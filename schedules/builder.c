@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets the builder up from a specification and its orders, and takes it down again; finish.c turns its state into the plan.
+ * Sets the builder up from a specification and its orders, and takes it down again; finish.c turns its state into the
+ * plan.
  */
 #include "schedules/builder.h"
 

@@ -21,8 +21,7 @@ struct slots {
     int32_t first; /* id of slot 0 in the plan, set when all are known */
     int32_t eager; /* make this many before one is used again */
     int32_t limit; /* most slots ever; 0 = no limit */
-    bool
-        oldest_first; /* transfers: the slot that was freed longest ago; activations: the one freed last (warm caches) */
+    bool oldest_first; /* transfers: the slot freed longest ago; activations: the one freed last (warm caches) */
     struct slot_queue free;
     int32_t *last_user;  /* [made] task that last read the slot's content; -1 = none in this step */
     int32_t *first_user; /* [made] */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The last pass of the builder: lays the pools end to end, renumbers slots, and writes wrap edges, issue lists and peaks.
+ * The last pass of the builder: lays the pools end to end, renumbers slots, and writes wrap edges, issue lists and
+ * peaks.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM; order of torch.distributed.pipelining ScheduleInterleaved1F1B): V stages per
- * rank, stage v*P + r on rank r. Microbatches go in rounds of K = M / max(1, M div P); within a round a rank runs K
- * microbatches of its first stage, then K of its second, and so on; backwards in the opposite order of stages.
+ * Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM; order of torch.distributed.pipelining ScheduleInterleaved1F1B):
+ * V stages per rank, stage v*P + r on rank r. Microbatches go in rounds of K = M / max(1, M div P); within a round a
+ * rank runs K microbatches of its first stage, then K of its second, and so on; backwards in the opposite order of
+ * stages.
  *
  *   P = 2, V = 2, M = 4 (stage, kind, microbatch):
  *   rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a schedule is, and the registry. A schedule says only where each stage lives and in which order each rank computes;
- * the builder (builder.h) adds data edges, transfers, recomputation, gradient reduction, norm, step and slots.
+ * What a schedule is, and the registry. A schedule says only where each stage lives and in which order each rank
+ * computes; the builder (builder.h) adds data edges, transfers, recomputation, gradient reduction, norm, step and
+ * slots.
  *
- * To add one: copy gpipe.c, change it, add its name to schedules.def. Every test that loops over the registry then covers it.
+ * To add one: copy gpipe.c, change it, add its name to schedules.def. Every test that loops over the registry then
+ * covers it.
  */
 #ifndef PP_SCHEDULES_SCHEDULE_H
 #define PP_SCHEDULES_SCHEDULE_H
@@ -33,7 +35,8 @@ struct pp_schedule_shape {
 struct pp_schedule {
     const char *name, *summary;
     bool virtual_stages; /* several stages per rank (V defaults to 2); else V must be 1 */
-    /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are fine. */
+    /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
+     * fine. */
     pp_status (*check)(const struct pp_schedule_shape *shape);
     /* Appends the computations of `rank` in order. Called once per rank. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);

@@ -53,7 +53,8 @@ static pp_status parse(const char *line, struct parsed *out)
     snprintf(words, sizeof words, "%s", line);
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     memset(out, 0, sizeof *out);
-    return pp_options_parse(rows, ROWS, PP_PPSIM, argc, argv, &out->sample, out->set, out->operands, 1, &out->noperands);
+    return pp_options_parse(rows, ROWS, PP_PPSIM, argc, argv, &out->sample, out->set, out->operands, 1,
+                            &out->noperands);
 }
 
 static void defaults_come_from_the_table(void **state)
@@ -197,7 +198,8 @@ static void values_print_as_text_that_parses_back(void **state)
 static void help_shows_options_of_the_program_by_group(void **state)
 {
     (void)state;
-    static const struct pp_program_info info = {PP_PPSIM, "ppsim", "Does things.", "[DB]", "More.", "ppsim --flag\tdo it\n"};
+    static const struct pp_program_info info = {PP_PPSIM, "ppsim", "Does things.",
+                                                "[DB]",   "More.", "ppsim --flag\tdo it\n"};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan builder and pp_plan_check: every registered schedule over many shapes, known peaks and counts, and plans broken on purpose.
+ * The plan builder and pp_plan_check: every registered schedule over many shapes, known peaks and counts, and plans
+ * broken on purpose.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -162,7 +163,8 @@ static void test_hash(void **state)
     pp_plan_free(b);
 }
 
-/* A forward of rank 0 writes a send slot only after an earlier transfer emptied it; a fast sender is held by the receiver. */
+/* A forward of rank 0 writes a send slot only after an earlier transfer emptied it; a fast sender is held by the
+ * receiver. */
 static void test_slots(void **state)
 {
     (void)state;
