@@ -3,19 +3,16 @@
  * Results as JSON, tab-separated values or a table. The fields are a contract: docs/FORMATS.md.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
+#include "core/rows.h"
 #include "exec/exec.h"
-
-/* JSON knows no "not a number": a diverged loss is null. */
-static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static json_t *reals(const double *values, int n)
 {
     json_t *array = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(array, real(values[i]));
+    for (int i = 0; i < n; i++) json_array_append_new(array, pp_json_real(values[i]));
     return array;
 }
 
@@ -33,9 +30,9 @@ static json_t *make_row(const struct pp_result *r)
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:s}", "schedule",
                      r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
                      r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
-                     real(r->stored.ms_per_batch), "bubble", real(r->stored.bubble), "peak_bytes",
+                     pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
                      integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses), "valid_loss",
-                     reals(r->valid_losses, r->nvalid), "test_loss", real(r->stored.test_loss), "parameters",
+                     reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "parameters",
                      (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
@@ -44,42 +41,6 @@ static json_t *make_rows(const struct pp_result *results, int n)
     json_t *rows = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(rows, make_row(&results[i]));
     return rows;
-}
-
-static void print_value(const json_t *value, FILE *out)
-{
-    size_t i;
-    json_t *member;
-    if (json_is_string(value)) fputs(json_string_value(value), out);
-    if (json_is_integer(value)) fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    if (json_is_real(value)) fprintf(out, "%.12g", json_real_value(value));
-    json_array_foreach(value, i, member)
-    {
-        if (i) fputc(',', out);
-        print_value(member, out);
-    }
-}
-
-static void print_tsv(const json_t *rows, FILE *out)
-{
-    const char *key;
-    json_t *row, *value;
-    size_t i;
-    for (int heading = 1; heading >= 0; heading--) json_array_foreach(rows, i, row)
-        {
-            const char *separator = "";
-            if (heading && i) break;
-            json_object_foreach(row, key, value)
-            {
-                fputs(separator, out);
-                if (heading)
-                    fputs(key, out);
-                else
-                    print_value(value, out);
-                separator = "\t";
-            }
-            fputc('\n', out);
-        }
 }
 
 static void print_loss(double loss, FILE *out)
@@ -121,11 +82,7 @@ pp_status pp_results_print(const struct pp_result *results, int n, int format, F
         return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
     }
     if (format == PP_FORMAT_TABLE) print_table(results, n, out);
-    if (format == PP_FORMAT_TSV) print_tsv(rows, out);
-    if (format == PP_FORMAT_JSON) {
-        json_dumpf(rows, out, JSON_INDENT(2));
-        fputc('\n', out);
-    }
+    pp_rows_write(rows, format, out);
     json_decref(rows);
     if (fflush(out) || ferror(out))
         return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
