@@ -23,7 +23,7 @@ enum { CASE_STEP = 3, CASE_SITE = 7, CASE_FIRST_ROW = 11 };
 /* Memory of n floats, each in (-1, 1). The caller frees it. */
 static inline float *case_floats(int64_t n, uint32_t salt)
 {
-    float *out = malloc(sizeof *out * (size_t)(n ? n : 1));
+    float *out = malloc(sizeof *out * (n > 0 ? (size_t)n : 1));
     assert(out);
     uint32_t x = salt * 2654435761u + 1;
     for (int64_t i = 0; i < n; i++) {
