@@ -33,7 +33,8 @@ def bench_simulator(ppsim, turns):
     best, result = min((seconds([ppsim, *LARGE]) for _ in range(turns)), key=lambda pair: pair[0])
     rate = result["tasks"] / best
     print(
-        f"{' '.join([ppsim, *LARGE])}\n{result['tasks']} tasks in {best:.3f} s ({start:.3f} s of it starting the program): "
+        f"{' '.join([ppsim, *LARGE])}\n"
+        f"{result['tasks']} tasks in {best:.3f} s ({start:.3f} s of it starting the program): "
         f"{rate / 1e6:.2f} M tasks/s\n",
         flush=True,
     )

@@ -333,7 +333,8 @@ def main():
     parser.add_argument("--no-pytorch", action="store_true", help="ppexec alone")
     args = parser.parse_args()
     print(
-        f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n| --- | --- | ---: | ---: | ---: |"
+        f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n"
+        "| --- | --- | ---: | ---: | ---: |"
     )
     for model in args.models.split(","):
         rows = contestants(args, model)

@@ -147,8 +147,8 @@ class Tools:
 
 
 def profile(tools, configs, args):
-    """One ppprof for each model, number of ranks and way to hold activations (all kept; all computed again) over all schedules and
-    chunks. Under mpirun where MPI is asked for: it then times the links between threads too."""
+    """One ppprof for each model, number of ranks and way to hold activations (all kept; all computed again) over all
+    schedules and chunks. Under mpirun where MPI is asked for: it then times the links between threads too."""
     groups = {}
     for config in configs:
         kept = "never" if config["checkpoint"] == "never" else "always"
@@ -239,7 +239,8 @@ def compare(config, prediction, runs):
 def group_summary(rows):
     """Lines of the summary: one for each model, transport and number of ranks, one for all."""
     lines = [
-        "| model | transport | P | configurations | mean error % | worst error % | worst where spread < 1.5 % | bubble, mean points off |"
+        "| model | transport | P | configurations | mean error % | worst error % | worst where spread < 1.5 % |"
+        " bubble, mean points off |"
         " best chunks named | arena bytes equal | plans equal |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -293,7 +294,8 @@ def write_table(tools, configs, predictions, runs):
         "",
         *group_summary(rows),
         "",
-        "| model | transport | P | schedule | V | chunks | M | checkpoint | predicted ms | measured ms | error % | spread % | runs |"
+        "| model | transport | P | schedule | V | chunks | M | checkpoint | predicted ms | measured ms | error % |"
+        " spread % | runs |"
         " bubble predicted | measured | arena equal | drift % | from |",
         "| " + " --- |" * 18,
     ]
@@ -302,7 +304,8 @@ def write_table(tools, configs, predictions, runs):
         drift = "-" if r["drift"] is None else f"{r['drift']:+.1f}"
         lines.append(
             f"| {r['model']} | {r['transport']} | {r['stages']} | {r['schedule']} | {r['virtual']} | {r['chunks']} | "
-            f"{r['microbatches']} | {r['checkpoint']} | {r['predicted']:.2f} | {r['measured']:.2f} | {r['error']:+.2f} | "
+            f"{r['microbatches']} | {r['checkpoint']} | {r['predicted']:.2f} | {r['measured']:.2f} | "
+            f"{r['error']:+.2f} | "
             f"{r['spread']:.1f} | {r['runs']} | {r['bubble_predicted']:.3f} | {measured} | "
             f"{'yes' if r['bytes_equal'] else 'NO'} | {drift} | {r['source']} |"
         )

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares ppexec with PyTorch while both run: a developer's tool, needs a Python with torch and safetensors.
 
-  check_live.py --ppexec PATH --preset small --d-model 36 --heads 3 --rows 7 --chunks 4 --data DIR    one configuration
-  check_live.py --ppexec PATH --random 20                                 random small models, cut and scheduled at random
-  check_live.py --ppsim PATH --csv                       ppsim's CSV is read, validated and lowered by PyTorch
-  check_live.py --ppsim PATH --facts DIR                                  vocabulary and tokens of WikiText-2, parameters
+  check_live.py --ppexec PATH --preset small --d-model 36 --heads 3 --rows 7 --data DIR    one configuration
+  check_live.py --ppexec PATH --random 20    random small models, cut and scheduled at random
+  check_live.py --ppsim PATH --csv           ppsim's CSV is read, validated and lowered by PyTorch
+  check_live.py --ppsim PATH --facts DIR     vocabulary and tokens of WikiText-2, parameters of the presets
 
 PyTorch computes in float64: in float32 it may stand on the other side of a ReLU's kink than ppexec, in float64 ppexec
-is compared with the truth. Options are ppkit's. Dropout is 0 unless given; with it, masked_model.py draws the same masks. For each configuration: loss and gradients of the first batch, losses
-and weights after --epochs 1 --max-batches 5 unless given.
+is compared with the truth. Options are ppkit's. Dropout is 0 unless given; with it, masked_model.py draws the same
+masks. For each configuration: loss and gradients of the first batch, losses and weights after --epochs 1
+--max-batches 5 unless given.
 """
 
 import argparse

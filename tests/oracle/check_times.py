@@ -159,7 +159,7 @@ class Checker:
                 if f"{result['bubble_span']:.4f}"[1:] != rate:
                     self.failures += 1
                     print(
-                        f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.4f}, should be {rate}"
+                        f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.4f}, not {rate}"
                     )
 
 

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does ppexec learn as PyTorch does? Standard library only.
 
-  learn.py --ppexec PATH --lab                      12 seeds of the lab, dropout on, beside PyTorch's 12 (golden/train/lab_curves.json)
-  learn.py --ppexec PATH --wikitext DIR [--batches 2928] [--seed 1]     `small` on WikiText-2 in reading order, one epoch
+  learn.py --ppexec PATH --lab
+      12 seeds of the lab, dropout on, beside 12 of PyTorch (golden/train/lab_curves.json)
+  learn.py --ppexec PATH --wikitext DIR [--batches 2928] [--seed 1]
+      `small` on WikiText-2 in reading order, one epoch
 
 WikiText-2: PyTorch's figures are those of plain PyTorch with the same model and settings (lr 5, clip 0.5, dropout
 0.2, causal): the mean training loss of the 200 steps before a moment, and the validation loss of that moment. Three
@@ -48,7 +50,8 @@ def check_lab(args):
         off = (statistics.mean(mine) - statistics.mean(theirs)) / error
         failures += abs(off) > 4
         print(
-            f"| {(i + 1) * golden['window']} | {statistics.mean(theirs):.4f} | {statistics.mean(mine):.4f} | {off:+.1f} |"
+            f"| {(i + 1) * golden['window']} | {statistics.mean(theirs):.4f} | {statistics.mean(mine):.4f} "
+            f"| {off:+.1f} |"
         )
     return failures
 
@@ -81,10 +84,12 @@ def check_wikitext(args):
     )
     losses, failures = result["loss"], result["vocabulary"] != 28782
     print(
-        f"vocabulary {result['vocabulary']}, {result['parameters']} parameters, {result['ms_per_batch']:.1f} ms/batch\n"
+        f"vocabulary {result['vocabulary']}, {result['parameters']} parameters, "
+        f"{result['ms_per_batch']:.1f} ms/batch\n"
     )
     print(
-        "| batches | training loss, PyTorch | ppexec | validation loss, PyTorch | ppexec |\n| --- | ---: | ---: | ---: | ---: |"
+        "| batches | training loss, PyTorch | ppexec | validation loss, PyTorch | ppexec |\n"
+        "| --- | ---: | ---: | ---: | ---: |"
     )
     for batches, (train, valid) in PYTORCH_WIKITEXT.items():
         if batches > len(losses):
@@ -93,7 +98,8 @@ def check_wikitext(args):
         failures += abs(mine - train) > TRAIN_MARGIN
         failures += last and result["valid_loss"][0] > valid + VALID_MARGIN
         print(
-            f"| {batches} | {train:.2f} | {mine:.2f} | {valid:.2f} | {format(result['valid_loss'][0], '.2f') if last else ''} |"
+            f"| {batches} | {train:.2f} | {mine:.2f} | {valid:.2f} "
+            f"| {format(result['valid_loss'][0], '.2f') if last else ''} |"
         )
     return failures
 
