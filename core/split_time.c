@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A stand-in with three stages of one layer each tells embedding, layer and decoder apart. */
 enum { STAND_IN = 3 };
@@ -47,29 +48,38 @@ static pp_status stage_ns(const struct pp_model *model, int stage, int rows, con
 
 static double surplus(double with, double without) { return with > without ? with - without : 0; }
 
-pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_backend *backend,
-                        struct pp_db *db)
+static pp_status measure(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_backend *backend,
+                         struct pp_db *db)
 {
     struct pp_model *model = NULL;
     struct pp_shape shape;
-    double ns[STAND_IN], *layer_ns = NULL;
-    pp_status status;
-    if (strcmp(config->split, "time") != 0) return PP_OK;
-    if (!db)
-        return pp_fail(PP_INPUT, "--split time needs a profile: run ppprof first, and name its database with --db");
+    double ns[STAND_IN];
+    pp_status status = PP_OK;
     pp_config_shape(config, &shape);
     shape.layers = STAND_IN;
     int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
     for (int s = 0; s < STAND_IN; s++) PP_TRY_DONE(stage_ns(model, s, rows, config, ops, backend, db, &ns[s]));
-    PP_TRY_DONE(PP_NEW(&layer_ns, config->layers + 2));
-    layer_ns[0] = surplus(ns[0], ns[1]);
-    for (int l = 1; l <= config->layers; l++) layer_ns[l] = ns[1];
-    layer_ns[config->layers + 1] = surplus(ns[2], ns[1]);
-    config->layer_ns = layer_ns;
+    PP_TRY_DONE(PP_NEW(&config->layer_ns, config->layers + 2));
+    config->layer_ns[0] = surplus(ns[0], ns[1]);
+    for (int l = 1; l <= config->layers; l++) config->layer_ns[l] = ns[1];
+    config->layer_ns[config->layers + 1] = surplus(ns[2], ns[1]);
 done:
     ops->destroy(model);
     return status;
+}
+
+pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_backend *backend)
+{
+    const char *path = config->db ? config->db : "pp.db";
+    struct pp_db *db;
+    if (strcmp(config->split, "time") != 0) return PP_OK;
+    if (access(path, F_OK) != 0)
+        return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first", path);
+    PP_TRY(pp_db_open(path, PP_DB_READ, &db));
+    pp_status status = measure(config, ops, backend, db);
+    pp_status closed = pp_db_close(db);
+    return status == PP_OK ? closed : status;
 }
 
 void pp_split_time_free(struct pp_config *config)

@@ -16,12 +16,12 @@ pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
     data->reachable_loss = NAN;
     data->vocabulary = config->vocab;
     pp_status status;
-    if (!config->data)
-        status = pp_data_generate(config, data);
-    else if (!strcmp(config->data, "constant"))
+    if (pp_data_is_folder(config))
+        status = pp_data_read_folder(config, data);
+    else if (config->data)
         status = pp_data_make_constant(config, data);
     else
-        status = pp_data_read_folder(config, data);
+        status = pp_data_generate(config, data);
     if (status == PP_OK)
         *out = data;
     else

@@ -31,7 +31,12 @@ struct pp_data {
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
+/* For programs that need the shape of the model but not the data: if config->data names a text folder, sets config->vocab to the
+ * vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
+pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
+
 /* The sources behind pp_data_load(). */
+bool pp_data_is_folder(const struct pp_config *config);
 pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;

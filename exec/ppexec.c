@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/split_time.h"
 #include "exec/exec.h"
 #include "exec/place.h"
 #include "exec/signals.h"
@@ -101,6 +102,7 @@ static pp_status prepare(struct session *s)
     PP_TRY(describe_device(exec));
     PP_TRY(pp_data_load(config, &exec->data));
     config->vocab = exec->data->vocabulary;
+    PP_TRY(pp_split_time(config, &pp_model_ops, exec->backend));
     return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
 }
 
@@ -156,5 +158,6 @@ int main(int argc, char **argv)
     free(session.results);
     free(session.points);
     pp_data_free(session.exec.data);
+    pp_split_time_free(&session.exec.config);
     return pp_exit_code(status);
 }

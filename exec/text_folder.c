@@ -62,28 +62,57 @@ static pp_status number_by_rank(struct pp_vocabulary *vocabulary, struct pp_data
     return PP_OK;
 }
 
-static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary *vocabulary, struct pp_data *data)
+static pp_status check_folder(const struct pp_config *config)
 {
+    struct stat info;
+    if (stat(config->data, &info) == 0 && S_ISDIR(info.st_mode)) return PP_OK;
+    return pp_fail(PP_INPUT,
+                   "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
+                   "or 'generated'",
+                   config->data);
+}
+
+/* The training text, and with it the vocabulary. */
+static pp_status read_training(const struct pp_config *config, struct pp_vocabulary *vocabulary, struct pp_data *data)
+{
+    PP_TRY(check_folder(config));
     PP_TRY(read_part(config, vocabulary, PP_PART_TRAIN, data));
     PP_TRY(number_by_rank(vocabulary, data));
     if (pp_config_given(config, "vocab") && config->vocab != data->vocabulary)
         return pp_fail(PP_USAGE,
                        "--vocab %d: the text in %s has a vocabulary of %d words, and it decides; leave --vocab out",
                        config->vocab, config->data, data->vocabulary);
+    return PP_OK;
+}
+
+static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary *vocabulary, struct pp_data *data)
+{
+    PP_TRY(read_training(config, vocabulary, data));
     for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && !config->no_eval; part++)
         PP_TRY(pp_context(read_part(config, vocabulary, part, data), "evaluation (--no-eval trains without)"));
     return PP_OK;
 }
 
+bool pp_data_is_folder(const struct pp_config *config)
+{
+    return config->data && strcmp(config->data, "constant") != 0;
+}
+
+pp_status pp_data_set_vocabulary(struct pp_config *config)
+{
+    struct pp_vocabulary *vocabulary;
+    struct pp_data data = {0};
+    if (!pp_data_is_folder(config)) return PP_OK;
+    PP_TRY(pp_vocabulary_create(&vocabulary));
+    pp_status status = read_training(config, vocabulary, &data);
+    if (status == PP_OK) config->vocab = data.vocabulary;
+    pp_vocabulary_free(vocabulary);
+    free(data.words[PP_PART_TRAIN]);
+    return status;
+}
+
 pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data)
 {
-    struct stat info;
-    if (stat(config->data, &info) || !S_ISDIR(info.st_mode))
-        return pp_fail(
-            PP_INPUT,
-            "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
-            "or 'generated'",
-            config->data);
     struct pp_vocabulary *vocabulary;
     PP_TRY(pp_vocabulary_create(&vocabulary));
     pp_status status = read_parts(config, vocabulary, data);

@@ -10,6 +10,8 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/split_time.h"
+#include "exec/data.h"
 #include "exec/link_profile.h"
 #include "exec/signals.h"
 #include "kernels/backend.h"
@@ -224,6 +226,8 @@ static pp_status prepare(struct session *s)
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
     PP_TRY(pp_signals_catch());
+    PP_TRY(pp_data_set_vocabulary(&s->config));
+    PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend));
     s->cores = find_cores();
     threads = s->config.threads;
     int at_once = s->cores / s->config.threads;
@@ -252,6 +256,7 @@ static int leave(struct session *s, pp_status status)
     int code = pp_exit_code(status);
     if (status != PP_OK) pp_error("%s", pp_message());
     pp_profile_free(s->profile);
+    pp_split_time_free(&s->config);
     if (status != PP_OK)
         s->transport->abort(code);
     else

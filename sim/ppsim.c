@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/split_time.h"
+#include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
 #include "schedules/csv.h"
@@ -202,13 +203,14 @@ static pp_status run(struct session *s)
     const struct pp_backend *backend;
     *p = (struct pp_predictor){
         .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .given = config->times != NULL};
+    PP_TRY(pp_data_set_vocabulary(config));
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
     if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
     PP_TRY(pp_machine_find(config->machine, &p->machine));
     PP_TRY(pp_backend_find(config->device, &backend));
     PP_TRY(open_database(s));
-    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend, s->db));
+    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend));
     PP_TRY(config->emit ? emit(s) : predict(s));
     return flush();
 }
