@@ -31,8 +31,8 @@ struct pp_data {
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
-/* For programs that need the shape of the model but not the data: if config->data names a text folder, sets config->vocab to the
- * vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
+/* For programs that need the shape of the model but not the data: if config->data names a text folder, sets
+ * config->vocab to the vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
 pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
 
 /* The sources behind pp_data_load(). */

@@ -66,10 +66,11 @@ static pp_status check_folder(const struct pp_config *config)
 {
     struct stat info;
     if (stat(config->data, &info) == 0 && S_ISDIR(info.st_mode)) return PP_OK;
-    return pp_fail(PP_INPUT,
-                   "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
-                   "or 'generated'",
-                   config->data);
+    return pp_fail(
+        PP_INPUT,
+        "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
+        "or 'generated'",
+        config->data);
 }
 
 /* The training text, and with it the vocabulary. */
@@ -93,10 +94,7 @@ static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary
     return PP_OK;
 }
 
-bool pp_data_is_folder(const struct pp_config *config)
-{
-    return config->data && strcmp(config->data, "constant") != 0;
-}
+bool pp_data_is_folder(const struct pp_config *config) { return config->data && strcmp(config->data, "constant") != 0; }
 
 pp_status pp_data_set_vocabulary(struct pp_config *config)
 {
