@@ -80,6 +80,11 @@ def random_options(dice):
     if made["preset"] == "lab" and dice.random() < 0.5:
         made.update(data="constant", vocab=dice.randint(2, 50))
         del made["eval_rows"]
+    stages = ranks * virtual
+    if dice.random() < 0.4:
+        cuts = sorted(dice.sample(range(1, made["layers"]), stages - 1))
+        layers = [b - a for a, b in zip([0, *cuts], [*cuts, made["layers"]])]
+        made["split"] = dice.choice(("parameters", ",".join(map(str, layers))))
     if schedule == "interleaved" and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made
@@ -87,7 +92,7 @@ def random_options(dice):
 
 def compare(runner, given, keep):
     options = {**RUN_DEFAULTS, **given}
-    layout = {key: options.pop(key) for key in ("schedule", "stages", "virtual", "checkpoint") if key in options}
+    layout = {key: options.pop(key) for key in ("schedule", "stages", "virtual", "checkpoint", "split") if key in options}
     folder = pathlib.Path(keep) / "case"
     o, parts, model = make_golden.prepare("case", options, folder)
     make_golden.record("case", options, folder, model.double(), o, parts)
