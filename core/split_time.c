@@ -75,7 +75,8 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops
     struct pp_db *db;
     if (strcmp(config->split, "time") != 0) return PP_OK;
     if (access(path, F_OK) != 0)
-        return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first", path);
+        return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",
+                       path);
     PP_TRY(pp_db_open(path, PP_DB_READ, &db));
     pp_status status = measure(config, ops, backend, db);
     pp_status closed = pp_db_close(db);
