@@ -110,14 +110,21 @@ static void forget(struct side *s)
     for (int i = 0; i < CALLS; i++) s->calls[i].n = 0;
 }
 
+/* Both are there and warm: forgets the times so far. Returns when to stop. */
+static int64_t begin_counting(struct side *s)
+{
+    forget(s);
+    return pp_now_ns() + (int64_t)(s->setup->seconds * 1e9);
+}
+
 static pp_status lead_exchanges(struct side *s, int64_t bytes, bool write)
 {
-    int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9);
+    int64_t deadline = 0;
     bool more = true;
     for (int i = 0; more; i++) {
         struct pp_request request;
         bool echoed;
-        if (i == WARM_UP) forget(s);
+        if (i == WARM_UP) deadline = begin_counting(s);
         more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
         PP_TRY(post(s, bytes, &request));
         PP_TRY(send_one(s, bytes, write, more));
@@ -256,9 +263,9 @@ static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t b
 
 static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t bytes, struct pp_quantiles *ns)
 {
-    int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9), more = 1;
+    int64_t deadline = 0, more = 1;
     for (int i = 0; more; i++) {
-        if (i == WARM_UP) forget(s);
+        if (i == WARM_UP) deadline = begin_counting(s);
         more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
         PP_TRY(agree(s, &more));
         PP_TRY(reduce_once(s, reduce, bytes));

@@ -125,6 +125,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     struct pp_job *few = NULL, *many = NULL;
     config.heads = config.d_ff = config.layers = config.replicas = 1;
     config.d_model = config.vocab = 2;
+    config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
     pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &few);
     point.chunks = config.rows;

@@ -16,6 +16,7 @@ enum {
     FEW = 2,                  /* samples that each wanted class must have */
     MANY = 200,               /* samples of each wanted class make a worker content early */
     KERNELS_EVERY = 4,        /* of so many runs of a class one is timed kernel by kernel */
+    KERNELS_FROM = 2,         /* ... so early that no shape goes without */
     YIELD_AFTER_NS = 20000000 /* of waiting */
 };
 
@@ -111,7 +112,7 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     struct team *team = w->team;
     const struct pp_program *program = &team->job->phase[PP_TRAIN].programs[task->cls];
     struct pp_tally *tally = &w->member->tally[task->cls];
-    int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_EVERY - 1 ? w->kernel_ns : NULL;
+    int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_FROM ? w->kernel_ns : NULL;
     struct pp_frame frame;
     pp_profile_arena_frame(&w->arena, task, &frame);
 
