@@ -2,15 +2,14 @@
 #include "exec/place.h"
 
 #include <sched.h>
-#include <unistd.h>
+
+#include "core/cores.h"
 
 void pp_place_process(const struct pp_processes *processes, int threads)
 {
     cpu_set_t set;
     if (!processes->launched || sched_getaffinity(0, sizeof set, &set) || threads <= CPU_COUNT(&set)) return;
-    long cores = sysconf(_SC_NPROCESSORS_CONF);
-    for (long core = 0; core < cores && core < CPU_SETSIZE; core++) CPU_SET((size_t)core, &set);
-    sched_setaffinity(0, sizeof set, &set); /* a refusal costs speed only */
+    pp_cores_widen();
 }
 
 /* Which of the usable cores; -1 = the system decides. A lone worker, or one with BLAS threads of its own, gains nothing
@@ -26,13 +25,6 @@ static int choose(const struct pp_world *world, int me, int threads, int cores)
 
 void pp_place_worker(const struct pp_world *world, int me, int threads)
 {
-    cpu_set_t usable, one;
-    if (sched_getaffinity(0, sizeof usable, &usable)) return;
-    int wanted = choose(world, me, threads, CPU_COUNT(&usable));
-    for (size_t core = 0; core < CPU_SETSIZE && wanted >= 0; core++) {
-        if (!CPU_ISSET(core, &usable) || wanted-- > 0) continue;
-        CPU_ZERO(&one);
-        CPU_SET(core, &one);
-        sched_setaffinity(0, sizeof one, &one); /* a refusal costs speed only */
-    }
+    int core = choose(world, me, threads, pp_cores_count());
+    if (core >= 0) pp_cores_pin(core);
 }

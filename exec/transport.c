@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/transport.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/cores.h"
 #include "exec/signals.h"
 #include "exec/transport_list.h"
 
@@ -69,13 +69,6 @@ pp_status pp_transport_start(const char *name, const struct pp_transport **out, 
     return PP_OK;
 }
 
-static int usable_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static pp_status attach(struct pp_world *world)
 {
     PP_TRY(pp_transport_inproc.attach(world, &world->local_state));
@@ -110,7 +103,7 @@ pp_status pp_world_open(const struct pp_transport *transport, const struct pp_pr
     world->count = workers / processes->count;
     world->first = world->count * processes->index;
     world->remote = processes->count > 1;
-    world->cores = usable_cores();
+    world->cores = pp_cores_count();
     world->crowded = world->count * threads > world->cores ||
                      processes->on_host * world->count * threads > sysconf(_SC_NPROCESSORS_ONLN);
     pp_status status = make_bells(world);

@@ -3,12 +3,12 @@
  * ppprof: measures tasks, kernels and links on this machine, prints what it found and stores it in a database.
  */
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/cores.h"
 #include "core/log.h"
 #include "core/split_time.h"
 #include "exec/data.h"
@@ -55,35 +55,13 @@ struct session {
     int cores; /* that the workers may use, `threads` for each worker */
 };
 
-/* The cores that this process may use: also those that a launcher kept from it, where the system allows it. */
-static cpu_set_t allowed;
-
-static int find_cores(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_CONF);
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (long i = 0; i < n && i < CPU_SETSIZE; i++) CPU_SET((size_t)i, &all);
-    if (sched_setaffinity(0, sizeof all, &all) != 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-    return CPU_COUNT(&allowed);
-}
-
 static int threads; /* of a worker; several are left to the system to place */
 
-/* Worker i on the i-th core. A machine that does not let it leaves the worker where it is. */
+/* Worker i on the i-th core. */
 static pp_status pin(int worker, int workers)
 {
     (void)workers;
-    if (threads > 1) return PP_OK;
-    int skip = worker % CPU_COUNT(&allowed);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        break;
-    }
+    if (threads == 1) pp_cores_pin(worker);
     return PP_OK;
 }
 
@@ -229,7 +207,8 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));
     PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend));
-    s->cores = find_cores();
+    pp_cores_widen();
+    s->cores = pp_cores_count();
     threads = s->config.threads;
     int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
