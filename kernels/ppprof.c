@@ -25,18 +25,15 @@ static const struct pp_program_info info = {
     .name = "ppprof",
     .summary = "measure what the tasks and links of a pipeline take on this machine",
     .operands = "",
-    .description = "Times every task that the asked configurations consist of, as it runs in training: in the order of "
-                   "the schedule, over memory as "
-                   "large as in training, alone and with as many workers busy as will be. Times its kernels one by "
-                   "one, and the links between "
-                   "workers: latency, overheads, bandwidth by size, and all-reduce. Everything is printed and stored "
-                   "in a database (pp.db unless "
-                   "--db names another), from which ppsim predicts.\n\n"
-                   "Started alone it measures links between threads; under mpirun, with two processes or more, those "
-                   "between processes as "
-                   "well. Lists of schedules, stages, virtual stages and chunks are measured together, each task once. "
-                   "--seconds is the time spent "
-                   "on each task under each load.",
+    .description =
+        "Times every task that the asked configurations consist of, as it runs in training: in the order of the "
+        "schedule, over memory as large as in training, alone and with as many workers busy as will be. Times its "
+        "kernels one by one, and the links between workers: latency, overheads, bandwidth by size, and all-reduce. "
+        "Everything is printed and stored in a database (pp.db unless --db names another), from which ppsim "
+        "predicts.\n\n"
+        "Started alone it measures links between threads; under mpirun, with two processes or more, those between "
+        "processes as well. Lists of schedules, stages, virtual stages and chunks are measured together, each task "
+        "once for each schedule. --seconds is the time spent on each task under each load.",
     .examples = "ppprof\tmeasure the default configuration\n"
                 "ppprof --schedule gpipe,1f1b --chunks 1,2,4,8\tall tasks of eight configurations\n"
                 "mpirun -n 2 ppprof --chunks 4\tlinks between processes as well\n",
@@ -121,7 +118,10 @@ static pp_status measure_links(struct session *s)
     if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
     if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
     if (s->processes.count == 1) return PP_OK;
-    return pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
+    if (s->processes.on_host <= s->cores) PP_TRY(pin(s->processes.host_index, s->processes.on_host));
+    pp_status status = pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
+    pp_cores_widen(); /* the tasks are measured by threads of this process */
+    return status;
 }
 
 static pp_status store_links(struct session *s)
