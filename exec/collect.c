@@ -24,10 +24,10 @@ static pp_status take(struct pp_session *s, const struct pp_worker *w, const str
     for (int i = 0; i < s->world->workers; i++) {
         struct pp_event *to = s->trace.events + s->trace.nevents;
         size_t bytes = (size_t)all[i].nevents * sizeof *to;
-        if (i == w->me)
-            memcpy(to, w->trace.events, bytes);
-        else
+        if (i != w->me)
             PP_TRY(pp_recv_now(s->world, i, w->me, PP_MESSAGE_CONTROL, to, (int64_t)bytes));
+        else if (bytes > 0) /* where nothing is traced there is no memory either */
+            memcpy(to, w->trace.events, bytes);
         s->trace.nevents += all[i].nevents;
         s->summaries[i] = all[i];
     }

@@ -152,7 +152,10 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_job *jo
     struct pp_weights_reader *reader = NULL;
     if (exec->config.init) PP_TRY(pp_context(pp_weights_open(exec->config.init, job->model, &reader), "--init"));
     pp_weights_close(reader);
-    return exec->config.save && exec->processes.index == 0 ? pp_weights_check_target(exec->config.save) : PP_OK;
+    if (!exec->config.save || exec->processes.index != 0) return PP_OK;
+    pp_status status = pp_weights_check_target(exec->config.save);
+    /* Wrong usage is what all processes see and end by; this only the first has seen, so it must end the others. */
+    return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
 }
 
 static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)

@@ -154,7 +154,8 @@ int main(int argc, char **argv)
     pp_status closed = pp_db_close(session.exec.db);
     if (status == PP_OK) status = closed;
     leave(&session, status);
-    for (int i = 0; i < session.nresults; i++) pp_result_free(&session.results[i]);
+    /* one more than there are, if it failed half made */
+    for (int i = 0; session.results && i < session.npoints; i++) pp_result_free(&session.results[i]);
     free(session.results);
     free(session.points);
     pp_data_free(session.exec.data);

@@ -73,6 +73,7 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
     for (int i = 0; i < batches->count; i++) {
         const struct pp_phase *phase = eval_phase(t->session, part, pp_batches_seq(batches, i));
         struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = batches, .batch = i};
+        PP_TRY(pp_world_check(t->session->world)); /* a lone rank never waits, and would not learn of a signal */
         PP_TRY(pp_worker_step(t->worker, &step, &batch_sum));
         sum += batch_sum;
         tokens += (double)batches->rows * phase->seq;

@@ -34,22 +34,34 @@ static pp_status write_bytes(struct pp_weights_writer *w, const void *from, size
     return PP_OK;
 }
 
+/* NULL where memory is short, never a part of it: a header that lacks a tensor would be a spoilt file. */
+static json_t *make_entry(const struct pp_tensor *tensor, int64_t begin, int64_t end)
+{
+    json_t *shape = json_array();
+    bool whole = true;
+    for (int d = 0; d < tensor->ndim; d++)
+        whole = json_array_append_new(shape, json_integer(tensor->shape[d])) == 0 && whole;
+    if (whole)
+        return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
+                         (json_int_t)end);
+    json_decref(shape);
+    return NULL;
+}
+
 static json_t *make_header(const struct pp_model *model)
 {
     json_t *header = json_object();
-    json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt"));
+    bool whole = json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt")) == 0;
     int64_t offset = 0;
-    for (int i = 0; i < model->ntensors; i++) {
+    for (int i = 0; i < model->ntensors && whole; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
         int64_t end = offset + tensor->elements * (int64_t)sizeof(float);
-        json_t *shape = json_array();
-        for (int d = 0; d < tensor->ndim; d++) json_array_append_new(shape, json_integer(tensor->shape[d]));
-        json_object_set_new(header, tensor->name,
-                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                                      (json_int_t)offset, (json_int_t)end));
+        whole = json_object_set_new(header, tensor->name, make_entry(tensor, offset, end)) == 0;
         offset = end;
     }
-    return header;
+    if (whole) return header;
+    json_decref(header);
+    return NULL;
 }
 
 static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model)

@@ -20,7 +20,8 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
         return pp_fail(PP_USAGE, "there is no schedule \"%s\"; the schedules are %s", name, pp_schedules.names());
     if (ranks < 1 || virtual_stages < 1 || microbatches < 1)
         return pp_fail(PP_USAGE, "stages, virtual stages and chunks must be at least 1");
-    if (ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
+    /* 32768 ranks: the keys of their channels fill 31 bits */
+    if (ranks > 32768 || ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
         return pp_fail(PP_USAGE, "%d ranks x %d virtual stages x %d microbatches is more than a plan can hold", ranks,
                        virtual_stages, microbatches);
     if (virtual_stages > 1 && !schedule->virtual_stages)
