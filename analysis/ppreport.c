@@ -85,14 +85,7 @@ static pp_status run(int argc, char **argv)
     const char *path = "pp.db";
     int operands;
     PP_TRY(pp_config_parse(PP_PPREPORT, argc, argv, &config, &path, 1, &operands));
-    if (config.help) {
-        pp_options_help(pp_config_rows, pp_config_nrows, &info, stdout);
-        return PP_OK;
-    }
-    if (config.version) {
-        puts("ppreport " PP_VERSION);
-        return PP_OK;
-    }
+    if (pp_config_answer(&config, &info, stdout)) return PP_OK;
     if (config.list) {
         pp_config_list_presets(stdout);
         return PP_OK;
