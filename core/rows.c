@@ -2,12 +2,27 @@
 #include "core/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "core/config.h"
 
 enum { DIGITS = 17 }; /* a double comes back bit for bit */
 
 json_t *pp_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *pp_json_append(json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) == 0) return array;
+    json_decref(array);
+    return NULL;
+}
+
+json_t *pp_json_set(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) == 0) return object;
+    json_decref(object);
+    return NULL;
+}
 
 static void write_value(const json_t *value, FILE *out)
 {
@@ -47,15 +62,24 @@ static void write_line(json_t *row, bool heading, FILE *out)
     fputc('\n', out);
 }
 
-void pp_rows_write(const json_t *rows, int format, FILE *out)
+/* As one text first: a half written one would look like a result. */
+static pp_status write_json(const json_t *rows, FILE *out)
+{
+    char *text = json_dumps(rows, JSON_INDENT(2));
+    if (!text) return pp_fail(PP_NOMEM, "cannot allocate memory for the text of the results");
+    fputs(text, out);
+    fputc('\n', out);
+    free(text);
+    return PP_OK;
+}
+
+pp_status pp_rows_write(const json_t *rows, int format, FILE *out)
 {
     json_t *row;
     size_t i;
-    if (format == PP_FORMAT_JSON) {
-        json_dumpf(rows, out, JSON_INDENT(2));
-        fputc('\n', out);
-    }
-    if (format != PP_FORMAT_TSV || json_array_size(rows) == 0) return;
+    if (format == PP_FORMAT_JSON) return write_json(rows, out);
+    if (format != PP_FORMAT_TSV || json_array_size(rows) == 0) return PP_OK;
     write_line(json_array_get(rows, 0), true, out);
     json_array_foreach((json_t *)rows, i, row) write_line(row, false, out);
+    return PP_OK;
 }

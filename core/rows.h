@@ -13,9 +13,14 @@
 
 /* A number, or null where it is not finite: JSON knows no NaN. */
 json_t *pp_json_real(double value);
+/* The array with the value behind the others, or the object with the value at the key: takes both over, and returns
+ * NULL where memory is short (or was: NULL goes in and comes out), so that one check at the end is enough. */
+json_t *pp_json_append(json_t *array, json_t *value);
+json_t *pp_json_set(json_t *object, const char *key, json_t *value);
 
 /* format: PP_FORMAT_TSV (heading, then one line per object; null is empty, arrays are joined with commas, objects are
- * key=value) or PP_FORMAT_JSON. Other formats print nothing. */
-void pp_rows_write(const json_t *rows, int format, FILE *out);
+ * key=value) or PP_FORMAT_JSON. Other formats print nothing. PP_NOMEM: nothing was printed; what the file refuses, its
+ * error flag tells. */
+pp_status pp_rows_write(const json_t *rows, int format, FILE *out) PP_MUST_CHECK;
 
 #endif

@@ -12,14 +12,14 @@
 static json_t *reals(const double *values, int n)
 {
     json_t *array = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(array, pp_json_real(values[i]));
+    for (int i = 0; i < n; i++) array = pp_json_append(array, pp_json_real(values[i]));
     return array;
 }
 
 static json_t *integers(const int64_t *values, int n)
 {
     json_t *array = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(array, json_integer(values[i]));
+    for (int i = 0; i < n; i++) array = pp_json_append(array, json_integer(values[i]));
     return array;
 }
 
@@ -39,7 +39,7 @@ static json_t *make_row(const struct pp_result *r)
 static json_t *make_rows(const struct pp_result *results, int n)
 {
     json_t *rows = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(rows, make_row(&results[i]));
+    for (int i = 0; i < n; i++) rows = pp_json_append(rows, make_row(&results[i]));
     return rows;
 }
 
@@ -77,13 +77,11 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
 pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out)
 {
     json_t *rows = make_rows(results, n);
-    if (!rows || (n && json_array_size(rows) != (size_t)n)) {
-        json_decref(rows);
-        return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
-    }
+    if (!rows) return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
     if (format == PP_FORMAT_TABLE) print_table(results, n, out);
-    pp_rows_write(rows, format, out);
+    pp_status status = pp_rows_write(rows, format, out);
     json_decref(rows);
+    if (status != PP_OK) return status;
     if (fflush(out) || ferror(out))
         return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
     return PP_OK;

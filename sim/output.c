@@ -173,12 +173,12 @@ static void print_ranks(const json_t *row, FILE *out)
     if (shown < ranks) fprintf(out, " ...  %zu more ranks; --format json has all\n", ranks - shown);
 }
 
-void pp_rows_print(const json_t *rows, int format, FILE *out)
+pp_status pp_rows_print(const json_t *rows, int format, FILE *out)
 {
-    pp_rows_write(rows, format, out);
-    if (format != PP_FORMAT_TABLE) return;
+    if (format != PP_FORMAT_TABLE) return pp_rows_write(rows, format, out);
     print_table(rows, out);
-    if (json_array_size(rows) != 1) return;
+    if (json_array_size(rows) != 1) return PP_OK;
     print_ranks(json_array_get(rows, 0), out);
     print_path(json_array_get(rows, 0), out);
+    return PP_OK;
 }

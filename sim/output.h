@@ -16,6 +16,6 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
                         json_t **out) PP_MUST_CHECK;
 
 /* rows: array of such objects. format: enum pp_format. */
-void pp_rows_print(const json_t *rows, int format, FILE *out);
+pp_status pp_rows_print(const json_t *rows, int format, FILE *out) PP_MUST_CHECK;
 
 #endif

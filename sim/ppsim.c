@@ -130,7 +130,8 @@ static pp_status predict_point(struct session *s, const struct pp_point *point)
     pp_status status;
     PP_TRY(pp_predict(&s->predictor, point, s->config.draw || s->config.db, &prediction));
     PP_TRY_DONE(pp_row_create(&s->predictor, &prediction, &row));
-    json_array_append_new(s->rows, row);
+    if (json_array_append_new(s->rows, row) != 0)
+        PP_TRY_DONE(pp_fail(PP_NOMEM, "cannot allocate room for the results"));
     tell_source(s, point, &prediction);
     if (s->config.draw) PP_TRY_DONE(draw(s, &prediction));
     if (s->config.db) PP_TRY_DONE(pp_store_prediction(s->db, &s->predictor, &prediction));
@@ -191,7 +192,7 @@ static pp_status predict(struct session *s)
     tell_totals(s);
     tell_machine(s);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
-    pp_rows_print(s->rows, s->config.format, stdout);
+    PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
     return PP_OK;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/rows.h"
 #include "sim/output.h"
 
 /* Jansson's functions take NULL values and then fail, so one check at the end finds any lack of memory. */
@@ -17,7 +18,7 @@ static json_t *ms(int64_t ns) { return json_real((double)ns / 1e6); }
 static json_t *reals(const double *values, int n)
 {
     json_t *array = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(array, json_real(values[i]));
+    for (int i = 0; i < n; i++) array = pp_json_append(array, json_real(values[i]));
     return array;
 }
 
@@ -25,7 +26,7 @@ static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
 {
     json_t *array = json_array();
     for (int r = 0; r < layout->ranks; r++)
-        json_array_append_new(array, json_integer(kind < 0 ? layout->arena_bytes[r] : layout->bytes[r][kind]));
+        array = pp_json_append(array, json_integer(kind < 0 ? layout->arena_bytes[r] : layout->bytes[r][kind]));
     return array;
 }
 
@@ -51,8 +52,8 @@ static void set_times(struct row *row, const struct pp_plan *plan, const struct 
     set(row, "rank_bubble", reals(r->rank_bubble, plan->ranks));
     set(row, "lower_bound_ms", ms(r->lower_bound_ns));
     for (int kind = 0; kind < PP_KINDS; kind++)
-        if (r->path.kind_ns[kind] > 0) json_object_set_new(path, pp_kinds[kind].name, ms(r->path.kind_ns[kind]));
-    json_object_set_new(path, "waiting", ms(r->path.waiting_ns));
+        if (r->path.kind_ns[kind] > 0) path = pp_json_set(path, pp_kinds[kind].name, ms(r->path.kind_ns[kind]));
+    path = pp_json_set(path, "waiting", ms(r->path.waiting_ns));
     set(row, "critical_path_ms", path);
 }
 
@@ -62,7 +63,7 @@ static void set_memory(struct row *row, const struct pp_config *config, const st
     json_t *kinds = layout ? json_object() : json_null();
     bool fits = true;
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
-        json_object_set_new(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
+        kinds = pp_json_set(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
     for (int r = 0; layout && r < layout->ranks; r++) fits = fits && layout->arena_bytes[r] <= config->memory;
     set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
     set(row, "memory_bytes", kinds);
