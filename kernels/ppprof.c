@@ -160,9 +160,11 @@ static pp_status measure_and_store(struct session *s)
     if (measured != PP_OK && measured != PP_INTERRUPTED) return measured;
     PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
     struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
-    if (measured == PP_OK) pp_profile_print(stdout, s->config.format, s->profile, &links);
-    return measured == PP_OK ? PP_OK
-                             : pp_fail(measured, "profiling was interrupted; what was measured is in the database");
+    if (measured == PP_INTERRUPTED)
+        return pp_fail(measured, "profiling was interrupted; what was measured is in the database");
+    pp_profile_print(stdout, s->config.format, s->profile, &links);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
+    return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
 }
 
 static pp_status end_run(struct session *s, pp_status status)
