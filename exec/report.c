@@ -20,16 +20,25 @@ static void rows_text(const struct pp_job *job, char *buf, size_t size)
     snprintf(buf + used, size - used, ": %d microbatches", plan->microbatches);
 }
 
+/* The unit that shows an arena's size in whole numbers. */
+static const char *unit_of(int64_t bytes, double *scale)
+{
+    *scale = bytes < 10 << 20 ? 1 << 10 : 1 << 20;
+    return bytes < 10 << 20 ? "KiB" : "MiB";
+}
+
 static void memory_lines(const struct pp_layout *layout)
 {
     for (int r = 0; r < layout->ranks; r++) {
         char text[256];
         size_t used = 0;
+        double scale;
+        const char *unit = unit_of(layout->arena_bytes[r], &scale);
         for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
             if (layout->bytes[r][kind])
                 used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
-                                         pp_memory_names[kind], (double)layout->bytes[r][kind] / (1 << 20));
-        pp_info("memory      rank %d: %.1f MiB = %s", r, (double)layout->arena_bytes[r] / (1 << 20), text);
+                                         pp_memory_names[kind], (double)layout->bytes[r][kind] / scale);
+        pp_info("memory      rank %d: %.1f %s = %s", r, (double)layout->arena_bytes[r] / scale, unit, text);
     }
 }
 
