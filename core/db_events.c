@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events into the database. The two ends of a transfer come from two workers, neither of which knows when both were
- * ready; here both are at hand, so it is here that `start` of a transfer becomes the later of the two posts. What each
- * worker computed in each step is summed on the way, so that reading a bubble does not need the events.
+ * Events into the database. The ends of a transfer or of a collective come from several workers, none of which knows
+ * when all were ready; here all are at hand, so it is here that `start` becomes the last of their posts: what comes
+ * before is waiting, what follows is moving. What each worker computed in each step is summed on the way, so that
+ * reading a bubble does not need the events.
  */
 #include <stdlib.h>
 
@@ -17,12 +18,13 @@ struct summary {
     const struct pp_plan *plan;
     int first_step, steps, workers;
     struct busy *busy;  /* [steps][workers] */
-    int64_t *posted_ns; /* [steps][replicas][ntasks] the later post of a transfer */
+    int64_t *posted_ns; /* [steps][replicas][ntasks] the last post of a transfer or collective */
 };
 
 static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 {
-    int64_t replica = e->worker / s->plan->ranks;
+    /* A reduction joins the replicas, everything else stays within one. */
+    int64_t replica = s->plan->tasks[e->task].kind == PP_REDUCE_GRAD ? 0 : e->worker / s->plan->ranks;
     return &s->posted_ns[((e->step - s->first_step) * (int64_t)s->plan->replicas + replica) * s->plan->ntasks +
                          e->task];
 }
@@ -30,10 +32,10 @@ static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 static void summarise(struct summary *s, const struct pp_event *e)
 {
     int kind = s->plan->tasks[e->task].kind;
-    if (e->side != PP_SIDE_RUN) {
+    if (!pp_kinds[kind].computes) {
         int64_t *posted = posted_of(s, e);
         if (e->posted_ns > *posted) *posted = e->posted_ns;
-    } else if (pp_kinds[kind].computes) {
+    } else {
         struct busy *b = &s->busy[(int64_t)(e->step - s->first_step) * s->workers + e->worker];
         if (e->start_ns < b->first_ns) b->first_ns = e->start_ns;
         if (e->end_ns > b->last_ns) b->last_ns = e->end_ns;
@@ -89,6 +91,14 @@ static void bind_event(sqlite3_stmt *statement, int row, int64_t run_id, int64_t
     for (int k = 0; k < COLUMNS; k++) sqlite3_bind_int64(statement, row * COLUMNS + k + 1, values[k]);
 }
 
+/* Of a reduction that waited for an earlier one of its worker, its own start. */
+static int64_t start_of(const struct summary *s, const struct pp_event *e)
+{
+    if (pp_kinds[s->plan->tasks[e->task].kind].computes) return e->start_ns;
+    int64_t posted = *posted_of(s, e);
+    return e->side == PP_SIDE_RUN && e->start_ns > posted ? e->start_ns : posted;
+}
+
 static pp_status insert_events(struct pp_db *db, int64_t run_id, const struct summary *s, const struct pp_trace *trace)
 {
     int64_t seq;
@@ -101,7 +111,7 @@ static pp_status insert_events(struct pp_db *db, int64_t run_id, const struct su
         PP_TRY(pp_db_query(db, rows == BLOCK ? insert_block : insert_one, NULL, 0, &statement));
         for (int row = 0; row < rows; row++, i++) {
             const struct pp_event *e = &trace->events[i];
-            bind_event(statement, row, run_id, seq + i, e, e->side == PP_SIDE_RUN ? e->start_ns : *posted_of(s, e));
+            bind_event(statement, row, run_id, seq + i, e, start_of(s, e));
         }
         PP_TRY(pp_db_row(db, statement, &found));
     }
