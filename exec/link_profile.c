@@ -312,22 +312,25 @@ static int64_t room_for(const struct pp_link_setup *setup)
 static pp_status measure(struct side *s)
 {
     const struct pp_backend *backend = s->setup->backend;
-    pp_status status = PP_OK;
     s->room = room_for(s->setup);
     PP_TRY(backend->open(s->me, s->setup->threads, &s->device));
-    PP_TRY_DONE(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
-    PP_TRY_DONE(backend->alloc(s->device, s->room, &s->outgoing));
-    PP_TRY_DONE(backend->alloc(s->device, s->room, &s->incoming));
-    PP_TRY_DONE(measure_p2p(s));
-    PP_TRY_DONE(measure_reduction(s));
-done:
+    PP_TRY(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
+    PP_TRY(backend->alloc(s->device, s->room, &s->outgoing));
+    PP_TRY(backend->alloc(s->device, s->room, &s->incoming));
+    PP_TRY(measure_p2p(s));
+    return measure_reduction(s);
+}
+
+/* When both sides have ended: one that gives up leaves the other copying from its memory. */
+static void release(struct side *s)
+{
+    const struct pp_backend *backend = s->setup->backend;
     if (s->incoming) backend->release(s->device, s->incoming, s->room);
     if (s->outgoing) backend->release(s->device, s->outgoing, s->room);
     free(s->source);
     pp_times_free(&s->one_way);
     for (int i = 0; i < CALLS; i++) pp_times_free(&s->calls[i]);
-    backend->close(s->device);
-    return status;
+    if (s->device) backend->close(s->device);
 }
 
 static void *side_main(void *arg)
@@ -355,6 +358,7 @@ static pp_status measure_threads(const struct pp_link_setup *setup, struct pp_wo
     }
     if (error) pp_world_stop(world, PP_IO);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < started; i++) release(&sides[i]);
     if (error) return pp_fail(PP_IO, "cannot start a thread to measure links: %s", strerror(error));
     /* One that gave up because the other failed has nothing to tell. */
     for (int i = 0; i < 2; i++)
@@ -386,6 +390,7 @@ pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const str
         .setup = setup, .names = names, .world = world, .me = world->first, .out = world->first == 0 ? out : NULL};
     pp_status status = side.me < 2 ? measure(&side) : PP_OK;
     if (status == PP_OK) status = pp_barrier(world, side.me);
+    release(&side);
     pp_world_close(world);
     return status;
 }
