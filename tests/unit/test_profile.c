@@ -291,7 +291,7 @@ static void test_interrupted_and_stored(void **state)
 {
     (void)state;
     struct pp_profile *profile = create("--preset lab --seconds 0.3 --chunks 2", 2);
-    interrupt_after = 3000;
+    interrupt_after = 500;
     assert_int_equal(pp_profile_run(profile), PP_INTERRUPTED);
     assert_int_equal(open_devices, 0);
 
