@@ -77,16 +77,17 @@ FROM run r JOIN v_ms_per_batch m ON m.run = r.id
 WHERE r.status = 'ok' AND r.tool IN ('ppsim', 'ppexec') AND m.ms IS NOT NULL;
 
 -- Which finished runs belong together: a measurement and the newest prediction of the same plan, workload, device and threads; a
--- prediction for the same transport goes before others. `newest` marks one row for each configuration: its newest measurement (of each
--- transport), or its newest prediction where nothing was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk)
--- and so may numbers of chunks (8 and 7 of 20 rows): each is a configuration of its own.
+-- prediction for the same transport goes before others, then one of the same schedule: equal plans of two schedules were profiled
+-- apart. `newest` marks one row for each configuration: its newest measurement (of each transport), or its newest prediction where
+-- nothing was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7 of
+-- 20 rows): each is a configuration of its own.
 DROP VIEW IF EXISTS v_pair;
 CREATE VIEW v_pair AS
-SELECT coalesce(
-        (SELECT max(p.id) FROM run p WHERE p.plan_hash = m.plan_hash AND p.workload = m.workload AND p.device IS m.device
-            AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok' AND p.transport IS m.transport),
-        (SELECT max(p.id) FROM run p WHERE p.plan_hash = m.plan_hash AND p.workload = m.workload AND p.device IS m.device
-            AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok')
+SELECT (SELECT id FROM (
+            SELECT p.id, p.transport IS m.transport AS same_transport, p.schedule = m.schedule AS same_schedule
+            FROM run p WHERE p.plan_hash = m.plan_hash AND p.workload = m.workload AND p.device IS m.device
+                AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok')
+        ORDER BY same_transport DESC, same_schedule DESC, id DESC LIMIT 1
     ) AS predicted_run, m.id AS measured_run,
     m.id = (SELECT max(o.id) FROM run o WHERE o.plan_hash = m.plan_hash AND o.workload = m.workload AND o.device IS m.device
         AND o.threads IS m.threads AND o.tool = 'ppexec' AND o.status = 'ok' AND o.transport IS m.transport

@@ -181,6 +181,24 @@ static void test_compare(void **state)
     must(pp_db_close(db));
 }
 
+/* One chunk makes equal plans of gpipe and 1f1b; each measurement goes with the prediction of its own schedule. */
+static void test_same_plan(void **state)
+{
+    (void)state;
+    struct synthetic_case gpipe = {"gpipe", 2, 1, 1, 1, PP_CHECKPOINT_NEVER, 0.1}, other = gpipe;
+    other.schedule = "1f1b";
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    int64_t first = synthetic_run(db, &gpipe, true, NULL), second = synthetic_run(db, &other, true, NULL);
+    synthetic_run(db, &gpipe, false, NULL);
+    synthetic_run(db, &other, false, NULL);
+    near(number(db, "SELECT count(DISTINCT plan_hash) FROM run"), 1);
+    near(number(db, "SELECT predicted_run FROM v_compare WHERE schedule = 'gpipe'"), (double)first);
+    near(number(db, "SELECT predicted_run FROM v_compare WHERE schedule = '1f1b'"), (double)second);
+    script("UPDATE run SET transport = 'mpi' WHERE id = 1"); /* the transport matters more */
+    near(number(db, "SELECT predicted_run FROM v_compare WHERE schedule = 'gpipe'"), (double)second);
+    must(pp_db_close(db));
+}
+
 /* A transfer starts when both ends are posted, whoever reported it. */
 static void test_transfer_start(void **state)
 {
@@ -209,7 +227,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_schema),       TEST(test_run),     TEST(test_profile),
-        TEST(test_ms_per_batch), TEST(test_compare), TEST(test_transfer_start),
+        TEST(test_ms_per_batch), TEST(test_compare), TEST(test_same_plan),
+        TEST(test_transfer_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
