@@ -165,6 +165,31 @@ static void test_cross_entropy(void **state)
     }
 }
 
+/* A training run that breaks must show it: what is not a number stays that, as in PyTorch. */
+static void check_not_a_number(const struct pp_cpu_isa *isa, int width, int at)
+{
+    float *u = case_floats(T * width, 1), *bias = case_floats(width, 2);
+    int32_t target[T] = {0};
+    double loss = 0;
+    struct pp_frame frame = case_frame();
+    frame.loss = &loss;
+    struct pp_call relu = {.n = {ROWS, SEQ, width}}, entropy = {.n = {ROWS, SEQ, width, 1}};
+    struct pp_cpu_call c = {&relu, &frame, {u, bias}}, e = {&entropy, &frame, {u, bias, target}};
+    u[at] = NAN;
+    isa->run[PP_KERNEL_RELU](&c);
+    assert_true(isnan(u[at]));
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&e);
+    assert_true(isnan(loss) && isnan(u[at]));
+    case_free(u, bias, NULL);
+}
+
+static void test_not_a_number(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    for (int at = 0; at < 37; at += 6) check_not_a_number(isa, 37, at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_far_positions),
         cmocka_unit_test(test_relu),
         cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

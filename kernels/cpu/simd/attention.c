@@ -142,7 +142,7 @@ static void kept_scores(const struct attention *a, const float *p, float *kept)
 {
     const int64_t n = (int64_t)a->seq * a->seq;
     for (int64_t i = 0; i < n; i += VL)
-        vf_store(kept + i, n - i, vf_max(vf_load(p + i, n - i) * a->drop.scale, vf_all(0)));
+        vf_store(kept + i, n - i, vf_max(vf_all(0), vf_load(p + i, n - i) * a->drop.scale));
 }
 
 /* Row of dkept (gradient of kept) -> gradient of the scores before scaling, in place. */
@@ -150,7 +150,7 @@ static void softmax_grad_row(const struct attention *a, const float *p, float *d
 {
     vf sum = {0};
     for (int j = 0; j < a->seq; j += VL)
-        sum += vf_max(vf_load(p + j, a->seq - j), vf_all(0)) * vf_load(ds + j, a->seq - j);
+        sum += vf_max(vf_all(0), vf_load(p + j, a->seq - j)) * vf_load(ds + j, a->seq - j);
     const float mean = vf_sum(sum) * a->drop.scale;
     for (int j = 0; j < a->seq; j += VL) {
         const vf signed_p = vf_load(p + j, a->seq - j);

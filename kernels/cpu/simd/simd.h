@@ -140,7 +140,7 @@ static inline vf vf_exp(vf x)
 {
     const vf shift = vf_all(12582912.f); /* 1.5 * 2^23: adding it leaves the rounded integer in the low bits */
     const vf ln2_high = vf_all(0.693359375f), ln2_low = vf_all(-2.12194440e-4f);
-    x = vf_max(x, vf_all(-87.3f));
+    x = vf_max(vf_all(-87.3f), x);
     vf rounded = x * 1.44269504f + shift;
     vu power = (vu)rounded - (vu)shift;
     rounded -= shift;
