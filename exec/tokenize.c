@@ -92,14 +92,15 @@ static pp_status tokenize_stream(FILE *file, struct line *line, pp_word_fn fn, v
 
 pp_status pp_tokenize_file(const char *path, pp_word_fn fn, void *arg)
 {
+    /* Before it is opened: opening a pipe would wait for a writer, and a device may have no end. */
     struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return pp_fail(PP_INPUT, "%s is %s, not a text file", path,
+                       S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
     FILE *file = fopen(path, "rb");
     if (!file) return pp_fail(PP_INPUT, "cannot open %s: %s", path, strerror(errno));
     struct line line = {.path = path};
-    pp_status status = PP_OK;
-    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
-        status = pp_fail(PP_INPUT, "%s is a folder, not a text file", path);
-    if (status == PP_OK) status = tokenize_stream(file, &line, fn, arg);
+    pp_status status = tokenize_stream(file, &line, fn, arg);
     free(line.text);
     fclose(file);
     return status;

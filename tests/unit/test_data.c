@@ -82,6 +82,9 @@ static void what_is_no_text_is_refused(void **state)
     mkdir("folder", 0777);
     assert_int_equal(pp_tokenize_file("folder", join, NULL), PP_INPUT);
     assert_non_null(strstr(pp_message(), "is a folder"));
+    mkfifo("pipe", 0666);
+    assert_int_equal(pp_tokenize_file("pipe", join, NULL), PP_INPUT); /* at once, though nobody writes */
+    assert_non_null(strstr(pp_message(), "is a pipe"));
 }
 
 static void code_points_go_around(void **state)
