@@ -174,8 +174,8 @@ static pp_status check_shape(const struct pp_config *config, const struct pp_poi
 static void name_key(struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
-    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d rows",
-                                   job->config->replicas, plan->microbatches);
+    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d rows",
+                                   job->config->replicas, plan->microbatches, job->config->threads);
     for (int m = 0; m < plan->microbatches && used + 16 < sizeof job->accumulation_key; m++) {
         int same = 1;
         while (m + 1 < plan->microbatches && plan->rows[m + 1] == plan->rows[m]) m++, same++;
