@@ -43,12 +43,12 @@ static json_t *make_rows(const struct pp_result *results, int n)
     return rows;
 }
 
-static void print_loss(double loss, FILE *out)
+static void print_figure(double value, int width, int digits, FILE *out)
 {
-    if (isnan(loss))
-        fprintf(out, "  %10s", "-");
+    if (isnan(value))
+        fprintf(out, "  %*s", width, "-");
     else
-        fprintf(out, "  %10.4f", loss);
+        fprintf(out, "  %*.*f", width, digits, value);
 }
 
 static void print_table(const struct pp_result *results, int n, FILE *out)
@@ -64,12 +64,13 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
         int64_t peak = 0;
         for (int rank = 0; rank < r->ranks; rank++)
             if (r->peak_bytes[rank] > peak) peak = r->peak_bytes[rank];
-        fprintf(out, "%-*s %3d %3d %7d %4d %3d  %10.3f  %8.2f  %10.1f", width, r->point.schedule, r->point.stages,
-                r->point.virtual_stages, r->point.chunks, r->microbatches, r->replicas, r->stored.ms_per_batch,
-                100 * r->stored.bubble, (double)peak / (1 << 20));
-        print_loss(r->nlosses ? r->losses[r->nlosses - 1] : NAN, out);
-        print_loss(r->nvalid ? r->valid_losses[r->nvalid - 1] : NAN, out);
-        print_loss(r->stored.test_loss, out);
+        fprintf(out, "%-*s %3d %3d %7d %4d %3d  %10.3f", width, r->point.schedule, r->point.stages,
+                r->point.virtual_stages, r->point.chunks, r->microbatches, r->replicas, r->stored.ms_per_batch);
+        print_figure(100 * r->stored.bubble, 8, 2, out);
+        print_figure((double)peak / (1 << 20), 10, 1, out);
+        print_figure(r->nlosses ? r->losses[r->nlosses - 1] : NAN, 10, 4, out);
+        print_figure(r->nvalid ? r->valid_losses[r->nvalid - 1] : NAN, 10, 4, out);
+        print_figure(r->stored.test_loss, 10, 4, out);
         fputc('\n', out);
     }
 }

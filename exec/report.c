@@ -54,7 +54,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
             s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
-    pp_info("equal bits  for equal \"%s, %s\"", job->accumulation_key, exec->device_text);
+    pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, exec->device_text);
     pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,
             world->workers, exec->config.threads);
     pp_info("transport   %s: %s", exec->transport->name, exec->transport->mover);
@@ -103,6 +103,12 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
                 loss, exp(loss));
         r->interval_loss = 0;
         r->interval_ns = r->interval_steps = 0;
+    }
+    if (!isfinite(record->loss) && !r->diverged) {
+        r->diverged = true;
+        pp_warn("the loss of step %d is not a finite number: training has diverged, its weights are useless; "
+                "use a smaller --lr",
+                record->step + 1);
     }
     pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
     if (!r->exec->db) return PP_OK;

@@ -17,6 +17,7 @@ struct pp_report {
     int64_t interval_ns;
     int interval_steps;
     double epoch_loss; /* sum of an epoch's */
+    bool diverged;     /* and said so */
 };
 
 /* Header, and the run in the database. */
