@@ -15,7 +15,7 @@ values = width / ((ranks + 1) * n) >= 50
 eval heading
 set tmargin at screen 1 - 62.0 / height
 set ylabel 'bubble: idle share of the step (%)'
-set yrange [0:*]
+set yrange [0:*<100]
 set offsets 0, 0, graph 0.08, 0
 set xrange [-0.6:ranks + 0.6]
 set xtics scale 0 ()
