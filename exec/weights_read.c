@@ -194,7 +194,10 @@ static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *
     PP_TRY_DONE(read_header(r, &header));
     PP_TRY_DONE(check_ranges(r, header));
     for (int i = 0; i < model->ntensors; i++) PP_TRY_DONE(check_tensor(r, header, &model->tensors[i], &r->begin[i]));
-    status = check_no_other(r, header, model);
+    PP_TRY_DONE(check_no_other(r, header, model));
+    int64_t spare = r->data_bytes - model->parameters * (int64_t)sizeof(float);
+    if (spare != 0)
+        status = pp_fail(PP_INPUT, "%s has %" PRId64 " bytes that belong to no tensor: it is damaged", r->path, spare);
 done:
     json_decref(header);
     return status;

@@ -128,6 +128,8 @@ static void wrong_files(void **state)
     assert_int_equal(open_it(), PP_OK);
     write_file(good, strlen(good), 35);
     expect(PP_INPUT, "truncated");
+    write_file(good, strlen(good), 40);
+    expect(PP_INPUT, "4 bytes that belong to no tensor");
     write_file(good, 1000000, 36);
     expect(PP_INPUT, "header would have 1000000 bytes");
     write_file(good, UINT64_MAX, 36);
