@@ -236,9 +236,24 @@ static void report_missing(const struct pp_table *table)
                 predicted < table->nrows ? "measured" : "predicted");
 }
 
+/* An error against a data sheet is not one against measured kernels. */
+static void report_assumed(const struct pp_table *table)
+{
+    int64_t assumed = 0;
+    for (int64_t row = 0; row < table->nrows; row++) {
+        struct pp_pair pair = pp_compare_pair(table, row);
+        assumed += complete(&pair) && strcmp(text_of(table, row, "cost_source"), "machine") == 0;
+    }
+    if (assumed)
+        pp_info("%" PRId64 " of %" PRId64 " predictions rest on assumptions about a machine, not on measured kernels: "
+                "run ppprof, then ppsim again.",
+                assumed, table->nrows);
+}
+
 pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
 {
     report_missing(table);
+    report_assumed(table);
     if (format == PP_FORMAT_JSON) return print_json(db, table, out);
     if (format == PP_FORMAT_TABLE) return print_text(db, table, out);
     pp_table_print_tsv(table, out);
