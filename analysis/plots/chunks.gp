@@ -10,7 +10,7 @@ width = 1100
 eval heading
 set tmargin at screen 1 - 62.0 / height
 set xlabel 'chunks of the batch'
-set ylabel 'ms / batch'
+set ylabel 'ms / batch'.(words(measured) ? ' (measured: median, bar from p5 to p95)' : '')
 set logscale x 2
 set key outside right top Left reverse noenhanced spacing 1.3 samplen 3
 set bars 0.6
