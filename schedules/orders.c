@@ -42,6 +42,21 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
     return PP_OK;
 }
 
+/* A stage's first contribution to its gradients overwrites them. Which task that is would be another one for its norms
+ * than for its matrices if B, which makes both, stood beside I and W, which make one each; PP_TASK_FIRST tells one. */
+static pp_status check_alike(const struct pp_plan *plan, const uint8_t *seen)
+{
+    for (int s = 0; s < plan->stages; s++) {
+        uint8_t any = 0;
+        for (int m = 0; m < plan->microbatches; m++) any |= seen[pp_cell(plan, s, m)];
+        if ((any & SEEN_B) && (any & (SEEN_I | SEEN_W)))
+            return pp_fail(PP_INPUT,
+                           "rank %d: stage %d has microbatches with B and others with I and W; all must be alike",
+                           plan->stage_rank[s], s);
+    }
+    return PP_OK;
+}
+
 static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
 {
     for (int s = 0; s < plan->stages; s++)
@@ -65,7 +80,8 @@ pp_status pp_orders_check(const struct pp_plan *plan, const struct pp_order *ord
     PP_TRY(PP_NEW(&seen, (int64_t)plan->stages * plan->microbatches));
     for (int r = 0; r < plan->ranks; r++)
         for (int64_t i = 0; i < orders[r].n; i++) PP_TRY_DONE(check_op(plan, r, &orders[r].ops[i], seen));
-    status = check_complete(plan, seen);
+    PP_TRY_DONE(check_complete(plan, seen));
+    status = check_alike(plan, seen);
 done:
     free(seen);
     return status;

@@ -283,6 +283,23 @@ static void test_deadlock(void **state)
     free(orders[1].ops);
 }
 
+/* Whole and halved backward passes of one stage: which task writes the gradients first could not be told. */
+static void test_mixed_backward(void **state)
+{
+    (void)state;
+    static const enum pp_kind kinds[2][5] = {{PP_F, PP_F, PP_B, PP_I, PP_W}, {PP_F, PP_F, PP_I, PP_B, PP_W}};
+    static const int microbatches[2][5] = {{0, 1, 0, 1, 1}, {0, 1, 0, 1, 0}}, stage_rank[] = {0};
+    struct pp_plan_spec spec = spec_of("made by hand", 1, 1, 2);
+    for (int i = 0; i < 2; i++) {
+        struct pp_order order = {0};
+        struct pp_plan *plan = NULL;
+        for (int k = 0; k < 5; k++) assert_int_equal(pp_order_add(&order, kinds[i][k], 0, microbatches[i][k]), PP_OK);
+        assert_int_equal(pp_plan_build_orders(&spec, &order, stage_rank, &plan), PP_INPUT);
+        assert_non_null(strstr(pp_message(), "must be alike"));
+        free(order.ops);
+    }
+}
+
 static void test_chunk_rows(void **state)
 {
     (void)state;
@@ -297,9 +314,10 @@ static void test_chunk_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes), cmocka_unit_test(test_peaks),    cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_hash),       cmocka_unit_test(test_slots),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_broken),     cmocka_unit_test(test_deadlock), cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_all_shapes),     cmocka_unit_test(test_peaks),    cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),           cmocka_unit_test(test_slots),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_broken),         cmocka_unit_test(test_deadlock), cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_mixed_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
