@@ -72,8 +72,6 @@ static pp_status check_usage(const struct session *s)
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d", config->replicas);
     if (config->times && config->machine)
         return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
-    if (config->times && pp_config_given(config, "memory"))
-        return pp_fail(PP_USAGE, "--times predicts no memory to compare with --memory; leave one out");
     if (config->emit && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
     return PP_OK;
