@@ -6,6 +6,13 @@
 
 #include "sim/costs.h"
 
+int pp_norm_hops(const struct pp_plan *plan)
+{
+    int hops = 0;
+    while (hops < 31 && 1 << hops < plan->ranks) hops++;
+    return hops;
+}
+
 int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_model *model = job->model;
@@ -37,8 +44,8 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, int 
         return;
     }
     if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);
-    if (c->kind == PP_NORM_ALL && job->train->ranks > 1)
-        out->ns = llround(2 * (m->link_latency_ns + 2 * m->link_overhead_ns));
+    if (c->kind == PP_NORM_ALL)
+        out->ns = llround(pp_norm_hops(job->train) * (m->link_latency_ns + 2 * m->link_overhead_ns));
     out->loaded_ns = out->ns;
 }
 

@@ -164,8 +164,8 @@ static pp_status set_collectives(const struct pp_job *job, const struct search *
         double twice_others = 2.0 * (plan->replicas - 1) / plan->replicas;
         if (kind == PP_REDUCE_GRAD && *found)
             class->ns = llround(latency + (double)class->bytes * per_byte * twice_others);
-        if (kind == PP_NORM_ALL && plan->ranks > 1)
-            class->ns = 2 * (link->latency_ns + link->send_overhead_ns + link->recv_overhead_ns);
+        if (kind == PP_NORM_ALL)
+            class->ns = pp_norm_hops(plan) * (link->latency_ns + link->send_overhead_ns + link->recv_overhead_ns);
         if (kind == PP_REDUCE_GRAD || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
     }
     return PP_OK;

@@ -45,6 +45,9 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
 /* An empty cost for the plan. */
 pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
 
+/* Hops of the exchange behind the global norm: an all-gather by dissemination, ceil(log2 ranks) rounds. */
+int pp_norm_hops(const struct pp_plan *plan);
+
 /* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
 int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls);
 
