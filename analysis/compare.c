@@ -2,6 +2,7 @@
 #include "analysis/compare.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/log.h"
@@ -250,10 +251,40 @@ static void report_assumed(const struct pp_table *table)
                 assumed, table->nrows);
 }
 
+/* The reference kernel does the same work in profile and run: where it took longer, the machine itself was slower. */
+static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
+{
+    double least = INFINITY, most = -INFINITY;
+    for (int64_t row = 0; row < table->nrows; row++) {
+        struct pp_pair pair = pp_compare_pair(table, row);
+        sqlite3_stmt *statement;
+        bool found;
+        if (!complete(&pair)) continue;
+        PP_TRY(pp_db_query(
+            db,
+            "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device AND p.host = m.host "
+            "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
+            "ORDER BY p.id DESC LIMIT 1",
+            PP_VALUES(PP_INT(pair.measured)), &statement));
+        PP_TRY(pp_db_row(db, statement, &found));
+        if (!found) continue;
+        double drift = sqlite3_column_double(statement, 0);
+        sqlite3_reset(statement);
+        if (drift < least) least = drift;
+        if (drift > most) most = drift;
+    }
+    if (most >= least)
+        pp_info("Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so much "
+                "the machine itself was slower.",
+                100 * least, 100 * most);
+    return PP_OK;
+}
+
 pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
 {
     report_missing(table);
     report_assumed(table);
+    PP_TRY(report_drift(db, table));
     if (format == PP_FORMAT_JSON) return print_json(db, table, out);
     if (format == PP_FORMAT_TABLE) return print_text(db, table, out);
     pp_table_print_tsv(table, out);
