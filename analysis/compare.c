@@ -260,12 +260,12 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
         sqlite3_stmt *statement;
         bool found;
         if (!complete(&pair)) continue;
-        PP_TRY(pp_db_query(
-            db,
-            "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device AND p.host = m.host "
-            "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
-            "ORDER BY p.id DESC LIMIT 1",
-            PP_VALUES(PP_INT(pair.measured)), &statement));
+        PP_TRY(pp_db_query(db,
+                           "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device "
+                           "AND p.host = m.host "
+                           "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
+                           "ORDER BY p.id DESC LIMIT 1",
+                           PP_VALUES(PP_INT(pair.measured)), &statement));
         PP_TRY(pp_db_row(db, statement, &found));
         if (!found) continue;
         double drift = sqlite3_column_double(statement, 0);
@@ -274,9 +274,10 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
         if (drift > most) most = drift;
     }
     if (most >= least)
-        pp_info("Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so much "
-                "the machine itself was slower.",
-                100 * least, 100 * most);
+        pp_info(
+            "Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
+            "much the machine itself was slower.",
+            100 * least, 100 * most);
     return PP_OK;
 }
 
