@@ -27,11 +27,6 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     return buf;
 }
 
-const char *pp_task_name(const struct pp_plan *plan, int32_t task, char *buf, size_t size)
-{
-    return pp_task_text(&plan->tasks[task], buf, size);
-}
-
 /* One step of a 64-bit multiply-xorshift hash; a word at a time keeps plans of millions of tasks cheap. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {

@@ -17,9 +17,9 @@
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
  *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
- *     dep[2] = the compute task before which-it-is-not-posted: the one that precedes its RECV end in the receiver's
- *     issue list. dep[2] holds for transports that post a receive at its place in the list (NCCL); those that post as
- *     soon as the slot is free (host memory) wait for dep[1] only, which always comes earlier;
+ *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
+ *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
+ *     free (host memory) wait for dep[1] only, which always comes earlier;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -40,7 +40,7 @@
 
 #include "core/status.h"
 
-/* X(id, printed name, colour class, computes: runs on a rank's compute lane, what it is) */
+/* X(id, printed name, computes: runs on a rank's compute lane, what it is) */
 #define PP_KIND_LIST(X) \
     X(F, "F", true, "forward") \
     X(B, "B", true, "full backward (I and W together)") \
@@ -180,8 +180,6 @@ static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* "F s3 m2" and the like into buf; returns buf. */
-const char *pp_task_name(const struct pp_plan *plan, int32_t task, char *buf, size_t size);
-/* The same for any fields. */
 const char *pp_task_text(const struct pp_task *task, char *buf, size_t size);
 
 /* Names the plan: equal for equal tasks, edges, slots, rows, lanes and issue orders. Set by the builder. */
