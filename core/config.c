@@ -36,6 +36,10 @@ const struct pp_opt pp_config_rows[] = {
      "probability that an element is dropped; below 1"},
     {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
      "details of model and initial weights: as the PyTorch tutorials, or as the lab (no sqrt(d), less dropout)"},
+    {"precision", PP_OPT_CHOICE, AT(precision), PP_RUNS, MODEL, NULL, "fp32", 0, 0, "fp32|tf32|bf16",
+     "of products (tf32), or of activations and products with fp32 master weights (bf16); the cpu has fp32 only"},
+    {"vocab-multiple", PP_OPT_INT, AT(vocab_multiple), PP_RUNS, MODEL, NULL, "0", 0, 65536, NULL,
+     "give the decoder memory for a multiple of so many words, for aligned products (0 = 128 on cuda, 1 on the cpu)"},
 
     {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica"},
     {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row"},
@@ -60,6 +64,9 @@ const struct pp_opt pp_config_rows[] = {
      "which microbatches are computed again for the backward instead of kept (default from the preset)"},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time, or layers of each stage such as 3,5"},
+    {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
+     "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
+     "often, activations are kept longer"},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
      "receive buffers of each channel; 0 = one for each microbatch (default 2; with --times 0)"},
 
@@ -86,9 +93,13 @@ const struct pp_opt pp_config_rows[] = {
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines"},
 
-    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "cpu", "what computes"},
-    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi",
-     "what moves data between ranks: threads of one process, or MPI; auto takes what the start allows"},
+    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "auto|cpu|cuda",
+     "what computes; auto takes a GPU if one can be used, and says why if not"},
+    {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
+     "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
+    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi|nccl|staged",
+     "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
+     "memory and MPI (staged); auto takes what the start allows"},
     {"threads", PP_OPT_INT, AT(threads), PP_RUNS, RUNNING, NULL, "1", 1, 4096, NULL, "threads of each worker's BLAS"},
     {"blas-core", PP_OPT_TEXT, AT(blas_core), PP_PPEXEC | PP_PPPROF, RUNNING, "NAME", NULL, 0, 0, NULL,
      "processor that OpenBLAS takes this machine for, such as Haswell (default the best that it can run)"},
@@ -178,6 +189,10 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .scale_embedding = !lab,
         .residual_only = lab,
         .lab_init = lab,
+        .precision = config->precision,
+        .vocab_multiple = config->vocab_multiple                    ? config->vocab_multiple
+                          : strcmp(config->device, "cuda") == 0 ? 128
+                                                                : 1,
     };
 }
 

@@ -17,6 +17,7 @@ struct pp_config {
     /* model */
     const char *preset;
     int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
+    int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout;
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
@@ -24,6 +25,7 @@ struct pp_config {
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
+    int batch_w;
     int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times 0 = unlimited) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
@@ -34,6 +36,7 @@ struct pp_config {
     int generated_tokens;
     /* running */
     const char *device, *transport, *blas_core;
+    int gpus; /* 0: all there are; ppsim: one for each worker */
     int threads, trace_steps, log_interval;
     bool no_eval;
     /* simulating */

@@ -19,6 +19,7 @@ extern const char *const pp_cost_source_names[PP_COST_SOURCES];
 struct pp_class_cost {
     int64_t ns;        /* alone in its sharing domain */
     int64_t loaded_ns; /* with every core of the domain busy with another worker; = ns where there is no domain */
+    int64_t host_ns;   /* queue devices: what issuing the task takes the host; see pp_cost.host_issues */
     int64_t bytes;     /* transfers, reductions: payload */
     int32_t source;    /* enum pp_cost_source */
 };
@@ -38,6 +39,11 @@ struct pp_cost {
     struct pp_class_cost *classes; /* parallel to plan->classes */
     struct pp_link_cost link;      /* all channels */
     int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
+    /* Queue devices (GPUs): each worker has a host thread that issues its tasks one after another, ahead of the
+     * device, in host_ns each; a task starts no earlier than issue_latency_ns after it was issued. The host begins a
+     * step when the device has ended the one before. false: the device computes in the worker's own thread. */
+    bool host_issues;
+    int64_t issue_latency_ns;
     int64_t step_overhead_ns;      /* host time per step and worker outside tasks (batch, bookkeeping) */
     /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own.
      * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly

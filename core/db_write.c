@@ -31,8 +31,11 @@ const char *pp_db_workload(const struct pp_config *config, char *buf, size_t siz
         snprintf(buf, size, "%s ms", config->times);
         return buf;
     }
-    snprintf(buf, size, "%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", config->style ? "lab " : "", config->layers,
-             config->d_model, config->heads, config->d_ff, config->vocab,
+    char precision[16] = "";
+    if (config->precision != PP_FP32)
+        snprintf(precision, sizeof precision, "%s ", pp_precision_names[config->precision]);
+    snprintf(buf, size, "%s%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", precision, config->style ? "lab " : "",
+             config->layers, config->d_model, config->heads, config->d_ff, config->vocab,
              config->mask == PP_MASK_CAUSAL ? "causal" : "none", config->dropout, config->rows, config->tokens,
              config->split ? config->split : "uniform");
     return buf;

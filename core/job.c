@@ -140,8 +140,11 @@ static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *pl
     PP_TRY(PP_NEW(&phase->programs, plan->nclasses));
     for (int c = 0; c < plan->nclasses; c++) {
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
-        PP_TRY(job->model_ops->program(job->model, &plan->classes[c], seq, plan->training, has_kind(plan, PP_W),
-                                       &phase->programs[c]));
+        struct pp_program_spec spec = {.seq = seq,
+                                       .slot_rows = plan->classes[c].rows,
+                                       .training = plan->training,
+                                       .split_backward = has_kind(plan, PP_W)};
+        PP_TRY(job->model_ops->program(job->model, &plan->classes[c], &spec, &phase->programs[c]));
     }
     return PP_OK;
 }

@@ -48,15 +48,23 @@ static int max_rows(const struct pp_plan *plan)
     return most;
 }
 
+static struct pp_program_spec spec_of(const struct pp_phase *phase, int rows)
+{
+    return (struct pp_program_spec){.seq = phase->seq,
+                                    .slot_rows = rows,
+                                    .training = phase->plan->training,
+                                    .split_backward = split_backward(phase->plan)};
+}
+
 /* Largest activation slot of a group of stages on a rank. */
 static int64_t act_slot_bytes(const struct build *b, const struct pp_phase *phase, const struct pp_pool *pool)
 {
     const struct pp_plan *plan = phase->plan;
+    const struct pp_program_spec spec = spec_of(phase, max_rows(plan));
     int64_t most = 0;
     for (int s = 0; s < plan->stages; s++) {
         if (plan->stage_rank[s] != pool->rank || plan->act_group[s] != pool->key) continue;
-        int64_t bytes =
-            b->ops->act_bytes(b->model, s, max_rows(plan), phase->seq, plan->training, split_backward(plan));
+        int64_t bytes = b->ops->act_bytes(b->model, s, &spec);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -217,7 +225,8 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     *taken = *freed = 0;
     if (t->act < 0) return;
     int rows = phase->plan->rows[t->microbatch];
-    int64_t act = ops->act_bytes(model, t->stage, rows, phase->seq, phase->plan->training, split_backward(phase->plan));
+    const struct pp_program_spec spec = spec_of(phase, rows);
+    int64_t act = ops->act_bytes(model, t->stage, &spec);
     int64_t ckpt = (int64_t)rows * phase->seq * model->shape.d_model * (int64_t)sizeof(float);
     if (t->flags & PP_TASK_TAKE_ACT) *taken += align(act);
     if (t->flags & PP_TASK_TAKE_CKPT) *taken += align(ckpt);

@@ -135,6 +135,9 @@ struct pp_plan_spec {
     bool optimizer;          /* adds STEP */
     bool clip;               /* adds NORM and NORM_ALL */
     const int *act_group;    /* [stages] stages with equal numbers use slots of one size; NULL = all one group */
+    /* K > 1: up to K successive microbatches' weight gradients of a stage are one W task (count > 1), where the order
+     * of the schedule, with each B cut into I and W, allows the W to wait. 0 and 1: as the schedule has them. */
+    int batch_w;
 };
 
 struct pp_plan {
@@ -143,6 +146,10 @@ struct pp_plan {
     int ranks, virtual_stages, stages, microbatches, replicas;
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
+    /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
+     * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
+     * batched. */
+    int slot_microbatches;
     int *rows;       /* [microbatches] */
     int *first_row;  /* [microbatches] */
     int *stage_rank; /* [stages] */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
+
 void pp_program_free(struct pp_program *program)
 {
     if (!program) return;

@@ -7,8 +7,11 @@
  * sim/ see only this file.
  *
  * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one
- * program serves every microbatch; struct pp_frame says where the regions of one task lie. All data is float32 unless
- * stated, row-major.
+ * program serves every microbatch; struct pp_frame says where the regions of one task lie. All data is row-major.
+ *
+ * Precision. fp32 and tf32: all data is float32; tf32 lets products round their operands. bf16: activations, their
+ * gradients and what travels between stages are bfloat16; parameters, their gradients, statistics (rstd), logits and
+ * all sums are float32; products read bfloat16 copies of the weights (PP_MEM_PARAM16), renewed by the optimizer step.
  */
 #ifndef PP_CORE_PROGRAM_H
 #define PP_CORE_PROGRAM_H
@@ -32,23 +35,32 @@ enum pp_region {
     PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks */
     PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, seq] */
-    PP_MEM_SCALARS, /* double: see pp_frame.scalars */
+    PP_MEM_PARAM16, /* bf16: copies of the stage's parameters at half their offsets; else no memory */
     PP_MEM_REGIONS
 };
 
+enum pp_precision { PP_FP32, PP_TF32, PP_BF16 };
+extern const char *const pp_precision_names[];
+/* Bytes of an element of an activation. */
+static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
+
+/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 outside of activation slots: a slot
+ * may hold several microbatches, one behind the other in each of its buffers. */
 struct pp_ref {
     int32_t region; /* enum pp_region */
     int64_t offset; /* bytes */
+    int64_t row_bytes;
 };
 
 enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
-    int32_t kernel;               /* index into the kernel table */
-    int32_t n[PP_CALL_DIMS];      /* dimensions */
-    int32_t site;                 /* dropout site, see pp_frame; 0 = none */
-    float f[2];                   /* scalars: scale, probability, ... */
+    int32_t kernel;          /* index into the kernel table */
+    int32_t n[PP_CALL_DIMS]; /* dimensions */
+    int32_t site;            /* dropout site, see pp_frame; 0 = none */
+    int32_t precision;       /* enum pp_precision */
+    float f[2];              /* scalars: scale, probability, ... */
     struct pp_ref ref[PP_CALL_REFS];
 };
 
@@ -65,16 +77,19 @@ struct pp_program {
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
+    int64_t act_row; /* rows of the activation slot before the (first) microbatch of the task */
     uint64_t seed;
-    uint32_t step;      /* training step, counted over the whole run: part of the dropout key */
-    int64_t first_row;  /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
-    bool training;      /* dropout on */
-    bool accumulate;    /* add to the gradients instead of writing them */
-    float loss_scale;   /* 1 / tokens of the whole batch over all replicas */
+    uint32_t step;     /* training step, counted over the whole run: part of the dropout key */
+    int64_t first_row; /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
+    bool training;     /* dropout on */
+    bool accumulate;   /* add to the gradients instead of writing them */
+    float loss_scale;  /* 1 / tokens of the whole batch over all replicas */
     float learning_rate;
-    float clip_factor;  /* 1 where nothing is clipped */
-    double *loss;       /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    double *sums;       /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
+    float clip_factor; /* 1 where nothing is clipped */
+    const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
+    /* Both in memory of the device. */
+    double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
+    double *sums; /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
 };
 
 /* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
@@ -88,7 +103,7 @@ struct pp_tensor {
     int64_t elements;
     int64_t offset; /* bytes, within its stage's parameter (and gradient) region */
     int stage;
-    int init;       /* enum pp_init */
+    int init; /* enum pp_init */
     double bound;
 };
 
@@ -98,20 +113,32 @@ enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
  * (torch.nn.TransformerEncoderLayer). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
-    int mask;             /* enum pp_mask */
+    int mask; /* enum pp_mask */
     double dropout;
     bool scale_embedding; /* multiply by sqrt(d_model) */
     /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
     bool residual_only;
-    bool lab_init;        /* the lab's initialisation, see kernels/model.h */
+    bool lab_init; /* the lab's initialisation, see kernels/model.h */
+    int precision; /* enum pp_precision */
+    /* The decoder has memory for a multiple of so many words, zero beyond the vocabulary: aligned rows of logits.
+     * 0 and 1: none. */
+    int vocab_multiple;
 };
+
+/* Columns of a row of logits in memory. */
+static inline int pp_padded_vocab(const struct pp_shape *shape)
+{
+    const int m = shape->vocab_multiple > 1 ? shape->vocab_multiple : 1;
+    return (shape->vocab + m - 1) / m * m;
+}
 
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */
     int first_tensor, tensors; /* range in pp_model.tensors */
     int64_t param_bytes;
-    int group;                 /* stages with equal activation sizes have equal numbers */
+    int64_t param16_bytes; /* of the bfloat16 copies; 0 unless bf16 */
+    int group;             /* stages with equal activation sizes have equal numbers */
 };
 
 struct pp_model {
@@ -123,6 +150,14 @@ struct pp_model {
     int64_t parameters;        /* elements, whole model */
 };
 
+/* What a program is written for. */
+struct pp_program_spec {
+    int seq;       /* tokens per row */
+    int slot_rows; /* rows that the activation slot has room for; offsets in it depend on that */
+    bool training;
+    bool split_backward; /* the plan has I and W tasks */
+};
+
 /* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */
 struct pp_model_ops {
     /* Cuts `layers` into `stages`. split: "uniform", "parameters", "time" (needs layer_ns: [layers + 2], embedding,
@@ -130,13 +165,12 @@ struct pp_model_ops {
     pp_status (*create)(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                         struct pp_model **out);
     void (*destroy)(struct pp_model *model);
-    /* The program of one class. seq: tokens per row. split_backward: the plan has I and W tasks. PP_NORM, PP_STEP: rows
-     * and seq do not matter. Transfers and reductions have no program. Free with program_free. */
-    pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
-                         bool split_backward, struct pp_program *out);
-    /* Bytes of one activation slot for `rows` rows of `seq` tokens. */
-    int64_t (*act_bytes)(const struct pp_model *model, int stage, int rows, int seq, bool training,
-                         bool split_backward);
+    /* The program of one class. PP_NORM, PP_STEP: rows and seq do not matter. PP_W may span several microbatches:
+     * cls->rows are those of all. Transfers and reductions have no program. Free with program_free. */
+    pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
+                         struct pp_program *out);
+    /* Bytes of an activation slot of spec->slot_rows rows. */
+    int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
 };
 
 void pp_program_free(struct pp_program *program);
@@ -150,17 +184,36 @@ struct pp_progress {
     void *arg;
 };
 
+/* Which device a worker opens. */
+struct pp_device_spec {
+    int worker, workers;     /* index in the process; workers of the process in this configuration */
+    int host_index, on_host; /* the process among those of its host; 0 of 1 where there is only one */
+    int threads;             /* of BLAS */
+    int gpus;                /* --gpus: devices of the host that may be used; 0 = all there are */
+    int precision;           /* enum pp_precision */
+};
+
+struct pp_queue_ops;
+
 struct pp_backend {
     const char *name, *summary;
-    /* worker: its index in the process; threads: BLAS threads. */
-    pp_status (*open)(int worker, int threads, struct pp_device **out);
+    /* NULL: the device computes while run() is called, in memory that the host can read. Else it works through queues
+     * (core/queue.h). */
+    const struct pp_queue_ops *queue;
+    /* Can this machine use it? PP_UNSUPPORTED with a message that says in one line what is missing. NULL: always. */
+    pp_status (*available)(void);
+    /* Workers of one host that share the worker's device, itself included; 1: it has a device to itself. NULL: 1. */
+    int (*sharers)(const struct pp_device_spec *spec);
+    pp_status (*open)(const struct pp_device_spec *spec, struct pp_device **out);
     void (*close)(struct pp_device *device);
-    /* Memory of the device; zeroed. Page-faulted in by this call, so that no step pays for it. */
+    /* Memory of the device; zeroed. Page-faulted in by this call, so that no step pays for it. upload and download
+     * return when the bytes are there. */
     pp_status (*alloc)(struct pp_device *device, int64_t bytes, void **out);
     void (*release)(struct pp_device *device, void *memory, int64_t bytes);
     pp_status (*upload)(struct pp_device *device, void *to, const void *from, int64_t bytes);
     pp_status (*download)(struct pp_device *device, void *to, const void *from, int64_t bytes);
-    /* Runs all calls. kernel_ns: NULL, or [ncalls] durations to fill in. progress: NULL, or polled after each call. */
+    /* Runs all calls, and returns when they have run. kernel_ns: NULL, or [ncalls] durations to fill in. progress:
+     * NULL, or polled after each call. */
     pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                      const struct pp_progress *progress, int64_t *kernel_ns);
     /* to[i] = a[i] + b[i]: gradient reduction. */

@@ -38,7 +38,8 @@ static pp_status stage_ns(const struct pp_model *model, int stage, int rows, con
     for (int i = 0; i < 2; i++) {
         struct pp_program program;
         struct pp_class cls = {.kind = kinds[i], .stage = stage, .rows = rows};
-        PP_TRY(ops->program(model, &cls, config->tokens, true, false, &program));
+        struct pp_program_spec spec = {.seq = config->tokens, .slot_rows = rows, .training = true};
+        PP_TRY(ops->program(model, &cls, &spec, &program));
         pp_status status = program_ns(&program, config, backend, db, sum);
         pp_program_free(&program);
         PP_TRY(status);

@@ -313,7 +313,8 @@ static pp_status measure(struct side *s)
 {
     const struct pp_backend *backend = s->setup->backend;
     s->room = room_for(s->setup);
-    PP_TRY(backend->open(s->me, s->setup->threads, &s->device));
+    struct pp_device_spec spec = {.worker = s->me, .workers = 2, .on_host = 1, .threads = s->setup->threads};
+    PP_TRY(backend->open(&spec, &s->device));
     PP_TRY(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
     PP_TRY(backend->alloc(s->device, s->room, &s->outgoing));
     PP_TRY(backend->alloc(s->device, s->room, &s->incoming));

@@ -132,10 +132,12 @@ static pp_status make_test_tail(struct pp_session *s)
     if (!seq || seq == job->phase[PP_EVAL_TAIL].seq) return PP_OK;
     s->test_tail = (struct pp_phase){.plan = job->eval, .seq = seq};
     PP_TRY(PP_NEW(&s->test_tail.programs, job->eval->nclasses));
-    for (int c = 0; c < job->eval->nclasses; c++)
-        if (pp_kinds[job->eval->classes[c].kind].computes)
-            PP_TRY(job->model_ops->program(job->model, &job->eval->classes[c], seq, false, false,
-                                           &s->test_tail.programs[c]));
+    for (int c = 0; c < job->eval->nclasses; c++) {
+        const struct pp_class *cls = &job->eval->classes[c];
+        struct pp_program_spec spec = {.seq = seq, .slot_rows = cls->rows};
+        if (pp_kinds[cls->kind].computes)
+            PP_TRY(job->model_ops->program(job->model, cls, &spec, &s->test_tail.programs[c]));
+    }
     return PP_OK;
 }
 

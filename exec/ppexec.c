@@ -73,7 +73,13 @@ static pp_status describe_device(struct pp_exec *exec)
 {
     struct pp_device *device;
     PP_TRY(pp_backend_find(exec->config.device, &exec->backend));
-    PP_TRY(exec->backend->open(0, exec->config.threads, &device));
+    struct pp_device_spec spec = {.workers = 1,
+                                  .host_index = exec->processes.host_index,
+                                  .on_host = exec->processes.on_host,
+                                  .threads = exec->config.threads,
+                                  .gpus = exec->config.gpus,
+                                  .precision = exec->config.precision};
+    PP_TRY(exec->backend->open(&spec, &device));
     snprintf(exec->device_text, sizeof exec->device_text, "%s", exec->backend->describe(device));
     exec->backend->close(device);
     return PP_OK;

@@ -60,12 +60,24 @@ static pp_status open_reduce(struct pp_worker *w)
     return plan->replicas > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
 }
 
-static pp_status open_parts(struct pp_worker *w, int threads, int trace_steps)
+struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config)
+{
+    return (struct pp_device_spec){.worker = me - world->first,
+                                   .workers = world->count,
+                                   .host_index = world->processes.host_index,
+                                   .on_host = world->processes.on_host,
+                                   .threads = config->threads,
+                                   .gpus = config->gpus,
+                                   .precision = config->precision};
+}
+
+static pp_status open_parts(struct pp_worker *w, int trace_steps)
 {
     const struct pp_job *job = w->job;
     int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches
                                                                                : job->train->microbatches;
-    PP_TRY(w->backend->open(w->me - w->world->first, threads, &w->device));
+    struct pp_device_spec device = pp_world_device(w->world, w->me, job->config);
+    PP_TRY(w->backend->open(&device, &w->device));
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
@@ -89,7 +101,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->me = me;
     w->rank = me % job->train->ranks;
     w->replica = me / job->train->ranks;
-    return pp_context(open_parts(w, job->config->threads, trace_steps), "worker %d", me);
+    return pp_context(open_parts(w, trace_steps), "worker %d", me);
 }
 
 static void close_track(struct pp_track *track)

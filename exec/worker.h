@@ -101,6 +101,9 @@ pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
 
+/* What a worker of the world opens. */
+struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config);
+
 /* The inside, between worker.c and worker_poll.c. */
 
 /* Moves everything that can move. */

@@ -2,7 +2,9 @@
  *
  * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
  *
- * T = rows * seq tokens. All matrices are row-major float32 without gaps. "grad" operands are overwritten, or added to
+ * T = rows * seq tokens. All matrices are row-major without gaps, float32 but for bf16 (core/program.h): there x, y, z,
+ * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, embedding,
+ * logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  *
  * kernel          n[]                          f[]       ref[], in order
@@ -10,10 +12,10 @@
  * embed           rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
  *                 out = drop(weight[token] * scale + position(t))
  * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dy [T,d]
- * gemm_nt         m, n, k, mode                          C [m,n], A [m,k], B [n,k]      C = A B'
- * gemm_nn         m, n, k, mode                          C [m,n], A [m,k], B [k,n]      C = A B
- * gemm_tn         m, n, k, mode                          C [m,n], A [k,m], B [k,n]      C = A' B
- *                 mode: enum pp_gemm_mode
+ * gemm_nt         m, n, k, mode, wide                         C [m,n], A [m,k], B [n,k]      C = A B'
+ * gemm_nn         m, n, k, mode, wide                         C [m,n], A [m,k], B [k,n]      C = A B
+ * gemm_tn         m, n, k, mode, wide                         C [m,n], A [k,m], B [k,n]      C = A' B
+ *                 mode: enum pp_gemm_mode. wide: C is float32 whatever the precision
  * attention       rows, seq, heads, dh, causal p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,3*heads*dh],
  *                                                        bias [3*heads*dh], scratch (pp_attention_scratch)
  *                 qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
@@ -27,12 +29,14 @@
  *                 dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
  * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
  * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
- * cross_entropy   rows, seq, vocab, gradient             logits -> gradient of the loss in place, bias [vocab], targets
+ * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
- *                 frame.loss_scale; gradient = 0: logits stay as they are
+ *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
+ *                 nothing but the loss is written
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
- * sgd             rows, width                            w, g: w -= frame.learning_rate * frame.clip_factor * g
+ * sgd             rows, width                            w, g, copy: w -= frame.learning_rate * factor * g, with the
+ *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory
  */
 #ifndef PP_KERNELS_KERNELS_H
 #define PP_KERNELS_KERNELS_H

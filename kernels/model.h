@@ -17,10 +17,9 @@
 pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                           struct pp_model **out) PP_MUST_CHECK;
 void pp_model_free(struct pp_model *model);
-pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
-                           bool split_backward, struct pp_program *out) PP_MUST_CHECK;
-int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training,
-                           bool split_backward);
+pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
+                           struct pp_program *out) PP_MUST_CHECK;
+int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
 
 extern const struct pp_model_ops pp_model_ops;
 

@@ -140,21 +140,21 @@ static pp_status check_size(const struct pp_model *model, const struct pp_class 
     return PP_OK;
 }
 
-pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, int seq, bool training,
-                           bool split_backward, struct pp_program *out)
+pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
+                           struct pp_program *out)
 {
     *out = (struct pp_program){0};
     if (!pp_kinds[cls->kind].computes) return PP_OK;
-    PP_TRY(check_size(model, cls, seq));
+    PP_TRY(check_size(model, cls, spec->seq));
     struct pp_writer w = {.model = model,
                           .stage = &model->stages[cls->stage],
                           .rows = cls->rows,
-                          .seq = seq,
-                          .tokens = (int64_t)cls->rows * seq,
-                          .training = training,
-                          .split = split_backward && training,
+                          .seq = spec->seq,
+                          .tokens = (int64_t)cls->rows * spec->seq,
+                          .training = spec->training,
+                          .split = spec->split_backward && spec->training,
                           .out = out};
-    pp_slot_layout(model, cls->stage, cls->rows, seq, training, split_backward, &w.slot);
+    pp_slot_layout(model, cls->stage, spec, &w.slot);
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);

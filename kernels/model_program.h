@@ -26,8 +26,7 @@ struct pp_slot {
     int64_t bytes;
 };
 
-void pp_slot_layout(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward,
-                    struct pp_slot *out);
+void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out);
 
 /* Tensors of one layer in model order. */
 enum pp_layer_tensor {

@@ -137,7 +137,8 @@ static pp_status store_links(struct session *s)
 static pp_status begin_run(struct session *s)
 {
     struct pp_device *device;
-    PP_TRY(s->backend->open(0, s->config.threads, &device));
+    struct pp_device_spec spec = pp_profile_device(&s->config, 0, 1);
+    PP_TRY(s->backend->open(&spec, &device));
     struct pp_run run = {
         .tool = "ppprof",
         .device = s->backend->name,

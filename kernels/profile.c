@@ -170,11 +170,22 @@ static pp_status run_round(struct session *s, int round)
     return status;
 }
 
+struct pp_device_spec pp_profile_device(const struct pp_config *config, int worker, int workers)
+{
+    return (struct pp_device_spec){.worker = worker,
+                                   .workers = workers,
+                                   .on_host = 1,
+                                   .threads = config->threads,
+                                   .gpus = config->gpus,
+                                   .precision = config->precision};
+}
+
 static pp_status take_references(struct pp_profile *profile, int when)
 {
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_device *device;
-    PP_TRY(setup->backend->open(0, setup->config->threads, &device));
+    struct pp_device_spec spec = pp_profile_device(setup->config, 0, 1);
+    PP_TRY(setup->backend->open(&spec, &device));
     pp_status status = PP_OK;
     for (int i = 0; i < REFERENCES; i++) setup->backend->reference_ns(device); /* until the clock has settled */
     for (int i = 0; i < REFERENCES && status == PP_OK; i++)

@@ -76,6 +76,9 @@ struct pp_profile {
     char device_text[128];
 };
 
+/* What the worker-th of `workers` threads of one process opens. */
+struct pp_device_spec pp_profile_device(const struct pp_config *config, int worker, int workers);
+
 /* Finds the shapes. A single impossible configuration is PP_USAGE; of several, the impossible are left out with a
  * line in the log. */
 pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_profile **out) PP_MUST_CHECK;

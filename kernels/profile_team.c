@@ -203,7 +203,8 @@ static pp_status measure(struct worker *w)
     struct pp_device *device;
     if (setup->pin) PP_TRY(setup->pin(w->index, team->n));
     PP_TRY(list_tasks(w));
-    PP_TRY(setup->backend->open(w->index, setup->config->threads, &device));
+    struct pp_device_spec spec = pp_profile_device(setup->config, w->index, team->n);
+    PP_TRY(setup->backend->open(&spec, &device));
     pp_status status = pp_profile_arena_open(team->job, setup->backend, device, w->member->rank, &w->arena);
     if (status == PP_OK) {
         atomic_fetch_add(&team->opened, 1);

@@ -29,15 +29,14 @@ static void place_layer(const struct pp_shape *shape, int rows, int seq, bool sp
     if (split) out->dh = place(end, t * ff);
 }
 
-void pp_slot_layout(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split_backward,
-                    struct pp_slot *out)
+void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out)
 {
     const struct pp_stage *s = &model->stages[stage];
-    const int64_t tokens = (int64_t)rows * seq, d = model->shape.d_model;
-    const bool split = training && split_backward;
+    const int64_t tokens = (int64_t)spec->slot_rows * spec->seq, d = model->shape.d_model;
+    const bool split = spec->training && spec->split_backward;
     *out = (struct pp_slot){0};
-    place_layer(&model->shape, rows, seq, split, out);
-    if (training) {
+    place_layer(&model->shape, spec->slot_rows, spec->seq, split, out);
+    if (spec->training) {
         out->layer_bytes = out->bytes;
         out->bytes *= s->layers;
     }
@@ -48,10 +47,9 @@ void pp_slot_layout(const struct pp_model *model, int stage, int rows, int seq, 
     if (s->embed && split) out->input_grad = place(&out->bytes, tokens * d);
 }
 
-int64_t pp_model_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training,
-                           bool split_backward)
+int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
 {
     struct pp_slot slot;
-    pp_slot_layout(model, stage, rows, seq, training, split_backward, &slot);
+    pp_slot_layout(model, stage, spec, &slot);
     return slot.bytes;
 }

@@ -17,11 +17,13 @@ struct pp_device {
     char text[128];
 };
 
-static pp_status cpu_open(int worker, int threads, struct pp_device **out)
+static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **out)
 {
-    (void)worker;
     *out = NULL;
-    PP_TRY(pp_gemm_open(threads));
+    if (spec->precision != PP_FP32)
+        return pp_fail(PP_USAGE, "--precision %s: the cpu device computes in fp32 only",
+                       pp_precision_names[spec->precision]);
+    PP_TRY(pp_gemm_open(spec->threads));
     PP_TRY(PP_NEW(out, 1));
     (*out)->isa = pp_cpu_isa_best();
     snprintf((*out)->text, sizeof(*out)->text, "%s, %s kernels", pp_gemm_describe(), (*out)->isa->name);
@@ -102,7 +104,7 @@ static pp_status cpu_copy(struct pp_device *device, void *to, const void *from, 
 static void *address(const struct pp_frame *frame, struct pp_ref ref)
 {
     char *base = frame->base[ref.region];
-    return base ? base + ref.offset : NULL;
+    return base ? base + ref.offset + frame->act_row * ref.row_bytes : NULL;
 }
 
 static void run_call(const struct pp_cpu_isa *isa, const struct pp_call *call, const struct pp_frame *frame)

@@ -63,11 +63,12 @@ static void open_bench(struct bench *b)
     const int chunk = p->rows / p->chunks, tokens = p->rows * p->seq;
     int64_t work = 0;
     check(pp_backend_find("cpu", &b->backend));
-    check(b->backend->open(0, 1, &b->device));
+    check(b->backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &b->device));
     check(pp_model_create(&p->shape, 1, NULL, NULL, &b->model));
     for (int k = 0; k < KINDS; k++) {
         const struct pp_class cls = {kinds[k], 0, chunk};
-        check(pp_model_program(b->model, &cls, p->seq, true, false, &b->program[k]));
+        struct pp_program_spec spec = {.seq = p->seq, .slot_rows = cls.rows, .training = true};
+        check(pp_model_program(b->model, &cls, &spec, &b->program[k]));
         if (b->program[k].work_bytes > work) work = b->program[k].work_bytes;
     }
     b->frame = (struct pp_frame){.seed = 1, .training = true, .loss_scale = 1.f / (float)tokens, .learning_rate = 0.1f};
@@ -75,7 +76,7 @@ static void open_bench(struct bench *b)
     b->frame.base[PP_MEM_GRAD] = memory(b, b->model->stages[0].param_bytes);
     b->frame.base[PP_MEM_WORK] = memory(b, work);
     for (int m = 0; m < p->chunks; m++)
-        b->act[m] = memory(b, pp_model_act_bytes(b->model, 0, chunk, p->seq, true, false));
+        b->act[m] = memory(b, pp_model_act_bytes(b->model, 0, &(struct pp_program_spec){p->seq, chunk, true, false}));
     for (int i = 0; i < b->model->ntensors; i++)
         pp_model_init_tensor(b->model, i, 1,
                              (float *)((char *)b->frame.base[PP_MEM_PARAM] + b->model->tensors[i].offset));

@@ -85,7 +85,8 @@ static inline void runner_open(struct runner *r)
         r->grad[s] = runner_memory(r->model->stages[s].param_bytes);
         for (int m = 0; m < r->chunks; m++)
             r->act[s][m] =
-                runner_memory(pp_model_act_bytes(r->model, s, r->chunk_rows[m], r->seq, !r->evaluate, r->split));
+                runner_memory(pp_model_act_bytes(
+                    r->model, s, &(struct pp_program_spec){r->seq, r->chunk_rows[m], !r->evaluate, r->split}));
     }
     for (int s = 1; s < r->stages; s++)
         for (int m = 0; m < r->chunks; m++) {
@@ -121,7 +122,8 @@ static inline void runner_task(struct runner *r, int kind, int stage, int m, str
 {
     struct pp_program program;
     const struct pp_class cls = {kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : r->chunk_rows[m]};
-    RUNNER_OK(pp_model_program(r->model, &cls, r->seq, r->frame.training, r->split, &program));
+    struct pp_program_spec spec = {r->seq, cls.rows, r->frame.training, r->split};
+    RUNNER_OK(pp_model_program(r->model, &cls, &spec, &program));
     void *work = runner_memory(program.work_bytes);
     frame->base[PP_MEM_PARAM] = r->param[stage];
     frame->base[PP_MEM_GRAD] = r->grad[stage];

@@ -38,11 +38,10 @@ static void must(pp_status status)
     exit(1);
 }
 
-static int64_t synthetic_act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training,
-                                   bool split)
+static int64_t synthetic_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
 {
-    (void)model, (void)stage, (void)training, (void)split;
-    return (int64_t)rows * seq * 40000;
+    (void)model, (void)stage;
+    return (int64_t)spec->slot_rows * spec->seq * 40000;
 }
 
 static const struct pp_model_ops synthetic_ops = {.act_bytes = synthetic_act_bytes};

@@ -84,7 +84,7 @@ static void test_backend(void **state)
     assert_non_null(strstr(pp_message(), "cpu"));
     assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
     assert_int_equal(pp_backend_find(NULL, &backend), PP_OK);
-    assert_int_equal(backend->open(0, 1, &device), PP_OK);
+    assert_int_equal(backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &device), PP_OK);
     assert_non_null(strstr(backend->describe(device), "OpenBLAS"));
     assert_non_null(strstr(backend->describe(device), pp_cpu_isa_best()->name));
     assert_true(backend->reference_ns(device) > 0);
@@ -114,7 +114,7 @@ static void test_run(void **state)
     const struct pp_backend *backend;
     struct pp_device *device;
     assert_int_equal(pp_backend_find("auto", &backend), PP_OK);
-    assert_int_equal(backend->open(0, 1, &device), PP_OK);
+    assert_int_equal(backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &device), PP_OK);
     struct pp_call calls[2] = {{.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 0}, {PP_MEM_IN, 0}}},
                                {.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 12}, {PP_MEM_IN, 12}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};

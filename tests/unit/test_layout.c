@@ -17,10 +17,10 @@
 enum { SEQ = 7, D = 16, WORK = 12345 };
 
 /* The last stage needs more than the others. */
-static int64_t act_bytes(const struct pp_model *model, int stage, int rows, int seq, bool training, bool split)
+static int64_t act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
 {
-    int64_t bytes = (int64_t)rows * seq * (stage == model->nstages - 1 ? 900 : 400);
-    return training ? bytes + 100 * split : bytes / 2;
+    int64_t bytes = (int64_t)spec->slot_rows * spec->seq * (stage == model->nstages - 1 ? 900 : 400);
+    return spec->training ? bytes + 100 * spec->split_backward : bytes / 2;
 }
 
 static const struct pp_model_ops ops = {.act_bytes = act_bytes};
@@ -94,7 +94,7 @@ static int64_t needed(const struct world *w, int plan, const struct pp_pool *poo
     int64_t most = 0;
     for (int s = 0; s < p->stages; s++)
         if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
-            int64_t bytes = act_bytes(&w->model, s, p->rows[0], SEQ, p->training, false);
+            int64_t bytes = act_bytes(&w->model, s, &(struct pp_program_spec){SEQ, p->rows[0], p->training, false});
             if (bytes > most) most = bytes;
         }
     return most;

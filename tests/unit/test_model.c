@@ -216,7 +216,8 @@ static struct pp_program make_program(const struct pp_model *model, int kind, in
 {
     struct pp_program program;
     const struct pp_class cls = {kind, stage, rows};
-    if (pp_model_program(model, &cls, 35, true, split, &program) != PP_OK) fail_msg("%s", pp_message());
+    const struct pp_program_spec spec = {35, rows, true, split};
+    if (pp_model_program(model, &cls, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     return program;
 }
 
@@ -275,7 +276,7 @@ static void test_operands_within_regions(void **state)
             struct pp_program program = make_program(model, kinds[k], stage, 2, split);
             int64_t size[PP_MEM_REGIONS] = {0};
             size[PP_MEM_PARAM] = size[PP_MEM_GRAD] = model->stages[stage].param_bytes;
-            size[PP_MEM_ACT] = pp_model_act_bytes(model, stage, 2, 35, true, split);
+            size[PP_MEM_ACT] = pp_model_act_bytes(model, stage, &(struct pp_program_spec){35, 2, true, split});
             size[PP_MEM_WORK] = program.work_bytes;
             for (int i = 0; i < program.ncalls; i++)
                 for (int r = 0; r < PP_CALL_REFS; r++) {

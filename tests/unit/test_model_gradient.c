@@ -164,8 +164,8 @@ static void test_evaluation_without_dropout(void **state)
     runner_open(&trained);
     runner_open(&evaluated);
     assert_true(runner_loss(&trained) == runner_loss(&evaluated));
-    assert_true(pp_model_act_bytes(evaluated.model, 0, 3, 7, false, false) <
-                pp_model_act_bytes(evaluated.model, 0, 3, 7, true, false));
+    assert_true(pp_model_act_bytes(evaluated.model, 0, &(struct pp_program_spec){7, 3, false, false}) <
+                pp_model_act_bytes(evaluated.model, 0, &(struct pp_program_spec){7, 3, true, false}));
     runner_close(&trained);
     runner_close(&evaluated);
 }

@@ -55,11 +55,11 @@ struct pp_device {
 
 static atomic_int open_devices, open_blocks, bad_frames, runs, interrupt_after;
 
-static pp_status fake_open(int worker, int threads, struct pp_device **out)
+static pp_status fake_open(const struct pp_device_spec *spec, struct pp_device **out)
 {
-    assert_int_equal(threads, 1);
+    assert_int_equal(spec->threads, 1);
     PP_TRY(PP_NEW(out, 1));
-    (*out)->worker = worker;
+    (*out)->worker = spec->worker;
     open_devices++;
     return PP_OK;
 }

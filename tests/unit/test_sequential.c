@@ -195,7 +195,7 @@ static void open_run(const struct golden *golden, const struct pp_point *shape, 
     point.chunks = config->chunks.v[0];
     MUST(pp_job_create(config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &run->job));
     MUST(pp_backend_find("cpu", &run->backend));
-    MUST(run->backend->open(0, 1, &run->device));
+    MUST(run->backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &run->device));
     run->arena = calloc((size_t)point.stages, sizeof *run->arena);
     for (int r = 0; r < point.stages; r++) {
         MUST(run->backend->alloc(run->device, run->job->layout->arena_bytes[r], (void **)&run->arena[r]));

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices that work through queues of their own (GPUs): a call returns when the work is queued.
+ *
+ * A queue runs what is put into it in order; queues run beside each other. A mark is a point in a queue: record() puts
+ * it there, wait() holds another queue back until the mark is reached. A wait sees only the record() that was called
+ * before it, so host threads must order the two calls. Queues and marks of one worker may be waited for by others of
+ * the same process, whatever their devices.
+ *
+ * Nothing here blocks the host but what says so, and nothing allocates device memory after open. Every function returns
+ * the device's failures as they come up, also those of earlier work: PP_NOMEM, PP_UNSUPPORTED, else PP_IO with the
+ * device's own words.
+ */
+#ifndef PP_CORE_QUEUE_H
+#define PP_CORE_QUEUE_H
+
+#include "core/program.h"
+
+struct pp_queue; /* a CUDA stream */
+struct pp_mark;  /* a CUDA event */
+
+enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE };
+
+/* What one run of a task took. */
+struct pp_run_time {
+    int64_t device_ns; /* first kernel's start to last kernel's end, all of them queued before the first one started */
+    int64_t host_ns;   /* the host's time to queue them */
+};
+
+struct pp_queue_ops {
+    /* Makes the device the calling thread's. Once per thread that uses it, before anything else. */
+    pp_status (*use)(struct pp_device *device);
+
+    /* The queue in which run() computes; made and ended with the device. */
+    struct pp_queue *(*compute)(struct pp_device *device);
+    /* Another one, for a channel or a collective. */
+    pp_status (*queue_create)(struct pp_device *device, struct pp_queue **out);
+    void (*queue_destroy)(struct pp_device *device, struct pp_queue *queue);
+    void *(*native)(struct pp_queue *queue); /* cudaStream_t */
+
+    /* timed: may be given to elapsed(). A mark that was never recorded counts as reached. */
+    pp_status (*mark_create)(struct pp_device *device, bool timed, struct pp_mark **out);
+    void (*mark_destroy)(struct pp_device *device, struct pp_mark *mark);
+    pp_status (*record)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
+    pp_status (*wait)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
+    /* Polls. */
+    pp_status (*reached)(struct pp_device *device, struct pp_mark *mark, bool *out);
+    /* ns from one reached timed mark to another of the same device; may be negative. Resolution about 500 ns. */
+    pp_status (*elapsed)(struct pp_device *device, struct pp_mark *from, struct pp_mark *to, int64_t *ns);
+
+    /* Memory of the host that copies may use; zeroed. */
+    pp_status (*host_alloc)(struct pp_device *device, int64_t bytes, void **out);
+    void (*host_release)(struct pp_device *device, void *memory);
+    /* Between memories of devices, and host_alloc's, in any direction. */
+    pp_status (*copy)(struct pp_device *device, struct pp_queue *queue, void *to, const void *from, int64_t bytes);
+
+    /* Puts all calls into the compute queue. */
+    pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
+    /* to[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...: device memory, of other devices of the process too. to may
+     * be one of the parts. parts: an array of the host, copied by the call; n <= PP_SUM_PARTS. type: enum pp_sum_type. */
+    pp_status (*sum)(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
+                     int64_t elements, int type);
+    /* *factor = min(1, most / (sqrt(sums[0] + sums[1] + ...) + 1e-6)), added in this order; device memory. */
+    pp_status (*clip_factor)(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
+                             float *factor);
+
+    /* Blocks: runs the program once, for profiling. kernel_ns: NULL, or [ncalls] device times of the single calls (then
+     * out->device_ns is not meaningful, because the marks between them cost time). */
+    pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                         struct pp_run_time *out, int64_t *kernel_ns);
+
+    /* Names what the host issues from here to pop(), for profilers (NVTX). No-ops where nobody listens. */
+    void (*push_range)(const char *name);
+    void (*pop_range)(void);
+};
+
+enum { PP_SUM_PARTS = 64 };
+
+#endif

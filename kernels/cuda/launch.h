@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The launchers of the CUDA kernels, one for each row of the kernel table (operands: kernels/kernels.h), as C sees them.
+ * Each puts its kernels into the call's stream and returns; it allocates nothing and waits for nothing.
+ *
+ * Element types follow the program's precision: activations, their gradients, P, and what travels are float32, or
+ * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as kernels/kernels.h says. Random
+ * numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on timing or
+ * on atomics' order: equal calls give equal bits.
+ */
+#ifndef PP_KERNELS_CUDA_LAUNCH_H
+#define PP_KERNELS_CUDA_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 }; /* of each worker, beside the workspace of products */
+
+struct pp_cuda_gemm; /* kernels/cuda/gemm.h */
+
+struct pp_cuda_call {
+    const struct pp_call *call;
+    const struct pp_frame *frame;
+    void *p[PP_CALL_REFS]; /* addresses of the operands; NULL where a region has no memory */
+    int sms;               /* multiprocessors of this worker */
+    void *scratch;         /* PP_CUDA_SCRATCH_BYTES, contents undefined; calls of one stream use it one after another */
+    cudaStream_t stream;
+    struct pp_cuda_gemm *gemm;
+};
+
+#define X(ID, name, dims, flops, floats) cudaError_t pp_cuda_##name(const struct pp_cuda_call *c);
+PP_KERNEL_LIST(X)
+#undef X
+
+/* core/queue.h: sum, clip_factor. */
+cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts, int nparts, int64_t elements,
+                        int type);
+cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);
+/* `cycles` of the device's clock on one thread block: for the probe that workers overlap, and the reference. */
+cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles);
+/* Sets what kernels need once per device (shared memory limits) and loads them, so that no launch in a step does. */
+cudaError_t pp_cuda_prepare(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
