@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn and _tn (kernels/cuda/launch.h) work with.
+ *
+ * A plan holds all that cublasLt wants to know of a product (descriptors, algorithm). It is made once per operation, shape,
+ * precision, type of C and alignment of the operands, and kept: equal products give equal bits, and no heuristic is asked
+ * inside a step. fp32 products round no operand; tf32 and bf16 sum in float32. Split sums are added from the workspace in a
+ * fixed order and in float32, or not used at all.
+ *
+ * One per worker, used by one thread and one stream, for they share the workspace.
+ */
+#ifndef PP_KERNELS_CUDA_GEMM_H
+#define PP_KERNELS_CUDA_GEMM_H
+
+#include "core/program.h"
+#include "kernels/cuda/launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pp_cuda_gemm;
+
+enum { PP_CUDA_GEMM_WORKSPACE_BYTES = 32 << 20 };
+
+/* Allocates handle and workspace on the current device. sms: multiprocessors that the worker may use, for which
+ * algorithms are chosen; 0: all of the device. */
+pp_status pp_cuda_gemm_open(int sms, struct pp_cuda_gemm **out) PP_MUST_CHECK;
+/* NULL is allowed. The device must have finished all products. */
+void pp_cuda_gemm_close(struct pp_cuda_gemm *gemm);
+
+/* Makes the plan of a call before its first use; calls of other kernels are passed over. Takes operands to be aligned as
+ * their offsets say, regions to 16 bytes: as they are where pp_queue_ops.run() gets them. */
+pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call) PP_MUST_CHECK;
+
+/* The launchers in the project's words: as they, but with a message. They return cudaErrorUnknown where this fails, and
+ * pp_message() then says why. */
+pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c) PP_MUST_CHECK;
+
+/* "cuBLAS 13.1"; valid until close. */
+const char *pp_cuda_gemm_describe(const struct pp_cuda_gemm *gemm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
