@@ -2,12 +2,12 @@
  *
  * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn and _tn (kernels/cuda/launch.h) work with.
  *
- * A plan holds all that cublasLt wants to know of a product (descriptors, algorithm). It is made once per operation, shape,
- * precision, type of C and alignment of the operands, and kept: equal products give equal bits, and no heuristic is asked
- * inside a step. fp32 products round no operand; tf32 and bf16 sum in float32. Split sums are added from the workspace in a
- * fixed order and in float32, or not used at all.
+ * A plan holds all that cublasLt wants to know of a product (descriptors, algorithm). It is made once per operation,
+ * shape, precision, type of C and alignment of the operands, and kept: equal products give equal bits, and no heuristic
+ * is asked inside a step. fp32 products round no operand; tf32 and bf16 sum in float32. Where a sum is split over
+ * multiprocessors, its parts are float32 in the workspace and are added in a fixed order.
  *
- * One per worker, used by one thread and one stream, for they share the workspace.
+ * One per worker, used by one thread and one stream, for its workspace serves one product at a time.
  */
 #ifndef PP_KERNELS_CUDA_GEMM_H
 #define PP_KERNELS_CUDA_GEMM_H
@@ -19,8 +19,6 @@
 extern "C" {
 #endif
 
-struct pp_cuda_gemm;
-
 enum { PP_CUDA_GEMM_WORKSPACE_BYTES = 32 << 20 };
 
 /* Allocates handle and workspace on the current device. sms: multiprocessors that the worker may use, for which
@@ -29,9 +27,12 @@ pp_status pp_cuda_gemm_open(int sms, struct pp_cuda_gemm **out) PP_MUST_CHECK;
 /* NULL is allowed. The device must have finished all products. */
 void pp_cuda_gemm_close(struct pp_cuda_gemm *gemm);
 
-/* Makes the plan of a call before its first use; calls of other kernels are passed over. Takes operands to be aligned as
- * their offsets say, regions to 16 bytes: as they are where pp_queue_ops.run() gets them. */
-pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call) PP_MUST_CHECK;
+/* Makes the plan of a call and runs it once on zeros, so that its kernel is loaded: no first use inside a step stops the
+ * device. Calls of other kernels are passed over, as are those whose plan is there. Blocks, and takes device memory for
+ * as long; a product that finds none is loaded by its first use. Operands are taken to be aligned as their offsets say,
+ * regions to 16 bytes or more. */
+pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call,
+                               cudaStream_t stream) PP_MUST_CHECK;
 
 /* The launchers in the project's words: as they, but with a message. They return cudaErrorUnknown where this fails, and
  * pp_message() then says why. */
