@@ -35,7 +35,7 @@ enum pp_region {
     PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks */
     PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, seq] */
-    PP_MEM_PARAM16, /* bf16: copies of the stage's parameters at half their offsets; else no memory */
+    PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
     PP_MEM_REGIONS
 };
 
@@ -101,7 +101,8 @@ struct pp_tensor {
     int ndim;
     int64_t shape[2];
     int64_t elements;
-    int64_t offset; /* bytes, within its stage's parameter (and gradient) region */
+    int64_t offset;   /* bytes, within its stage's parameter (and gradient) region */
+    int64_t offset16; /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
     int stage;
     int init; /* enum pp_init */
     double bound;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector */
+enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
 
 /* A dimension of a tensor, in terms of the shape. */
 enum dim { DIM_NONE, DIM_D, DIM_3D, DIM_FF, DIM_VOCAB };
@@ -91,6 +91,24 @@ static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_ten
     tensor->bound = init[rule].bound;
 }
 
+static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
+
+/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and what products read has a bfloat16
+ * copy. */
+static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const struct tensor_row *row,
+                         struct pp_tensor *t)
+{
+    const bool embedding = row == embedding_rows;
+    const bool pads = row->dim[0] == DIM_VOCAB && !embedding;
+    const int64_t elements = (pads ? pp_padded_vocab(shape) : t->shape[0]) * t->shape[1];
+    t->offset = s->param_bytes;
+    s->param_bytes += aligned(elements * (int64_t)sizeof(float));
+    t->offset16 = -1;
+    if (shape->precision != PP_BF16 || embedding || t->ndim < 2) return;
+    t->offset16 = s->param16_bytes;
+    s->param16_bytes += aligned(elements * pp_element_bytes(PP_BF16));
+}
+
 /* Appends the tensors of `rows` to the stage. prefix: "layers.3." or "". */
 static void add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows, int n)
 {
@@ -103,10 +121,8 @@ static void add_tensors(struct pp_model *model, int stage, const char *prefix, c
         for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
         t->stage = stage;
-        t->offset = s->param_bytes;
         set_init(shape, rows[i].rule[shape->lab_init], t);
-        int64_t bytes = t->elements * (int64_t)sizeof(float);
-        s->param_bytes += (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+        place_tensor(shape, s, &rows[i], t);
         s->tensors++;
         model->parameters += t->elements;
     }
