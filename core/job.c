@@ -86,7 +86,8 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .training = true,
                                  .optimizer = true,
                                  .clip = config->clip > 0,
-                                 .act_group = groups};
+                                 .act_group = groups,
+                                 .batch_w = config->batch_w};
 }
 
 /* Evaluation: forward only, one replica; the most microbatches, up to `chunks`, that the schedule can order. */
@@ -138,10 +139,11 @@ static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *pl
     if (!plan || seq <= 0) return PP_OK;
     *phase = (struct pp_phase){.plan = plan, .seq = seq};
     PP_TRY(PP_NEW(&phase->programs, plan->nclasses));
+    const int shared = plan->slot_microbatches > 1 ? pp_plan_slot_rows(plan, -1) : 0;
     for (int c = 0; c < plan->nclasses; c++) {
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
         struct pp_program_spec spec = {.seq = seq,
-                                       .slot_rows = plan->classes[c].rows,
+                                       .slot_rows = shared ? shared : plan->classes[c].rows,
                                        .training = plan->training,
                                        .split_backward = has_kind(plan, PP_W)};
         PP_TRY(job->model_ops->program(job->model, &plan->classes[c], &spec, &phase->programs[c]));
@@ -185,6 +187,9 @@ static void name_key(struct pp_job *job)
         used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " %dx%d", same,
                                  plan->rows[m]);
     }
+    if (plan->slot_microbatches > 1 && used + 16 < sizeof job->accumulation_key)
+        snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
+                 plan->slot_microbatches);
 }
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
@@ -233,6 +238,9 @@ void pp_job_free(struct pp_job *job)
 
 const char *pp_job_context(const struct pp_job *job, char *buf, size_t size)
 {
-    snprintf(buf, size, "%s %s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint]);
+    size_t used =
+        (size_t)snprintf(buf, size, "%s %s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint]);
+    if (job->train->slot_microbatches > 1 && used < size)
+        snprintf(buf + used, size - used, " batch-w %d", job->train->slot_microbatches);
     return buf;
 }

@@ -40,6 +40,7 @@ static bool split_backward(const struct pp_plan *plan)
     return false;
 }
 
+/* Rows of the largest microbatch: of checkpoints and transfers. */
 static int max_rows(const struct pp_plan *plan)
 {
     int most = 0;
@@ -56,11 +57,17 @@ static struct pp_program_spec spec_of(const struct pp_phase *phase, int rows)
                                     .split_backward = split_backward(phase->plan)};
 }
 
+/* A stage's input or output: what travels, and what checkpoints keep. */
+static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
+{
+    return (int64_t)rows * phase->seq * model->shape.d_model * pp_element_bytes(model->shape.precision);
+}
+
 /* Largest activation slot of a group of stages on a rank. */
 static int64_t act_slot_bytes(const struct build *b, const struct pp_phase *phase, const struct pp_pool *pool)
 {
     const struct pp_plan *plan = phase->plan;
-    const struct pp_program_spec spec = spec_of(phase, max_rows(plan));
+    const struct pp_program_spec spec = spec_of(phase, pp_plan_slot_rows(plan, -1));
     int64_t most = 0;
     for (int s = 0; s < plan->stages; s++) {
         if (plan->stage_rank[s] != pool->rank || plan->act_group[s] != pool->key) continue;
@@ -73,7 +80,7 @@ static int64_t act_slot_bytes(const struct build *b, const struct pp_phase *phas
 static int64_t slot_bytes(const struct build *b, const struct pp_phase *phase, const struct pp_pool *pool)
 {
     if (pool->kind == PP_POOL_ACT) return align(act_slot_bytes(b, phase, pool));
-    return align((int64_t)max_rows(phase->plan) * phase->seq * b->model->shape.d_model * (int64_t)sizeof(float));
+    return align(hidden_bytes(b->model, phase, max_rows(phase->plan)));
 }
 
 static struct shared_pool *find_pool(const struct build *b, const struct pp_pool *pool)
@@ -129,6 +136,10 @@ static void place_parameters(struct build *b)
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
         layout->param_offset[s] = reserve(layout, stage_rank[s], PP_BYTES_PARAM, b->model->stages[s].param_bytes);
+    for (int s = 0; s < layout->nstages; s++) {
+        const int64_t bytes = b->model->stages[s].param16_bytes;
+        layout->param16_offset[s] = bytes > 0 ? reserve(layout, stage_rank[s], PP_BYTES_PARAM, bytes) : -1;
+    }
     for (int s = 0; s < layout->nstages && trains(b); s++)
         layout->grad_offset[s] = reserve(layout, stage_rank[s], PP_BYTES_GRAD, b->model->stages[s].param_bytes);
 }
@@ -225,9 +236,9 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     *taken = *freed = 0;
     if (t->act < 0) return;
     int rows = phase->plan->rows[t->microbatch];
-    const struct pp_program_spec spec = spec_of(phase, rows);
+    const struct pp_program_spec spec = spec_of(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
     int64_t act = ops->act_bytes(model, t->stage, &spec);
-    int64_t ckpt = (int64_t)rows * phase->seq * model->shape.d_model * (int64_t)sizeof(float);
+    int64_t ckpt = hidden_bytes(model, phase, rows);
     if (t->flags & PP_TASK_TAKE_ACT) *taken += align(act);
     if (t->flags & PP_TASK_TAKE_CKPT) *taken += align(ckpt);
     if (t->flags & PP_TASK_FREE_ACT) *freed += align(act);
@@ -237,6 +248,7 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
 static pp_status allocate(struct pp_layout *layout)
 {
     PP_TRY(PP_NEW(&layout->param_offset, layout->nstages));
+    PP_TRY(PP_NEW(&layout->param16_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->grad_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->arena_bytes, layout->ranks));
     PP_TRY(PP_NEW(&layout->bytes, layout->ranks));
@@ -276,6 +288,7 @@ void pp_layout_free(struct pp_layout *layout)
     for (int i = 0; layout->slot_offset && i < layout->nplans; i++) free(layout->slot_offset[i]);
     free(layout->slot_offset);
     free(layout->param_offset);
+    free(layout->param16_offset);
     free(layout->grad_offset);
     free(layout->arena_bytes);
     free(layout->bytes);

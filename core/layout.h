@@ -4,7 +4,7 @@
  * reports is what ppexec allocates, byte for byte.
  *
  * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned
- * to 256 bytes: parameters, gradients, activation slots, checkpoint slots, receive, send and local slots, tokens and
+ * to 256 bytes: parameters, their bfloat16 copies, gradients, activation slots, checkpoint slots, receive, send and local slots, tokens and
  * targets, scratch. Pools of several plans that mean the same (kind, rank, key) share their memory; a pool has the most
  * slots that any plan needs, each as large as the largest microbatch of any plan needs.
  */
@@ -38,6 +38,7 @@ struct pp_phase {
 struct pp_layout {
     int ranks, nstages, nplans;
     int64_t *param_offset, *grad_offset; /* [nstages], in the arena of the stage's rank */
+    int64_t *param16_offset;             /* [nstages] of the bfloat16 copies (PP_MEM_PARAM16); -1: there are none */
     int64_t *arena_bytes;                /* [ranks] */
     int64_t (*bytes)[PP_BYTES_KINDS];    /* [ranks] how arena_bytes is made up (alignment counts where it falls) */
     /* [ranks] fixed regions + most bytes of slots in use at once, in issue order */

@@ -27,6 +27,21 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     return buf;
 }
 
+int pp_plan_slot_rows(const struct pp_plan *plan, int m)
+{
+    const int k = plan->slot_microbatches, first = m - m % k;
+    int rows = 0, most = 0;
+    if (m >= 0) {
+        for (int i = first; i < first + k && i < plan->microbatches; i++) rows += plan->rows[i];
+        return rows;
+    }
+    for (int i = 0; i < plan->microbatches; i += k) {
+        rows = pp_plan_slot_rows(plan, i);
+        if (rows > most) most = rows;
+    }
+    return most;
+}
+
 /* One step of a 64-bit multiply-xorshift hash; a word at a time keeps plans of millions of tasks cheap. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {

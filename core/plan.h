@@ -181,6 +181,9 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
+/* Rows of all microbatches that share an activation slot with microbatch m; with m = -1: of the fullest slot. */
+int pp_plan_slot_rows(const struct pp_plan *plan, int m);
+
 /* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and
  * W), both ends of each transfer, send order = receive order per channel, slot users separated by a path, and the proof
  * above. The message names rank and task. Linear in the number of tasks. */

@@ -15,6 +15,7 @@ struct check {
     int32_t *slot_first; /* [nslots] the first one that wrote it */
     int32_t *lane_last;  /* [nlanes] */
     uint8_t *seen;       /* [stages * microbatches] */
+    uint8_t *begun;      /* [stages] bit 0: a B or I was seen, bit 1: a W */
     uint8_t *ends; /* [ntasks] issue entries found: bit 0 run or send, bit 1 receive; NORM_ALL counts ranks elsewhere */
     int64_t *at;   /* [ranks] position in the issue list */
     bool *waiting; /* [ranks] on the stack of ranks to look at */
@@ -72,12 +73,31 @@ static pp_status check_work(struct check *c, int32_t id)
     if (t->kind > PP_W) return PP_OK;
     uint8_t *cell = &c->seen[(int64_t)t->stage * plan->microbatches + t->microbatch], bit = (uint8_t)(1 << t->kind);
     uint8_t backward = 1 << PP_B | 1 << PP_I;
-    if (*cell & bit) return bad(plan, id, "done twice");
-    if (t->kind != PP_F && !(*cell & 1 << PP_F)) return bad(plan, id, "before its F");
-    if (t->kind == PP_W && !(*cell & 1 << PP_I)) return bad(plan, id, "before its I");
-    if ((bit & backward) && (*cell & backward)) return bad(plan, id, "done twice");
-    *cell |= bit;
+    if (t->count < 1 || t->microbatch + t->count > plan->microbatches || (t->count > 1 && t->kind != PP_W))
+        return bad(plan, id, "it has a wrong number of microbatches");
+    for (const uint8_t *end = cell + t->count; cell < end; cell++) {
+        if (*cell & bit) return bad(plan, id, "done twice");
+        if (t->kind != PP_F && !(*cell & 1 << PP_F)) return bad(plan, id, "before its F");
+        if (t->kind == PP_W && !(*cell & 1 << PP_I)) return bad(plan, id, "before its I");
+        if ((bit & backward) && (*cell & backward)) return bad(plan, id, "done twice");
+        *cell |= bit;
+    }
     return PP_OK;
+}
+
+/* The first contribution to a stage's gradients, and it alone, is marked so: it overwrites what is there. */
+static pp_status check_first(struct check *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    bool marked = t->flags & PP_TASK_FIRST;
+    if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
+        return marked ? bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
+    uint8_t bit = t->kind == PP_W ? 2 : 1;
+    bool first = !(c->begun[t->stage] & bit);
+    c->begun[t->stage] |= bit;
+    if (marked == first) return PP_OK;
+    return bad(c->plan, id,
+               first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
 static pp_status check_complete(const struct check *c)
@@ -273,6 +293,7 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_fields(plan, id));
         PP_TRY(check_lane(plan, id));
         PP_TRY(check_work(c, id));
+        PP_TRY(check_first(c, id));
         PP_TRY(check_input(plan, id));
         PP_TRY(check_slots(c, id));
     }
@@ -290,6 +311,7 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.slot_first, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.lane_last, plan->nlanes));
     PP_TRY_DONE(PP_NEW(&c.seen, (int64_t)plan->stages * plan->microbatches));
+    PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
     PP_TRY_DONE(PP_NEW(&c.ends, plan->ntasks));
     PP_TRY_DONE(PP_NEW(&c.at, plan->ranks));
     PP_TRY_DONE(PP_NEW(&c.waiting, plan->ranks));
@@ -302,6 +324,7 @@ done:
     free(c.slot_first);
     free(c.lane_last);
     free(c.seen);
+    free(c.begun);
     free(c.ends);
     free(c.at);
     free(c.waiting);

@@ -56,8 +56,9 @@ struct pp_queue_ops {
 
     /* Puts all calls into the compute queue. */
     pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
-    /* to[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...: device memory, of other devices of the process too. to may
-     * be one of the parts. parts: an array of the host, copied by the call; n <= PP_SUM_PARTS. type: enum pp_sum_type. */
+    /* to[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...: device memory, of other devices of the process too. `to`
+     * may be one of the parts. parts: an array of the host, copied by the call; nparts <= PP_SUM_PARTS. type: enum
+     * pp_sum_type. */
     pp_status (*sum)(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
                      int64_t elements, int type);
     /* *factor = min(1, most / (sqrt(sums[0] + sums[1] + ...) + 1e-6)), added in this order; device memory. */

@@ -73,6 +73,8 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->replicas = spec->replicas;
     plan->checkpoint = spec->checkpoint;
     plan->recv_buffers = spec->recv_buffers;
+    plan->slot_microbatches = spec->batch_w > 1 && spec->training ? spec->batch_w : 1;
+    if (plan->slot_microbatches > plan->microbatches) plan->slot_microbatches = plan->microbatches;
     plan->training = spec->training;
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
@@ -168,19 +170,27 @@ static pp_status make_ranks(struct builder *b, const struct pp_order *orders)
     return PP_OK;
 }
 
-/* Numbers the distinct row counts. */
+/* The number of a row count among the distinct ones. */
+static int32_t row_number(struct builder *b, int *distinct, int rows)
+{
+    int i = b->nrows;
+    while (i > 0 && distinct[i - 1] != rows) i--;
+    if (i > 0) return i - 1;
+    distinct[b->nrows] = rows;
+    return b->nrows++;
+}
+
+/* Of single microbatches, and of all those in a slot where it holds several. */
 static pp_status number_rows(struct builder *b)
 {
     const struct pp_plan *plan = b->plan;
     int *distinct;
     PP_TRY(PP_NEW(&b->row_index, plan->microbatches));
-    PP_TRY(PP_NEW(&distinct, plan->microbatches));
-    for (int m = 0; m < plan->microbatches; m++) {
-        int i = b->nrows;
-        while (i > 0 && distinct[i - 1] != plan->rows[m]) i--;
-        if (i == 0) distinct[b->nrows++] = plan->rows[m], i = b->nrows;
-        b->row_index[m] = i - 1;
-    }
+    PP_TRY(PP_NEW(&b->slot_row_index, plan->microbatches));
+    PP_TRY(PP_NEW(&distinct, 2 * plan->microbatches));
+    for (int m = 0; m < plan->microbatches; m++) b->row_index[m] = row_number(b, distinct, plan->rows[m]);
+    for (int m = 0; m < plan->microbatches; m += plan->slot_microbatches)
+        b->slot_row_index[m] = row_number(b, distinct, pp_plan_slot_rows(plan, m));
     free(distinct);
     return PP_OK;
 }
@@ -191,6 +201,7 @@ static pp_status make_tables(struct builder *b)
     int64_t cells = (int64_t)plan->stages * plan->microbatches;
     PP_TRY(PP_NEW(&b->delivered, 2 * cells));
     PP_TRY(PP_NEW(&b->act_slot, cells));
+    memset(b->act_slot, 0xff, (size_t)cells * sizeof *b->act_slot);
     PP_TRY(PP_NEW(&b->ckpt_slot, cells));
     PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
     PP_TRY(PP_NEW(&b->started, plan->stages));
@@ -225,8 +236,8 @@ static void free_builder(struct builder *b)
         free(rank->ops);
         free(rank->issue);
     }
-    void *const rest[] = {b->ranks,          b->channels, b->channel_of,  b->delivered, b->act_slot, b->ckpt_slot,
-                          b->gradients_left, b->started,  b->reduce_task, b->row_index, b->class_id};
+    void *const rest[] = {b->ranks,          b->channels, b->channel_of,  b->delivered, b->act_slot,       b->ckpt_slot,
+                          b->gradients_left, b->started,  b->reduce_task, b->row_index, b->slot_row_index, b->class_id};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 

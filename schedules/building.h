@@ -66,6 +66,7 @@ struct builder {
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
     int32_t *reduce_task;    /* [stages] */
     int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
+    int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
     int nrows;
     int32_t *class_id; /* [PP_KINDS][stages][nrows] */
     int class_capacity;
@@ -77,6 +78,9 @@ static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microba
 }
 
 static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_I; }
+
+/* The first microbatch in the activation slot of microbatch m. */
+static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - m % plan->slot_microbatches; }
 
 /* Does microbatch m of this plan keep only its input, to be recomputed? */
 static inline bool pp_recomputed(const struct pp_plan *plan, int m)
@@ -95,7 +99,9 @@ void pp_slots_release(struct slots *slots);
 pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
 pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_end) PP_MUST_CHECK;
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int32_t *out) PP_MUST_CHECK;
+/* microbatch: -1 where there is none; count: how many. */
+pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
+                           int32_t *out) PP_MUST_CHECK;
 
 /* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients are final), then NORM, NORM_ALL, STEP. */
 pp_status pp_builder_reduce(struct builder *b, int stage) PP_MUST_CHECK;

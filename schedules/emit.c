@@ -30,10 +30,10 @@ pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_
     return PP_OK;
 }
 
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int32_t *out)
+pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
 {
     struct pp_plan *plan = b->plan;
-    int row = microbatch < 0 ? 0 : b->row_index[microbatch];
+    int row = microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
     int32_t *id =
         &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
     if (*id < 0) {
@@ -44,7 +44,7 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
             plan->classes = larger;
             b->class_capacity = capacity;
         }
-        int rows = microbatch < 0 ? 0 : plan->rows[microbatch];
+        int rows = microbatch < 0 ? 0 : count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
         plan->classes[plan->nclasses] = (struct pp_class){.kind = kind, .stage = stage, .rows = rows};
         *id = plan->nclasses++;
     }
@@ -70,7 +70,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
                            .ckpt = -1,
                            .in = from->out,
                            .out = -1};
-    PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, &task.cls));
+    PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, 1, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
         task.dep[1] = c->recv.last_user[task.out];
@@ -118,23 +118,36 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
     return -2;
 }
 
+/* The activation slot: taken by the first F or R that fills it to stay, freed by the B or W that uses it up. An F whose
+ * activations nobody keeps has one for itself. */
+static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+{
+    struct pp_plan *plan = b->plan;
+    struct slots *act = &b->ranks[rank].act[plan->act_group[op->stage]];
+    int32_t passing = -1, *slot = &b->act_slot[pp_cell(plan, op->stage, pp_slot_first(plan, op->microbatch))];
+    bool passes = op->kind == PP_F && (pp_recomputed(plan, op->microbatch) || !plan->training);
+    if (passes) slot = &passing;
+    if (*slot < 0) {
+        PP_TRY(pp_slots_take(act, slot));
+        task->flags |= PP_TASK_TAKE_ACT;
+    }
+    task->act = *slot;
+    if (!passes && op->kind != PP_B && op->kind != PP_W) return PP_OK;
+    pp_slots_free(act, task->act);
+    task->flags |= PP_TASK_FREE_ACT;
+    *slot = -1;
+    return PP_OK;
+}
+
 /* Activation and checkpoint slots of a computation. */
 static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
-    struct slots *act = &b->ranks[rank].act[plan->act_group[op->stage]], *ckpt = &b->ranks[rank].ckpt;
+    struct slots *ckpt = &b->ranks[rank].ckpt;
     int64_t cell = pp_cell(plan, op->stage, op->microbatch);
-    bool recomputed = pp_recomputed(plan, op->microbatch);
-    if (op->kind == PP_F || op->kind == PP_R) {
-        PP_TRY(pp_slots_take(act, &b->act_slot[cell]));
-        task->flags |= PP_TASK_TAKE_ACT;
-    }
-    task->act = b->act_slot[cell];
-    if ((op->kind == PP_F && (recomputed || !plan->training)) || op->kind == PP_B || op->kind == PP_W) {
-        pp_slots_free(act, task->act);
-        task->flags |= PP_TASK_FREE_ACT;
-    }
-    if (!recomputed || op->stage == 0) return PP_OK; /* the first stage recomputes from its tokens */
+    PP_TRY(hold_activations(b, rank, op, task));
+    if (!pp_recomputed(plan, op->microbatch) || op->stage == 0)
+        return PP_OK; /* the first stage recomputes from its tokens */
     if (op->kind == PP_F) {
         PP_TRY(pp_slots_take(ckpt, &b->ckpt_slot[cell]));
         task->ckpt = b->ckpt_slot[cell];
@@ -195,7 +208,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
 {
     struct pp_plan *plan = b->plan;
     struct pp_task task = {.kind = op->kind,
-                           .count = 1,
+                           .count = op->count,
                            .stage = op->stage,
                            .microbatch = op->microbatch,
                            .lane = rank,
@@ -212,7 +225,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
         PP_TRY(pp_slots_take(pool, &task.out));
         if (channel) task.dep[1] = pool->last_user[task.out];
     }
-    PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, &task.cls));
+    PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &task.cls));
     PP_TRY(hold(b, rank, op, &task));
     account(b, rank, op, &task);
     int32_t id = -1;
@@ -222,9 +235,9 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     if (task.out >= 0 && channel && pool->first_user[task.out] < 0) pool->first_user[task.out] = id;
     PP_TRY(consumed(b, rank, id));
     if (output) PP_TRY(produced(b, op, id, channel));
-    if ((op->kind == PP_B || op->kind == PP_W) && --b->gradients_left[op->stage] == 0)
-        PP_TRY(pp_builder_reduce(b, op->stage));
-    return PP_OK;
+    if (op->kind != PP_B && op->kind != PP_W) return PP_OK;
+    b->gradients_left[op->stage] -= op->count;
+    return b->gradients_left[op->stage] == 0 ? pp_builder_reduce(b, op->stage) : PP_OK;
 }
 
 /* Names what every unfinished rank waits for (the first few). */

@@ -19,7 +19,7 @@ static struct pp_task plain(int kind, int stage, int lane, int32_t after)
 
 static pp_status append(struct builder *b, struct pp_task *task, int rank, int32_t *id)
 {
-    PP_TRY(pp_builder_class(b, task->kind, task->stage, -1, &task->cls));
+    PP_TRY(pp_builder_class(b, task->kind, task->stage, -1, 1, &task->cls));
     PP_TRY(pp_builder_task(b, task, id));
     return pp_builder_issue(b, rank, *id, false);
 }

@@ -81,25 +81,57 @@ pp_status pp_orders_check(const struct pp_plan *plan, const struct pp_order *ord
     for (int r = 0; r < plan->ranks; r++)
         for (int64_t i = 0; i < orders[r].n; i++) PP_TRY_DONE(check_op(plan, r, &orders[r].ops[i], seen));
     PP_TRY_DONE(check_complete(plan, seen));
-    status = check_alike(plan, seen);
+    if (plan->slot_microbatches == 1) status = check_alike(plan, seen); /* else every B becomes I and W */
 done:
     free(seen);
     return status;
 }
 
+/* The order of one rank on its way into the plan. */
+struct expansion {
+    const struct pp_plan *plan;
+    struct pp_op *ops;
+    int64_t n;
+    int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
+};
+
+static void append(struct expansion *e, int kind, const struct pp_op *op)
+{
+    e->ops[e->n++] = (struct pp_op){op->stage, op->microbatch, (uint8_t)kind, 1};
+}
+
+/* The last one of a slot brings all. */
+static void weight_gradient(struct expansion *e, const struct pp_op *op)
+{
+    const int k = e->plan->slot_microbatches, microbatches = e->plan->microbatches;
+    const int slot = op->microbatch / k, first = slot * k, count = first + k <= microbatches ? k : microbatches - first;
+    if (++e->waiting[(int64_t)op->stage * ((microbatches + k - 1) / k) + slot] < count) return;
+    e->ops[e->n++] = (struct pp_op){op->stage, first, PP_W, (uint16_t)count};
+}
+
+static void expand(struct expansion *e, const struct pp_op *op)
+{
+    const bool batched = e->plan->slot_microbatches > 1;
+    if (pp_is_backward(op->kind) && pp_recomputed(e->plan, op->microbatch)) append(e, PP_R, op);
+    if (op->kind == PP_W) {
+        weight_gradient(e, op);
+    } else if (op->kind == PP_B && batched) {
+        append(e, PP_I, op);
+        weight_gradient(e, op);
+    } else {
+        append(e, op->kind, op);
+    }
+}
+
 pp_status pp_orders_expand(const struct pp_plan *plan, const struct pp_order *order, struct pp_op **ops, int64_t *n)
 {
-    PP_TRY(PP_NEW(ops, 2 * order->n));
-    *n = 0;
-    for (int64_t i = 0; i < order->n; i++) {
-        struct pp_op op = order->ops[i];
-        if (op.kind != PP_F && !plan->training) continue;
-        if (pp_is_backward(op.kind) && pp_recomputed(plan, op.microbatch)) {
-            struct pp_op again = op;
-            again.kind = PP_R;
-            (*ops)[(*n)++] = again;
-        }
-        (*ops)[(*n)++] = op;
-    }
-    return PP_OK;
+    struct expansion e = {.plan = plan};
+    PP_TRY(PP_NEW(&e.waiting, (int64_t)plan->stages * plan->microbatches));
+    pp_status status = PP_NEW(&e.ops, 3 * order->n);
+    for (int64_t i = 0; i < order->n && status == PP_OK; i++)
+        if (order->ops[i].kind == PP_F || plan->training) expand(&e, &order->ops[i]);
+    free(e.waiting);
+    *ops = e.ops;
+    *n = e.n;
+    return status;
 }

@@ -16,10 +16,11 @@
 #include "core/job.h"
 #include "core/plan.h"
 
-/* One computation of one rank: PP_F, PP_B, PP_I or PP_W. */
+/* One computation of one rank: PP_F, PP_B, PP_I or PP_W. Schedules leave count alone. */
 struct pp_op {
     int32_t stage, microbatch;
     uint8_t kind;
+    uint16_t count; /* microbatches from `microbatch` on, where the builder has batched weight gradients */
 };
 
 /* The order of one rank, growing. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launchers of the CUDA kernels, one for each row of the kernel table (operands: kernels/kernels.h), as C sees them.
- * Each puts its kernels into the call's stream and returns; it allocates nothing and waits for nothing.
+ * The launchers of the CUDA kernels, one for each row of the kernel table (operands: kernels/kernels.h), as C sees
+ * them. Each puts its kernels into the call's stream and returns; it allocates nothing and waits for nothing.
  *
  * Element types follow the program's precision: activations, their gradients, P, and what travels are float32, or
- * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as kernels/kernels.h says. Random
- * numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on timing or
+ * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as kernels/kernels.h says.
+ * Random numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on timing or
  * on atomics' order: equal calls give equal bits.
  */
 #ifndef PP_KERNELS_CUDA_LAUNCH_H
