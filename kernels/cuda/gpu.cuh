@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the CUDA kernels share: element types, rows as quads, reductions in a fixed order, dropout's random numbers.
+ *
+ * A quad is four columns of a row, the ones that share a counter of the random generator. Kernels hold numbers as float
+ * whatever their type in memory. Blocks have whole warps, at most 1024 threads.
+ *
+ * Tests compile the kernels for the host; they define PP_LAUNCH and PP_SHARED before.
+ */
+#ifndef PP_KERNELS_CUDA_GPU_CUH
+#define PP_KERNELS_CUDA_GPU_CUH
+
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+#include "kernels/cuda/launch.h"
+
+/* The kernel may be a pointer to one. */
+#ifndef PP_LAUNCH
+#define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#endif
+
+/* type *name: the launch's shared_bytes of the block. Once in a kernel. */
+#ifndef PP_SHARED
+#define PP_SHARED(type, name)                                                                                          \
+    extern __shared__ __align__(16) unsigned char pp_shared_bytes[];                                                   \
+    type *const name = reinterpret_cast<type *>(pp_shared_bytes)
+#endif
+
+/* function<T>(c) for the element type of the call's activations. */
+#define PP_BY_PRECISION(function, c) ((c)->call->precision == PP_BF16 ? function<__nv_bfloat16>(c) : function<float>(c))
+
+enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
+
+/* One of these for each file of kernels: sets shared memory limits and loads them; pp_cuda_prepare calls all. */
+cudaError_t pp_cuda_prepare_rows(void);
+cudaError_t pp_cuda_prepare_embedding(void);
+cudaError_t pp_cuda_prepare_cross_entropy(void);
+cudaError_t pp_cuda_prepare_update(void);
+cudaError_t pp_cuda_prepare_attention(void);
+
+/* Loads kernels, which CUDA would else do at their first launch. */
+static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)
+{
+    cudaError_t error = cudaSuccess;
+    struct cudaFuncAttributes ignored;
+    for (int i = 0; i < n && error == cudaSuccess; i++) error = cudaFuncGetAttributes(&ignored, kernels[i]);
+    return error;
+}
+
+static __host__ __device__ inline int pp_div_up(int64_t n, int by) { return (int)((n + by - 1) / by); }
+
+/* Threads for `items` of work in a block: whole warps, `most` at most. */
+static inline int pp_block_threads(int64_t items, int most)
+{
+    const int64_t threads = (items + PP_WARP - 1) / PP_WARP * PP_WARP;
+    return (int)(threads < most ? threads : most);
+}
+
+/* ---- elements ---- */
+
+static __device__ inline float pp_to_float(float x) { return x; }
+static __device__ inline float pp_to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T> static __device__ inline T pp_from_float(float x);
+template <> __device__ inline float pp_from_float<float>(float x) { return x; }
+template <> __device__ inline __nv_bfloat16 pp_from_float<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+
+struct pp_quad {
+    float v[PP_QUAD];
+};
+
+/* A quad as it lies in memory: read and written at once. */
+template <typename T> struct alignas(PP_QUAD * sizeof(T)) pp_pack {
+    T v[PP_QUAD];
+};
+
+/* May quads of T at p be moved at once? Rows: also asks for width % PP_QUAD == 0. */
+template <typename T> static inline bool pp_aligned(const T *p) { return (uintptr_t)p % sizeof(pp_pack<T>) == 0; }
+
+/* Columns 0..3 from p on; `left` of them exist, the others read as 0. aligned: all exist, and pp_aligned(p). */
+template <bool aligned, typename T> static __device__ inline pp_quad pp_load(const T *p, int64_t left)
+{
+    pp_quad q;
+    if (aligned) {
+        const pp_pack<T> pack = *reinterpret_cast<const pp_pack<T> *>(p);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = pp_to_float(pack.v[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? pp_to_float(p[i]) : 0;
+    }
+    return q;
+}
+
+template <bool aligned, typename T> static __device__ inline void pp_store(T *p, int64_t left, pp_quad q)
+{
+    if (aligned) {
+        pp_pack<T> pack;
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) pack.v[i] = pp_from_float<T>(q.v[i]);
+        *reinterpret_cast<pp_pack<T> *>(p) = pack;
+    } else {
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++)
+            if (i < left) p[i] = pp_from_float<T>(q.v[i]);
+    }
+}
+
+/* ---- reductions: the same order every time, the result in all threads ---- */
+
+template <typename V> static __device__ inline V pp_warp_sum(V v)
+{
+#pragma unroll
+    for (int step = PP_WARP / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+
+static __device__ inline float pp_warp_max(float v)
+{
+#pragma unroll
+    for (int step = PP_WARP / 2; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
+    return v;
+}
+
+/* Over a block of one dimension. shared: [PP_BLOCK_WARPS], may be used again at once. */
+template <typename V> static __device__ inline V pp_block_sum(V v, V *shared)
+{
+    const int warps = (int)blockDim.x / PP_WARP;
+    v = pp_warp_sum(v);
+    if (warps == 1) return v;
+    __syncthreads();
+    if (threadIdx.x % PP_WARP == 0) shared[threadIdx.x / PP_WARP] = v;
+    __syncthreads();
+    v = shared[0];
+    for (int i = 1; i < warps; i++) v += shared[i];
+    return v;
+}
+
+static __device__ inline float pp_block_max(float v, float *shared)
+{
+    const int warps = (int)blockDim.x / PP_WARP;
+    v = pp_warp_max(v);
+    if (warps == 1) return v;
+    __syncthreads();
+    if (threadIdx.x % PP_WARP == 0) shared[threadIdx.x / PP_WARP] = v;
+    __syncthreads();
+    v = shared[0];
+    for (int i = 1; i < warps; i++) v = fmaxf(v, shared[i]);
+    return v;
+}
+
+/* ---- dropout: the numbers of kernels/cpu/simd/random.h ---- */
+
+struct pp_dropout {
+    uint32_t key[2], step, site;
+    uint32_t threshold; /* kept if the number is not below */
+    float scale;        /* of kept values: 1 / (1 - p) */
+    bool on;
+};
+
+static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, float p)
+{
+    const struct pp_frame *frame = c->frame;
+    struct pp_dropout drop;
+    drop.on = c->call->site && frame->training && p > 0;
+    drop.key[0] = (uint32_t)frame->seed;
+    drop.key[1] = (uint32_t)(frame->seed >> 32);
+    drop.step = frame->step;
+    drop.site = (uint32_t)c->call->site;
+    drop.threshold = drop.on ? (uint32_t)((double)p * 4294967296.0) : 0;
+    drop.scale = drop.on ? 1 / (1 - p) : 1;
+    return drop;
+}
+
+/* Number of the first row vector of calls over [rows*seq, width]: vectors are counted over the whole batch. */
+static inline uint32_t pp_first_vector(const struct pp_cuda_call *c, int seq)
+{
+    return (uint32_t)(c->frame->first_row * seq);
+}
+
+/* Philox4x32-10 (Salmon et al., SC'11). The four numbers of columns 4*quad .. 4*quad+3 of a row vector. */
+static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector, uint32_t quad)
+{
+    uint32_t x0 = quad, x1 = vector, x2 = drop.step, x3 = drop.site, key0 = drop.key[0], key1 = drop.key[1];
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)x0 * 0xD2511F53u, b = (uint64_t)x2 * 0xCD9E8D57u;
+        x0 = (uint32_t)(b >> 32) ^ x1 ^ key0;
+        x2 = (uint32_t)(a >> 32) ^ x3 ^ key1;
+        x1 = (uint32_t)b;
+        x3 = (uint32_t)a;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return make_uint4(x0, x1, x2, x3);
+}
+
+/* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */
+static __device__ inline pp_quad pp_drop(const pp_dropout &drop, uint32_t vector, uint32_t quad, pp_quad q)
+{
+    if (!drop.on) return q;
+    const uint4 random = pp_random(drop, vector, quad);
+    q.v[0] = random.x >= drop.threshold ? q.v[0] * drop.scale : 0;
+    q.v[1] = random.y >= drop.threshold ? q.v[1] * drop.scale : 0;
+    q.v[2] = random.z >= drop.threshold ? q.v[2] * drop.scale : 0;
+    q.v[3] = random.w >= drop.threshold ? q.v[3] * drop.scale : 0;
+    return q;
+}
+
+#endif
