@@ -27,10 +27,10 @@ pp_status pp_cuda_gemm_open(int sms, struct pp_cuda_gemm **out) PP_MUST_CHECK;
 /* NULL is allowed. The device must have finished all products. */
 void pp_cuda_gemm_close(struct pp_cuda_gemm *gemm);
 
-/* Makes the plan of a call and runs it once on zeros, so that its kernel is loaded: no first use inside a step stops the
- * device. Calls of other kernels are passed over, as are those whose plan is there. Blocks, and takes device memory for
- * as long; a product that finds none is loaded by its first use. Operands are taken to be aligned as their offsets say,
- * regions to 16 bytes or more. */
+/* Makes the plan of a call and runs it once on zeros, so that its kernel is loaded: no first use inside a step stops
+ * the device. Calls of other kernels are passed over, as are those whose plan is there. Blocks, and takes device memory
+ * for as long; a product that finds none is loaded by its first use. Operands are taken to be aligned as their offsets
+ * say, regions to 16 bytes or more. */
 pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call,
                                cudaStream_t stream) PP_MUST_CHECK;
 
