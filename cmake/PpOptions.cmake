@@ -14,7 +14,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 
 option(PP_WERROR "Treat warnings as errors" OFF)
 set(PP_SANITIZE "" CACHE STRING "address,undefined or thread")
-foreach(part MPI HWLOC)
+foreach(part MPI HWLOC CUDA NCCL)
   set(PP_WITH_${part} AUTO CACHE STRING "AUTO, ON or OFF")
   set_property(CACHE PP_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
 endforeach()
@@ -22,13 +22,16 @@ endforeach()
 add_library(pp_flags INTERFACE)
 target_include_directories(pp_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_compile_definitions(pp_flags INTERFACE _GNU_SOURCE PP_VERSION="${PROJECT_VERSION}")
-target_compile_options(pp_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes
-  -Wno-missing-field-initializers)
+set(PP_WARNINGS -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers)
 if(PP_WERROR)
-  target_compile_options(pp_flags INTERFACE -Werror)
+  list(APPEND PP_WARNINGS -Werror)
 endif()
+target_compile_options(pp_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:${PP_WARNINGS};-Wstrict-prototypes;-Wmissing-prototypes>
+  $<$<COMPILE_LANGUAGE:CXX>:${PP_WARNINGS}>)
 if(PP_SANITIZE)
-  target_compile_options(pp_flags INTERFACE -fsanitize=${PP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_compile_options(pp_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PP_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=undefined>)
   target_link_options(pp_flags INTERFACE -fsanitize=${PP_SANITIZE})
 endif()
 
@@ -58,6 +61,13 @@ if(HWLOC_FOUND)
   set(PP_HAVE_HWLOC ON)
 endif()
 
+include(PpCuda)
+
 function(pp_summary)
-  message(STATUS "ppkit ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, MPI ${PP_HAVE_MPI}, hwloc ${PP_HAVE_HWLOC}, sanitizers '${PP_SANITIZE}'")
+  set(cuda ${PP_HAVE_CUDA})
+  if(PP_HAVE_CUDA)
+    set(cuda "${CUDAToolkit_VERSION} (${CMAKE_CUDA_ARCHITECTURES})")
+  endif()
+  message(STATUS "ppkit ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, MPI ${PP_HAVE_MPI}, hwloc ${PP_HAVE_HWLOC}, CUDA ${cuda}, "
+    "NCCL ${PP_HAVE_NCCL}, sanitizers '${PP_SANITIZE}'")
 endfunction()

@@ -33,6 +33,9 @@ typedef enum pp_status {
 #define PP_MUST_CHECK __attribute__((warn_unused_result))
 #define PP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
+/* Backends that are loaded at run time store their messages here too: the only functions that programs export. */
+#pragma GCC visibility push(default)
+
 /* Stores the message of a failure for this thread and returns `status`, so that `return pp_fail(...)` reads well. */
 pp_status pp_fail(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
 /* Puts "text: " before the stored message and returns `status` unchanged. Does nothing when status is PP_OK. */
@@ -58,5 +61,7 @@ int pp_exit_code(pp_status status);
 /* Zeroed memory for n elements; *out = NULL and PP_NOMEM with a message when there is none. n = 0 gives one element. */
 pp_status pp_alloc_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 #define PP_NEW(out, n) pp_alloc_bytes((out), (size_t)(n), sizeof **(out))
+
+#pragma GCC visibility pop
 
 #endif
