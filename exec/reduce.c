@@ -3,7 +3,12 @@
 
 #include <stdlib.h>
 
-enum { PIECE = PP_REDUCE_PIECE_BYTES / (int)sizeof(float), ALIGN = 16 };
+enum { LINE_BYTES = 64 };
+
+static int64_t element_bytes(const struct pp_reduce *reduce)
+{
+    return reduce->type == PP_SUM_DOUBLE ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
+}
 
 static void deal_memory(struct pp_reduce *reduce)
 {
@@ -24,94 +29,139 @@ static void deal_memory(struct pp_reduce *reduce)
     }
 }
 
-pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
-                           struct pp_reduce **out)
+static pp_status take_memory(struct pp_reduce *reduce)
+{
+    int n = reduce->group.n;
+    reduce->staging_bytes = (int64_t)PP_REDUCE_WINDOW * (n - 1) * PP_REDUCE_PIECE_BYTES;
+    PP_TRY(PP_NEW(&reduce->requests, PP_REDUCE_WINDOW * 4 * n));
+    PP_TRY(PP_NEW(&reduce->pointers, PP_REDUCE_WINDOW * n));
+    if (reduce->backend)
+        PP_TRY(reduce->backend->alloc(reduce->device, reduce->staging_bytes, &reduce->staging));
+    else
+        PP_TRY(pp_alloc_bytes(&reduce->staging, 1, (size_t)reduce->staging_bytes));
+    deal_memory(reduce);
+    return PP_OK;
+}
+
+static pp_status create(const struct pp_reduce *fields, int me, struct pp_reduce **out)
 {
     struct pp_reduce *reduce;
     PP_TRY(PP_NEW(&reduce, 1));
-    *reduce = (struct pp_reduce){
-        .group = group, .own = pp_group_member(&group, me), .backend = backend, .device = device, .done = true};
-    reduce->staging_bytes = (int64_t)PP_REDUCE_WINDOW * (group.n - 1) * PP_REDUCE_PIECE_BYTES;
-    pp_status status = PP_NEW(&reduce->requests, PP_REDUCE_WINDOW * 4 * group.n);
-    if (status == PP_OK) status = PP_NEW(&reduce->pointers, PP_REDUCE_WINDOW * group.n);
-    if (status == PP_OK) status = backend->alloc(device, reduce->staging_bytes, &reduce->staging);
-    if (status != PP_OK) {
+    *reduce = *fields;
+    reduce->own = pp_group_member(&reduce->group, me);
+    reduce->done = true;
+    pp_status status = take_memory(reduce);
+    if (status == PP_OK)
+        *out = reduce;
+    else
         pp_reduce_free(reduce);
-        return status;
-    }
-    deal_memory(reduce);
-    *out = reduce;
-    return PP_OK;
+    return status;
+}
+
+pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
+                           struct pp_reduce **out)
+{
+    const struct pp_reduce fields = {.group = group, .backend = backend, .device = device, .type = PP_SUM_FLOAT};
+    return create(&fields, me, out);
+}
+
+pp_status pp_reduce_create_host(struct pp_group group, int me, int type, struct pp_reduce **out)
+{
+    const struct pp_reduce fields = {.group = group, .type = type};
+    return create(&fields, me, out);
 }
 
 void pp_reduce_free(struct pp_reduce *reduce)
 {
     if (!reduce) return;
-    if (reduce->staging) reduce->backend->release(reduce->device, reduce->staging, reduce->staging_bytes);
+    if (!reduce->backend)
+        free(reduce->staging);
+    else if (reduce->staging)
+        reduce->backend->release(reduce->device, reduce->staging, reduce->staging_bytes);
     free(reduce->pointers);
     free(reduce->requests);
     free(reduce);
 }
 
-/* First element of replica i's slice; of replica n: the end. Slices start on cache lines. */
+/* First element of member i's slice; of member n: the end. Slices start on cache lines. */
 static int64_t slice_start(const struct pp_reduce *reduce, int i)
 {
+    int64_t align = LINE_BYTES / element_bytes(reduce);
     if (i == reduce->group.n) return reduce->elements;
-    return reduce->elements * i / reduce->group.n / ALIGN * ALIGN;
+    return reduce->elements * i / reduce->group.n / align * align;
 }
 
-/* The piece `k` of replica i's slice; elements 0 where the slice has fewer. */
-static float *piece(const struct pp_reduce *reduce, int i, int k, int64_t *elements)
+/* The piece `k` of member i's slice, and its size; 0 where the slice has fewer. */
+static unsigned char *piece(const struct pp_reduce *reduce, int i, int k, int64_t *bytes)
 {
-    int64_t start = slice_start(reduce, i) + (int64_t)k * PIECE, end = slice_start(reduce, i + 1);
-    *elements = start >= end ? 0 : end - start < PIECE ? end - start : PIECE;
-    return reduce->gradient + start;
+    int64_t size = element_bytes(reduce);
+    int64_t start = slice_start(reduce, i) * size + (int64_t)k * PP_REDUCE_PIECE_BYTES;
+    int64_t end = slice_start(reduce, i + 1) * size;
+    *bytes = start >= end ? 0 : end - start < PP_REDUCE_PIECE_BYTES ? end - start : PP_REDUCE_PIECE_BYTES;
+    return reduce->values + start;
 }
 
-pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, float *gradient, int64_t n)
+pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void *values, int64_t n)
 {
-    reduce->gradient = gradient;
+    reduce->values = values;
     reduce->elements = n;
     reduce->opened = reduce->summed = reduce->closed = reduce->nrounds = 0;
     for (int i = 0; i < reduce->group.n; i++) {
-        int64_t length = slice_start(reduce, i + 1) - slice_start(reduce, i);
-        int rounds = (int)((length + PIECE - 1) / PIECE);
+        int64_t bytes = (slice_start(reduce, i + 1) - slice_start(reduce, i)) * element_bytes(reduce);
+        int rounds = (int)((bytes + PP_REDUCE_PIECE_BYTES - 1) / PP_REDUCE_PIECE_BYTES);
         if (rounds > reduce->nrounds) reduce->nrounds = rounds;
     }
     reduce->done = false;
     return pp_reduce_poll(world, reduce);
 }
 
-/* Sends this replica's parts of the k-th pieces to their owners, and awaits the others' parts of its own. */
+/* Sends this member's parts of the k-th pieces to their owners, and awaits the others' parts of its own. */
 static pp_status open_round(struct pp_world *world, struct pp_reduce *reduce, int k)
 {
     struct pp_reduce_round *round = &reduce->rounds[k % PP_REDUCE_WINDOW];
     int me = pp_group_worker(&reduce->group, reduce->own);
-    int64_t n, owned;
+    int64_t bytes, owned;
     piece(reduce, reduce->own, k, &owned);
     for (int i = 0; i < reduce->group.n; i++) {
         int peer = pp_group_worker(&reduce->group, i);
-        float *theirs = piece(reduce, i, k, &n);
+        void *theirs = piece(reduce, i, k, &bytes);
         round->part_in[i].done = round->part_out[i].done = true; /* unless there is something to move */
         if (i == reduce->own) continue;
-        if (owned)
-            PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PART, round->staged[i], owned * (int64_t)sizeof(float),
-                           &round->part_in[i]));
-        if (n)
-            PP_TRY(pp_send(world, me, peer, PP_MESSAGE_PART, theirs, n * (int64_t)sizeof(float), &round->part_out[i]));
+        if (owned) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PART, round->staged[i], owned, &round->part_in[i]));
+        if (bytes) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_PART, theirs, bytes, &round->part_out[i]));
     }
     return PP_OK;
 }
 
-/* ((g0 + g1) + g2) + ...: the sum so far moves into this replica's own piece when its turn comes, before that it lies
- * where g0 was received. */
-static void add_parts(struct pp_reduce *reduce, const struct pp_reduce_round *round, float *own, int64_t n)
+static void add_floats(float *to, const float *a, const float *b, int64_t n)
 {
-    float *sum = reduce->own == 0 ? own : (float *)round->staged[0];
+    for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
+}
+
+static void add_doubles(double *to, const double *a, const double *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
+}
+
+static void add(const struct pp_reduce *reduce, void *to, const void *a, const void *b, int64_t n)
+{
+    if (reduce->backend)
+        reduce->backend->add(reduce->device, to, a, b, n);
+    else if (reduce->type == PP_SUM_DOUBLE)
+        add_doubles(to, a, b, n);
+    else
+        add_floats(to, a, b, n);
+}
+
+/* ((g0 + g1) + g2) + ...: the sum so far moves into this member's own piece when its turn comes, before that it lies
+ * where g0 was received. */
+static void add_parts(struct pp_reduce *reduce, const struct pp_reduce_round *round, unsigned char *own, int64_t bytes)
+{
+    unsigned char *sum = reduce->own == 0 ? own : round->staged[0];
     for (int i = 1; i < reduce->group.n; i++) {
-        float *part = i == reduce->own ? own : (float *)round->staged[i];
-        float *to = i >= reduce->own ? own : sum;
-        reduce->backend->add(reduce->device, to, sum, part, n);
+        unsigned char *part = i == reduce->own ? own : round->staged[i];
+        unsigned char *to = i >= reduce->own ? own : sum;
+        add(reduce, to, sum, part, bytes / element_bytes(reduce));
         sum = to;
     }
 }
@@ -120,17 +170,16 @@ static pp_status sum_round(struct pp_world *world, struct pp_reduce *reduce, int
 {
     struct pp_reduce_round *round = &reduce->rounds[k % PP_REDUCE_WINDOW];
     int me = pp_group_worker(&reduce->group, reduce->own);
-    int64_t n, owned;
-    float *own = piece(reduce, reduce->own, k, &owned);
+    int64_t bytes, owned;
+    unsigned char *own = piece(reduce, reduce->own, k, &owned);
     if (owned) add_parts(reduce, round, own, owned);
     for (int i = 0; i < reduce->group.n; i++) {
         int peer = pp_group_worker(&reduce->group, i);
-        float *theirs = piece(reduce, i, k, &n);
+        void *theirs = piece(reduce, i, k, &bytes);
         round->sum_in[i].done = round->sum_out[i].done = true;
         if (i == reduce->own) continue;
-        if (owned)
-            PP_TRY(pp_send(world, me, peer, PP_MESSAGE_SUM, own, owned * (int64_t)sizeof(float), &round->sum_out[i]));
-        if (n) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_SUM, theirs, n * (int64_t)sizeof(float), &round->sum_in[i]));
+        if (owned) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_SUM, own, owned, &round->sum_out[i]));
+        if (bytes) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_SUM, theirs, bytes, &round->sum_in[i]));
     }
     return PP_OK;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient reduction over replicas: every replica ends with the sum of all, added in replica order, so with the same
- * bits everywhere and in every run. The gradient is cut into one slice per replica and slices into pieces of 1 MiB;
- * the owner of a slice receives a piece from all others, adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces
- * are under way. It progresses when it is polled: between the kernels of whatever else the worker computes.
+ * Sums over the members of a group, through host memory: gradients over replicas. Every member ends with the sum of
+ * all, added in the order of members, so with the same bits everywhere and in every run. The values are cut into one
+ * slice per member and slices into pieces of 1 MiB; the owner of a slice receives a piece from all others, adds, and
+ * sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between the kernels
+ * of whatever else the worker computes.
  */
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
 
 #include "core/program.h"
+#include "core/queue.h"
 #include "exec/collective.h"
 
 enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2 };
 
-/* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by replica; [own] is
+/* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by member; [own] is
  * unused. */
 struct pp_reduce_round {
     struct pp_request *part_out, *part_in, *sum_out, *sum_in;
@@ -22,28 +24,32 @@ struct pp_reduce_round {
 
 struct pp_reduce {
     struct pp_group group;
-    int own; /* this worker's position in the group */
-    const struct pp_backend *backend;
+    int own;                          /* this worker's position in the group */
+    const struct pp_backend *backend; /* NULL: the host adds, in its own memory */
     struct pp_device *device;
+    int type; /* enum pp_sum_type */
     struct pp_reduce_round rounds[PP_REDUCE_WINDOW];
     struct pp_request *requests;
     unsigned char **pointers;
     void *staging;
     int64_t staging_bytes;
     /* the one under way */
-    float *gradient;
+    unsigned char *values;
     int64_t elements;
     int nrounds, opened, summed, closed;
     bool done;
 };
 
-/* All memory is taken here. group: the same rank of all replicas; n > 1. */
+/* All memory is taken here. group: of two or more workers, this one among them. For floats in memory of a device that
+ * the host can read (core/program.h: queue NULL), which adds them. */
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
                            struct pp_reduce **out) PP_MUST_CHECK;
+/* The same for memory of the host. type: enum pp_sum_type. */
+pp_status pp_reduce_create_host(struct pp_group group, int me, int type, struct pp_reduce **out) PP_MUST_CHECK;
 void pp_reduce_free(struct pp_reduce *reduce); /* NULL is fine; before the device is closed */
 
-/* gradient: n floats on the device, changed in place. One at a time, in the same order in all members. */
-pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, float *gradient, int64_t n) PP_MUST_CHECK;
+/* values: n of them, changed in place. One at a time, in the same order in all members. */
+pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void *values, int64_t n) PP_MUST_CHECK;
 pp_status pp_reduce_poll(struct pp_world *world, struct pp_reduce *reduce) PP_MUST_CHECK;
 
 #endif
