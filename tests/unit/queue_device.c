@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "kernels/cpu/cpu.h"
+#include "queue_device_inside.h"
+
+enum { MEMORIES = 4096 };
+
+static struct {
+    const char *from;
+    int64_t bytes;
+} memories[MEMORIES];
+static struct queued_settings settings;
+
+void queued_set(const struct queued_settings *to) { settings = to ? *to : (struct queued_settings){0}; }
+
+/* --- memory that the device may touch --- */
+
+static pp_status note(const void *memory, int64_t bytes)
+{
+    int i = 0;
+    pthread_mutex_lock(&queued_lock);
+    while (i < MEMORIES && memories[i].from) i++;
+    if (i < MEMORIES) memories[i].from = memory, memories[i].bytes = bytes;
+    pthread_mutex_unlock(&queued_lock);
+    return i < MEMORIES ? PP_OK : pp_fail(PP_NOMEM, "queued device: more than %d pieces of memory", MEMORIES);
+}
+
+static void forget(const void *memory)
+{
+    pthread_mutex_lock(&queued_lock);
+    for (int i = 0; i < MEMORIES; i++)
+        if (memory && memories[i].from == memory) memories[i].from = NULL;
+    pthread_mutex_unlock(&queued_lock);
+}
+
+/* Within one piece. NULL is no memory. */
+static pp_status known(const void *memory, int64_t bytes, const char *what)
+{
+    bool found = memory == NULL;
+    const char *at = memory;
+    pthread_mutex_lock(&queued_lock);
+    for (int i = 0; i < MEMORIES && !found; i++) {
+        const char *from = memories[i].from;
+        found = from && at >= from && at + bytes <= from + memories[i].bytes;
+    }
+    pthread_mutex_unlock(&queued_lock);
+    return found ? PP_OK : pp_fail(PP_INTERNAL, "queued device: %s is not memory of a device, nor pinned memory", what);
+}
+
+static void *native(struct pp_queue *queue) { return queue; }
+
+static struct pp_queue *compute_queue(struct pp_device *device) { return device->compute; }
+
+/* --- work --- */
+
+static pp_status host_alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    PP_TRY(queued_usable(device, NULL));
+    PP_TRY(pp_alloc_bytes(out, 1, (size_t)(bytes > 0 ? bytes : 1)));
+    return note(*out, bytes);
+}
+
+static void host_release(struct pp_device *device, void *memory)
+{
+    (void)device;
+    forget(memory);
+    free(memory);
+}
+
+static pp_status copy(struct pp_device *device, struct pp_queue *queue, void *to, const void *from, int64_t bytes)
+{
+    PP_TRY(queued_usable(device, queue));
+    PP_TRY(known(to, bytes, "the target of a copy"));
+    PP_TRY(known(from, bytes, "the source of a copy"));
+    return queued_put(queue, &(struct work){.kind = WORK_COPY, .to = to, .parts = {from}, .n = bytes});
+}
+
+static pp_status prepare(struct pp_device *device, const struct pp_program *program)
+{
+    PP_TRY(queued_usable(device, NULL));
+    if (device->nprograms == QUEUED_PROGRAMS)
+        return pp_fail(PP_NOMEM, "queued device: more than %d programs", QUEUED_PROGRAMS);
+    device->programs[device->nprograms++] = program;
+    return PP_OK;
+}
+
+static pp_status run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
+{
+    int i = 0;
+    PP_TRY(queued_usable(device, NULL));
+    while (i < device->nprograms && device->programs[i] != program) i++;
+    if (i == device->nprograms) return pp_fail(PP_INTERNAL, "queued device: '%s' was not prepared", program->signature);
+    for (i = 0; i < PP_MEM_REGIONS; i++) PP_TRY(known(frame->base[i], 0, "a region of a frame"));
+    PP_TRY(known(frame->loss, sizeof *frame->loss, "a frame's loss"));
+    PP_TRY(known(frame->sums, sizeof *frame->sums, "a frame's sums"));
+    PP_TRY(known(frame->clip, sizeof *frame->clip, "a frame's clip"));
+    if (device->settings.at_once && device->worker == device->settings.fail_worker) {
+        pthread_mutex_lock(&queued_lock);
+        device->failed = ++device->calls == device->settings.fail_run;
+        pthread_mutex_unlock(&queued_lock);
+        PP_TRY(queued_usable(device, NULL));
+    }
+    return queued_put(device->compute, &(struct work){.kind = WORK_RUN, .program = program, .frame = *frame});
+}
+
+static pp_status sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
+                     int64_t elements, int type)
+{
+    const int64_t bytes = elements * (int64_t)(type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    struct work work = {.kind = WORK_SUM, .to = to, .nparts = nparts, .type = type, .n = elements};
+    PP_TRY(queued_usable(device, queue));
+    if (nparts < 1 || nparts > PP_SUM_PARTS) return pp_fail(PP_INTERNAL, "queued device: a sum of %d parts", nparts);
+    PP_TRY(known(to, bytes, "a sum"));
+    for (int i = 0; i < nparts; i++) PP_TRY(known(work.parts[i] = parts[i], bytes, "a part of a sum"));
+    return queued_put(queue, &work);
+}
+
+static pp_status clip_factor(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
+                             float *factor)
+{
+    PP_TRY(queued_usable(device, queue));
+    PP_TRY(known(sums, n * (int64_t)sizeof *sums, "an array of sums"));
+    PP_TRY(known(factor, sizeof *factor, "a clip factor"));
+    return queued_put(queue, &(struct work){.kind = WORK_CLIP, .to = factor, .parts = {sums}, .n = n, .most = most});
+}
+
+static pp_status measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                         struct pp_run_time *out, int64_t *kernel_ns)
+{
+    PP_TRY(queued_usable(device, NULL));
+    pthread_mutex_lock(&queued_lock);
+    while (device->compute->first || device->compute->busy) pthread_cond_wait(&queued_moved, &queued_lock);
+    pthread_mutex_unlock(&queued_lock);
+    const int64_t start = pp_now_ns();
+    PP_TRY(pp_backend_cpu.run(device->cpu, program, frame, NULL, kernel_ns));
+    out->device_ns = pp_now_ns() - start;
+    out->host_ns = 1000 * (int64_t)program->ncalls;
+    return PP_OK;
+}
+
+static pp_status probe(struct pp_device *device) { return queued_usable(device, NULL); }
+
+static void push_range(const char *name) { (void)name; }
+
+static void pop_range(void) {}
+
+static pp_status use(struct pp_device *device)
+{
+    queued_use(device);
+    return PP_OK;
+}
+
+/* --- the backend --- */
+
+static pp_status open_device(const struct pp_device_spec *spec, struct pp_device **out)
+{
+    PP_TRY(PP_NEW(out, 1));
+    (*out)->worker = spec->worker;
+    (*out)->settings = settings;
+    queued_use(*out);
+    PP_TRY(pp_backend_cpu.open(spec, &(*out)->cpu));
+    return queued_queue_create(*out, &(*out)->compute);
+}
+
+static void close_device(struct pp_device *device)
+{
+    queued_queue_destroy(device, device->compute);
+    if (device->cpu) pp_backend_cpu.close(device->cpu);
+    queued_use(NULL);
+    free(device);
+}
+
+static pp_status alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    PP_TRY(queued_usable(device, NULL));
+    PP_TRY(pp_backend_cpu.alloc(device->cpu, bytes, out));
+    return note(*out, bytes);
+}
+
+static void release(struct pp_device *device, void *memory, int64_t bytes)
+{
+    forget(memory);
+    pp_backend_cpu.release(device->cpu, memory, bytes);
+}
+
+/* Beside all queues, as copies of the default stream beside streams that do not block. */
+static pp_status transport(struct pp_device *device, void *to, const void *from, int64_t bytes)
+{
+    PP_TRY(queued_usable(device, NULL));
+    memcpy(to, from, (size_t)bytes);
+    return PP_OK;
+}
+
+static const char *describe(struct pp_device *device) { return pp_backend_cpu.describe(device->cpu); }
+
+static int64_t reference_ns(struct pp_device *device) { return pp_backend_cpu.reference_ns(device->cpu); }
+
+static const struct pp_queue_ops ops = {
+    .use = use,
+    .compute = compute_queue,
+    .queue_create = queued_queue_create,
+    .queue_destroy = queued_queue_destroy,
+    .native = native,
+    .mark_create = queued_mark_create,
+    .mark_destroy = queued_mark_destroy,
+    .record = queued_record,
+    .wait = queued_wait,
+    .reached = queued_reached,
+    .elapsed = queued_elapsed,
+    .host_alloc = host_alloc,
+    .host_release = host_release,
+    .copy = copy,
+    .prepare = prepare,
+    .run = run,
+    .sum = sum,
+    .clip_factor = clip_factor,
+    .measure = measure,
+    .probe = probe,
+    .push_range = push_range,
+    .pop_range = pop_range,
+};
+
+const struct pp_backend pp_backend_queued = {
+    .name = "queued",
+    .summary = "the cpu's kernels in queues, for tests",
+    .queue = &ops,
+    .open = open_device,
+    .close = close_device,
+    .alloc = alloc,
+    .release = release,
+    .upload = transport,
+    .download = transport,
+    .describe = describe,
+    .reference_ns = reference_ns,
+    .call_name = pp_call_text,
+};
