@@ -12,10 +12,25 @@ enum {
     SCRATCH_ALIGNMENT = 64
 };
 
+static const struct pp_tensor *layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
+{
+    return &w->model->tensors[w->stage->first_tensor + w->stage->embed + l * PP_LAYER_TENSORS + (int)tensor];
+}
+
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
 {
-    const int index = w->stage->first_tensor + w->stage->embed + l * PP_LAYER_TENSORS + (int)tensor;
-    return pp_ref_to(region, w->model->tensors[index].offset);
+    return pp_ref_to(region, layer_tensor(w, l, tensor)->offset);
+}
+
+static struct pp_ref copy_of(const struct pp_tensor *t)
+{
+    return t->offset16 < 0 ? pp_ref_to(PP_MEM_NONE, 0) : pp_ref_to(PP_MEM_PARAM16, t->offset16);
+}
+
+struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
+{
+    const struct pp_tensor *t = layer_tensor(w, l, tensor);
+    return t->offset16 < 0 ? pp_ref_to(PP_MEM_PARAM, t->offset) : copy_of(t);
 }
 
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
@@ -28,27 +43,35 @@ struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, i
     return pp_ref_layer(w, region, w->stage->layers, tensor);
 }
 
-struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t floats)
+struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w) { return pp_ref_weight(w, w->stage->layers, 0); }
+
+struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes)
 {
-    const int64_t bytes = floats * (int64_t)sizeof(float), at = w->out->work_bytes;
+    const int64_t at = w->out->work_bytes;
     w->out->work_bytes += (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
     return pp_ref_to(PP_MEM_WORK, at);
+}
+
+struct pp_ref pp_writer_activations(struct pp_writer *w, int width)
+{
+    return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->shape.precision));
 }
 
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
     struct pp_call *call = &w->out->calls[w->out->ncalls++];
-    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}};
+    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->shape.precision};
     return call;
 }
 
-void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
-                    struct pp_ref c, struct pp_ref a, struct pp_ref b)
+struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
+                               struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
     struct pp_call *call = pp_writer_call(w, kernel, mnk[0], mnk[1], mnk[2], mode);
     call->ref[0] = c;
     call->ref[1] = a;
     call->ref[2] = b;
+    return call;
 }
 
 static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->shape.dropout > 0; }
@@ -77,9 +100,11 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, (int)t->shape[0], (int)t->shape[1], i, 0);
-        const struct pp_ref grad = pp_ref_to(PP_MEM_GRAD, t->offset);
-        call->ref[0] = kernel == PP_KERNEL_SGD ? pp_ref_to(PP_MEM_PARAM, t->offset) : grad;
-        call->ref[1] = kernel == PP_KERNEL_SGD ? grad : pp_ref_to(PP_MEM_NONE, 0);
+        call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->offset);
+        if (kernel != PP_KERNEL_SGD) continue;
+        call->ref[1] = call->ref[0];
+        call->ref[0] = pp_ref_to(PP_MEM_PARAM, t->offset);
+        call->ref[2] = copy_of(t);
     }
 }
 
@@ -119,17 +144,22 @@ static void write_signature(const struct pp_writer *w, int kind)
     const bool update = kind == PP_NORM || kind == PP_STEP;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
-    char vocab[16] = "", dropout[32] = "";
-    if (w->stage->embed || w->stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
+    const char *precision = shape->precision == PP_FP32 ? "" : pp_precision_names[shape->precision];
+    char vocab[32] = "", dropout[32] = "";
+    if (w->stage->decode && pp_padded_vocab(shape) != shape->vocab)
+        snprintf(vocab, sizeof vocab, " v%d/%d", shape->vocab, pp_padded_vocab(shape));
+    else if (w->stage->embed || w->stage->decode)
+        snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
+    const char *gap = *precision ? " " : "";
     int used =
         snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->stage->layers, w->stage->embed ? "+emb" : "",
                  w->stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (update)
-        snprintf(text + used, size - (size_t)used, " ff%d%s", shape->d_ff, vocab);
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s", shape->d_ff, vocab, gap, precision);
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s seq%d rows%d", shape->heads, shape->d_ff, vocab,
-                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, w->seq, w->rows);
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s seq%d rows%d%s%s", shape->heads, shape->d_ff,
+                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, w->seq, w->rows, gap, precision);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -3,13 +3,18 @@
  * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c and
  * model_program.c.
  *
- * Training slot, per layer of the stage (T tokens, all float32, each buffer aligned to 64 bytes):
+ * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; activations have the
+ * precision's elements, rstd and logits are float32):
  *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
  * gradient at linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
- * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits, which
- * become their own gradient. Evaluation keeps nothing for a backward pass: all layers use the buffers of one.
+ * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits (as many
+ * columns as the padded vocabulary), which become their own gradient; bf16 has a second buffer for that. Evaluation
+ * keeps nothing for a backward pass: all layers use the buffers of one.
+ *
+ * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
+ * those of all as one matrix.
  */
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
@@ -17,12 +22,17 @@
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 
-/* Byte offsets in an activation slot; those of layer l (within the stage) are l * layer_bytes further on. */
+/* A buffer of an activation slot. */
+struct pp_buffer {
+    int64_t offset, row_bytes; /* row_bytes: of one row of the batch */
+};
+
+/* Those of layer l (within the stage) are l * layer_bytes further on. */
 struct pp_slot {
-    int64_t x, qkv, p, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
+    struct pp_buffer x, qkv, p, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
     int64_t layer_bytes;
-    int64_t decoder_input, logits;
-    int64_t input_grad; /* gradient at the embedding's output */
+    struct pp_buffer decoder_input, logits, dlogits;
+    struct pp_buffer input_grad; /* gradient at the embedding's output */
     int64_t bytes;
 };
 
@@ -59,25 +69,37 @@ struct pp_writer {
     struct pp_program *out;
 };
 
-static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset) { return (struct pp_ref){region, offset}; }
+static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
+{
+    return (struct pp_ref){region, offset, 0};
+}
 
 /* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the decoder (0 weight, 1 bias).
  * */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor);
-/* Buffer of layer l in the activation slot. */
-static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, int64_t offset)
+/* The weights of the same, as products read them. */
+struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
+struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w);
+/* Buffer of the activation slot; that of layer l. */
+static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
 {
-    return pp_ref_to(PP_MEM_ACT, offset + l * w->slot.layer_bytes);
+    return (struct pp_ref){PP_MEM_ACT, buffer.offset, buffer.row_bytes};
+}
+static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct pp_buffer buffer)
+{
+    return pp_ref_slot((struct pp_buffer){buffer.offset + l * w->slot.layer_bytes, buffer.row_bytes});
 }
 
-/* Takes `floats` of scratch for the whole program; returns its place. */
-struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t floats);
-/* Appends a call and returns it with kernel, n[] and f[] = 0 set; the caller fills in the operands. */
+/* Takes scratch for the whole program, in bytes or for so many activations per token; returns its place. */
+struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes);
+struct pp_ref pp_writer_activations(struct pp_writer *w, int width);
+/* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
-void pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
-                    struct pp_ref c, struct pp_ref a, struct pp_ref b);
+/* Returns the call; C is float32 where the caller sets n[4]. */
+struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
+                               struct pp_ref c, struct pp_ref a, struct pp_ref b);
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* The embedding's scale f[0] and dropout f[1]. */

@@ -31,7 +31,9 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
 static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
+    struct pp_call *product =
+        pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
+    product->n[4] = true;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM, (int)w->tokens, m, 0, 0);
     call->ref[0] = bias;
     call->ref[1] = dy;
@@ -66,12 +68,12 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
         PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT, PP_NORM2_BIAS, path->stream, dz, pp_ref_act(w, l, w->slot.rstd2),
         path->incoming};
     write_norm_grad(w, l, &norm);
-    write_input_product(w, PP_GEMM_WRITE, dh, ff, dz, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_WEIGHT));
+    write_input_product(w, PP_GEMM_WRITE, dh, ff, dz, d, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_RELU_GRAD, w->rows, w->seq, ff, 0);
     pp_writer_dropout(w, call, l, PP_DROP_RELU);
     call->ref[0] = dh;
     call->ref[1] = pp_ref_act(w, l, w->slot.u);
-    write_input_product(w, PP_GEMM_ADD, path->stream, d, dh, ff, pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_WEIGHT));
+    write_input_product(w, PP_GEMM_ADD, path->stream, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* path->stream (gradient at y1) -> da (over xhat1), dqkv (over qkv), and the gradient at the layer's input in `out`. */
@@ -83,7 +85,7 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     const struct norm_grad norm = {
         PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, da, pp_ref_act(w, l, w->slot.rstd1), path->stream};
     write_norm_grad(w, l, &norm);
-    write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_OUT_PROJ_WEIGHT));
+    write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ATTENTION_GRAD, w->rows, w->seq, shape->heads, d / shape->heads);
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
@@ -91,7 +93,7 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     call->ref[1] = pp_ref_act(w, l, w->slot.p);
     call->ref[2] = path->dctx;
     call->ref[3] = path->scratch;
-    write_input_product(w, PP_GEMM_ADD, out, d, dqkv, 3 * d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_WEIGHT));
+    write_input_product(w, PP_GEMM_ADD, out, d, dqkv, 3 * d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
 static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
@@ -121,25 +123,25 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->ref[2] = dy;
 }
 
-/* Logits hold their gradient since the forward pass. */
+/* The gradient of the logits is there since the forward pass. */
 static void write_decoder_grads(struct pp_writer *w, struct path *path, bool input_grads, bool weight_grads)
 {
-    const int d = w->model->shape.d_model, vocab = w->model->shape.vocab;
-    const struct pp_ref dlogits = pp_ref_to(PP_MEM_ACT, w->slot.logits);
+    const int d = w->model->shape.d_model, columns = pp_padded_vocab(&w->model->shape);
+    const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
     if (input_grads) {
-        write_input_product(w, PP_GEMM_WRITE, path->stream, d, dlogits, vocab, pp_ref_decoder(w, PP_MEM_PARAM, 0));
+        write_input_product(w, PP_GEMM_WRITE, path->stream, d, dlogits, columns, pp_ref_decoder_weight(w));
         path->incoming = path->stream;
     }
     if (weight_grads)
-        write_weight_grads(w, pp_ref_decoder(w, PP_MEM_GRAD, 0), pp_ref_decoder(w, PP_MEM_GRAD, 1), dlogits, vocab,
-                           pp_ref_to(PP_MEM_ACT, w->slot.decoder_input), d);
+        write_weight_grads(w, pp_ref_decoder(w, PP_MEM_GRAD, 0), pp_ref_decoder(w, PP_MEM_GRAD, 1), dlogits, columns,
+                           pp_ref_slot(w->slot.decoder_input), d);
 }
 
 /* Where the gradient of the stage's input goes. */
 static struct pp_ref stage_output(const struct pp_writer *w, const struct path *path)
 {
     if (!w->stage->embed) return pp_ref_to(PP_MEM_OUT, 0);
-    return w->split ? pp_ref_to(PP_MEM_ACT, w->slot.input_grad) : path->stream;
+    return w->split ? pp_ref_slot(w->slot.input_grad) : path->stream;
 }
 
 static struct path make_path(struct pp_writer *w, bool input_grads)
@@ -147,11 +149,10 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     const struct pp_shape *shape = &w->model->shape;
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0)};
     if (!input_grads) return path;
-    path.stream = pp_writer_scratch(w, w->tokens * shape->d_model);
-    path.dctx = pp_writer_scratch(w, w->tokens * shape->d_model);
-    if (!w->split) path.dh = pp_writer_scratch(w, w->tokens * shape->d_ff);
-    path.scratch =
-        pp_writer_scratch(w, pp_attention_scratch(w->seq, shape->d_model / shape->heads) / (int64_t)sizeof(float));
+    path.stream = pp_writer_activations(w, shape->d_model);
+    path.dctx = pp_writer_activations(w, shape->d_model);
+    if (!w->split) path.dh = pp_writer_activations(w, shape->d_ff);
+    path.scratch = pp_writer_scratch(w, pp_attention_scratch(w->seq, shape->d_model / shape->heads));
     return path;
 }
 

@@ -27,7 +27,7 @@ static void write_input(struct pp_writer *w, bool recompute)
         call->ref[0] = x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
-        call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model);
+        call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
         return;
     }
     if (recompute) {
@@ -39,9 +39,10 @@ static void write_input(struct pp_writer *w, bool recompute)
 }
 
 /* C [T, n] = A [T, k] * weight [n, k]' */
-static void write_linear(struct pp_writer *w, struct pp_ref c, int n, struct pp_ref a, int k, struct pp_ref weight)
+static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n, struct pp_ref a, int k,
+                                    struct pp_ref weight)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a, weight);
+    return pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a, weight);
 }
 
 static void write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
@@ -91,7 +92,7 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
 static struct pp_ref layer_output(const struct pp_writer *w, int l)
 {
     if (l + 1 < w->stage->layers) return pp_ref_act(w, l + 1, w->slot.x);
-    return w->stage->decode ? pp_ref_to(PP_MEM_ACT, w->slot.decoder_input) : pp_ref_to(PP_MEM_OUT, 0);
+    return w->stage->decode ? pp_ref_slot(w->slot.decoder_input) : pp_ref_to(PP_MEM_OUT, 0);
 }
 
 static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
@@ -117,33 +118,36 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
                                     pp_ref_act(w, l, slot->rstd2),
                                     y1};
 
-    write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, x, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_WEIGHT));
+    write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, x, d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     write_attention(w, l, scratch);
-    write_linear(w, first.z, d, ctx, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_OUT_PROJ_WEIGHT));
+    write_linear(w, first.z, d, ctx, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
-    write_linear(w, u, ff, y1, d, pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_WEIGHT));
+    write_linear(w, u, ff, y1, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     write_relu(w, l);
-    write_linear(w, second.z, d, u, ff, pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_WEIGHT));
+    write_linear(w, second.z, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_residual(w, l, &second);
 }
 
 static void write_decoder(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const struct pp_ref logits = pp_ref_to(PP_MEM_ACT, w->slot.logits);
-    write_linear(w, logits, shape->vocab, pp_ref_to(PP_MEM_ACT, w->slot.decoder_input), shape->d_model,
-                 pp_ref_decoder(w, PP_MEM_PARAM, 0));
+    const int columns = pp_padded_vocab(shape);
+    const struct pp_ref logits = pp_ref_slot(w->slot.logits);
+    struct pp_call *product =
+        write_linear(w, logits, columns, pp_ref_slot(w->slot.decoder_input), shape->d_model, pp_ref_decoder_weight(w));
+    product->n[4] = true;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_CROSS_ENTROPY, w->rows, w->seq, shape->vocab, w->training);
+    call->n[4] = columns;
     call->ref[0] = logits;
     call->ref[1] = pp_ref_decoder(w, PP_MEM_PARAM, 1);
     call->ref[2] = pp_ref_to(PP_MEM_TARGETS, 0);
+    if (w->training) call->ref[3] = pp_ref_slot(w->slot.dlogits);
 }
 
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
-    const int64_t scratch_floats = pp_attention_scratch(w->seq, head_dim(w)) / (int64_t)sizeof(float);
     write_input(w, recompute);
-    const struct pp_ref scratch = pp_writer_scratch(w, scratch_floats);
+    const struct pp_ref scratch = pp_writer_scratch(w, pp_attention_scratch(w->seq, head_dim(w)));
     for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, scratch);
     if (w->stage->decode) write_decoder(w);
 }

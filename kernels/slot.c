@@ -3,48 +3,62 @@
 
 enum { BUFFER_ALIGNMENT = 64 };
 
-/* Places a buffer of `floats` at the end of the slot. */
-static int64_t place(int64_t *end, int64_t floats)
+/* A slot in the making: of so many rows. */
+struct placing {
+    int rows, seq, element_bytes;
+    int64_t end;
+};
+
+/* Places a buffer of `width` numbers of `bytes` each per token at the end of the slot. */
+static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
 {
-    int64_t at = *end;
-    int64_t bytes = floats * (int64_t)sizeof(float);
-    *end = at + (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+    const struct pp_buffer at = {p->end, p->seq * width * bytes};
+    const int64_t size = p->rows * at.row_bytes;
+    p->end += (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
     return at;
 }
 
-static void place_layer(const struct pp_shape *shape, int rows, int seq, bool split, struct pp_slot *out)
+static void place_layer(struct placing *p, const struct pp_shape *shape, bool split, struct pp_slot *out)
 {
-    const int64_t t = (int64_t)rows * seq, d = shape->d_model, ff = shape->d_ff;
-    int64_t *end = &out->bytes;
-    out->x = place(end, t * d);
-    out->qkv = place(end, t * 3 * d);
-    out->p = place(end, t * shape->heads * seq);
-    out->ctx = place(end, t * d);
-    out->xhat1 = place(end, t * d);
-    out->rstd1 = place(end, t);
-    out->y1 = place(end, t * d);
-    out->u = place(end, t * ff);
-    out->xhat2 = place(end, t * d);
-    out->rstd2 = place(end, t);
-    if (split) out->dh = place(end, t * ff);
+    const int64_t d = shape->d_model, ff = shape->d_ff;
+    const int e = p->element_bytes;
+    out->x = place(p, d, e);
+    out->qkv = place(p, 3 * d, e);
+    out->p = place(p, (int64_t)shape->heads * p->seq, e);
+    out->ctx = place(p, d, e);
+    out->xhat1 = place(p, d, e);
+    out->rstd1 = place(p, 1, sizeof(float));
+    out->y1 = place(p, d, e);
+    out->u = place(p, ff, e);
+    out->xhat2 = place(p, d, e);
+    out->rstd2 = place(p, 1, sizeof(float));
+    if (split) out->dh = place(p, ff, e);
+}
+
+/* Where logits are not float32 like their gradient, it has a buffer of its own. */
+static void place_decoder(struct placing *p, const struct pp_shape *shape, bool training, struct pp_slot *out)
+{
+    const int columns = pp_padded_vocab(shape);
+    out->decoder_input = place(p, shape->d_model, p->element_bytes);
+    out->dlogits = out->logits = place(p, columns, sizeof(float));
+    if (training && p->element_bytes != sizeof(float)) out->dlogits = place(p, columns, p->element_bytes);
 }
 
 void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out)
 {
     const struct pp_stage *s = &model->stages[stage];
-    const int64_t tokens = (int64_t)spec->slot_rows * spec->seq, d = model->shape.d_model;
+    const struct pp_shape *shape = &model->shape;
     const bool split = spec->training && spec->split_backward;
+    struct placing p = {spec->slot_rows, spec->seq, pp_element_bytes(shape->precision), 0};
     *out = (struct pp_slot){0};
-    place_layer(&model->shape, spec->slot_rows, spec->seq, split, out);
+    place_layer(&p, shape, split, out);
     if (spec->training) {
-        out->layer_bytes = out->bytes;
-        out->bytes *= s->layers;
+        out->layer_bytes = p.end;
+        p.end *= s->layers;
     }
-    if (s->decode) {
-        out->decoder_input = place(&out->bytes, tokens * d);
-        out->logits = place(&out->bytes, tokens * model->shape.vocab);
-    }
-    if (s->embed && split) out->input_grad = place(&out->bytes, tokens * d);
+    if (s->decode) place_decoder(&p, shape, spec->training, out);
+    if (s->embed && split) out->input_grad = place(&p, shape->d_model, p.element_bytes);
+    out->bytes = p.end;
 }
 
 int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)

@@ -119,50 +119,70 @@ static double row_loss(const double *logits, int n, int target)
     return log(sum);
 }
 
-static void check_cross_entropy(const struct pp_cpu_isa *isa, int vocab, float magnitude)
+/* Logits of magnitude `magnitude` in rows of vocab + pad columns, gradient in place or apart. */
+struct entropy_case {
+    int vocab, pad;
+    bool apart;
+    float magnitude;
+};
+
+static void check_gradient(const struct entropy_case *e, const float *plain, const float *bias, const int32_t *target,
+                           const float *dlogits, double *loss)
 {
-    float *logits = case_floats(T * vocab, 1), *bias = case_floats(vocab, 2);
-    int32_t target[T];
-    double loss = -1, expected = 0;
-    for (int i = 0; i < T * vocab; i++) logits[i] *= magnitude;
-    for (int t = 0; t < T; t++) target[t] = t * 7 % vocab;
-    float *plain = case_copy(logits, T * vocab), *kept = case_copy(logits, T * vocab);
-    struct pp_frame frame = case_frame();
-    frame.loss = &loss;
-    frame.loss_scale = 0.125f;
-    struct pp_call call = {.n = {ROWS, SEQ, vocab, 0}};
-    struct pp_cpu_call c = {&call, &frame, {logits, bias, target}};
-    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
-    assert_memory_equal(logits, kept, sizeof *kept * (size_t)(T * vocab));
-    const double loss_only = loss;
-    call.n[3] = 1;
-    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
-    assert_true(loss == loss_only);
+    const int vocab = e->vocab, columns = vocab + e->pad;
     double *row = malloc(sizeof *row * (size_t)vocab);
     assert_non_null(row);
     for (int t = 0; t < T; t++) {
-        for (int j = 0; j < vocab; j++) row[j] = (double)plain[t * vocab + j] + bias[j];
-        expected += row_loss(row, vocab, target[t]);
+        const float *got = dlogits + t * columns;
+        for (int j = 0; j < vocab; j++) row[j] = (double)plain[t * columns + j] + bias[j];
+        *loss += row_loss(row, vocab, target[t]);
         for (int j = 0; j<vocab; j += vocab> 100 ? vocab / 40 : 1) {
             const double gradient = 0.125 * (exp(-row_loss(row, vocab, j)) - (j == target[t]));
-            assert_true(fabs(logits[t * vocab + j] - gradient) <= 1e-7 + 2e-6 * fabs(gradient));
+            assert_true(fabs(got[j] - gradient) <= 1e-7 + 2e-6 * fabs(gradient));
         }
+        for (int j = vocab; j < columns; j++) assert_true(got[j] == 0);
     }
+    free(row);
+}
+
+static void check_cross_entropy(const struct pp_cpu_isa *isa, const struct entropy_case *e)
+{
+    const int columns = e->vocab + e->pad, n = T * columns;
+    float *logits = case_floats(n, 1), *bias = case_floats(e->vocab, 2);
+    int32_t target[T];
+    double loss = -1, expected = 0;
+    for (int i = 0; i < n; i++) logits[i] *= e->magnitude;
+    for (int t = 0; t < T; t++) target[t] = t * 7 % e->vocab;
+    float *plain = case_copy(logits, n), *apart = case_floats(n, 3), *dlogits = e->apart ? apart : logits;
+    struct pp_frame frame = case_frame();
+    frame.loss = &loss;
+    frame.loss_scale = 0.125f;
+    struct pp_call call = {.n = {ROWS, SEQ, e->vocab, 0, columns}};
+    struct pp_cpu_call c = {&call, &frame, {logits, bias, target}};
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
+    assert_memory_equal(logits, plain, sizeof *plain * (size_t)n);
+    const double loss_only = loss;
+    call.n[3] = 1;
+    c.p[3] = dlogits;
+    isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
+    assert_true(loss == loss_only);
+    check_gradient(e, plain, bias, target, dlogits, &expected);
     assert_near(&loss, &expected, 1, 2e-6);
+    if (e->apart) assert_memory_equal(logits, plain, sizeof *plain * (size_t)n);
     frame.loss = NULL; /* recomputation: nobody asks */
     isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
-    case_free(logits, bias, plain, kept, row, NULL);
+    case_free(logits, bias, plain, apart, NULL);
 }
 
 static void test_cross_entropy(void **state)
 {
     (void)state;
-    const int sizes[] = {2, 17, 100, 28782};
+    const struct entropy_case cases[] = {{2, 0, false, 1},      {17, 0, false, 60},    {100, 0, false, 1},
+                                         {28782, 0, false, 1},  {28782, 0, false, 60}, {2, 62, false, 1},
+                                         {17, 3, true, 60},     {100, 0, true, 1},     {100, 28, true, 1},
+                                         {28782, 18, false, 1}, {28782, 18, true, 60}};
     FOR_EACH_ISA(isa)
-    for (int i = 0; i < 4; i++) {
-        check_cross_entropy(isa, sizes[i], 1);
-        check_cross_entropy(isa, sizes[i], 60);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_cross_entropy(isa, &cases[i]);
 }
 
 /* A training run that breaks must show it: what is not a number stays that, as in PyTorch. */
@@ -173,8 +193,8 @@ static void check_not_a_number(const struct pp_cpu_isa *isa, int width, int at)
     double loss = 0;
     struct pp_frame frame = case_frame();
     frame.loss = &loss;
-    struct pp_call relu = {.n = {ROWS, SEQ, width}}, entropy = {.n = {ROWS, SEQ, width, 1}};
-    struct pp_cpu_call c = {&relu, &frame, {u, bias}}, e = {&entropy, &frame, {u, bias, target}};
+    struct pp_call relu = {.n = {ROWS, SEQ, width}}, entropy = {.n = {ROWS, SEQ, width, 1, width}};
+    struct pp_cpu_call c = {&relu, &frame, {u, bias}}, e = {&entropy, &frame, {u, bias, target, u}};
     u[at] = NAN;
     isa->run[PP_KERNEL_RELU](&c);
     assert_true(isnan(u[at]));
@@ -193,11 +213,8 @@ static void test_not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_far_positions),
-        cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_far_positions), cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
