@@ -40,6 +40,7 @@ struct pp_parcel {
      * ready and before anything moves, `done` behind the transfer. */
     struct pp_mark *begun, *done;
     /* the carrier's */
+    struct pp_mark *after;
     uint64_t sequence;
     int state;
     void *staging;
@@ -75,7 +76,7 @@ struct pp_carrier {
     pp_status (*open)(const struct pp_channel_spec *spec, struct pp_channel **out);
     void (*close)(struct pp_channel *channel); /* NULL is fine */
     /* `after`: a mark of this worker, recorded already, that the transfer must wait for: the data is written, the slot
-     * is free; NULL: nothing. */
+     * is free; NULL: nothing. The caller does not record it again before the parcel is issued. */
     pp_status (*send)(struct pp_channel *channel, struct pp_parcel *parcel, struct pp_mark *after);
     pp_status (*recv)(struct pp_channel *channel, struct pp_parcel *parcel, struct pp_mark *after);
     /* In order, the oldest first. */

@@ -37,6 +37,7 @@ enum pp_message_kind {
 };
 
 struct pp_world;
+struct pp_carrier;
 
 /* One send or receive under way. Lives with the caller, at one address until it is done. */
 struct pp_request {
@@ -105,11 +106,14 @@ struct pp_world {
     int first, count;           /* this process has workers first .. first+count-1 */
     bool remote;                /* there are other processes */
     bool crowded;               /* more busy threads than cores: waiting must not spin */
+    bool polled;                /* workers wait for devices, which ring no bell. Set before the workers start */
     int cores;                  /* that this process may use */
     atomic_int stop;            /* a worker of this process failed: enum pp_status */
     struct pp_bell *bells;      /* [count] */
     struct pp_scratch *scratch; /* [count] */
     void *local_state, *remote_state;
+    /* Between devices of different processes (exec/carrier.h); NULL where the host's memory is the device's. */
+    const struct pp_carrier *carrier;
 };
 
 /* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world

@@ -25,6 +25,7 @@ static pp_status make_end(const struct pp_lane *lane, int rank, int n, struct pp
 {
     end->peer = lane->src == rank ? lane->dst : lane->src;
     end->transfer = lane->transfer;
+    if (lane->dst == rank) PP_TRY(PP_NEW(&end->place, n));
     PP_TRY(PP_NEW(&end->tasks, n));
     return PP_NEW(&end->after, n);
 }
@@ -77,11 +78,14 @@ static void add_stop(struct making *m, int32_t task, int *reductions)
     m->walk->stops[m->walk->nstops++] = stop;
 }
 
+static int32_t stop_of(const struct making *m, int32_t task) { return task < 0 ? -1 : m->marks[task].stop; }
+
 static void receive_after(const struct making *m, struct pp_channel_end *end)
 {
     for (int i = 0; i < end->n; i++) {
-        int32_t reader = m->walk->plan->tasks[end->tasks[i]].dep[1];
-        end->after[i] = reader < 0 ? -1 : m->marks[reader].stop;
+        const struct pp_task *task = &m->walk->plan->tasks[end->tasks[i]];
+        end->after[i] = stop_of(m, task->dep[1]);
+        end->place[i] = stop_of(m, task->dep[2]);
     }
 }
 
@@ -145,6 +149,7 @@ static void free_ends(struct pp_channel_end *ends, int n)
     for (int i = 0; i < n; i++) {
         free(ends[i].tasks);
         free(ends[i].after);
+        free(ends[i].place);
     }
     free(ends);
 }

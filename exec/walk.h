@@ -28,6 +28,9 @@ struct pp_channel_end {
     /* What must have happened before number i: receive: the stop that empties its slot has been passed (its index; -1
      * = at once). Send: the slot's earlier send is done (its number, less n where it is one of the previous step). */
     int32_t *after; /* [n] */
+    /* Receives: the stop before its place in the issue list (its index; -1 = none); never before after[]. Where a
+     * posted receive occupies the device, it is posted only then. Sends: NULL. */
+    int32_t *place; /* [n] */
 };
 
 struct pp_walk {

@@ -18,10 +18,11 @@
 
 enum {
     SPIN_NS = 200000,         /* threads: longer than most waits between two cores, far below a step */
-    SPIN_REMOTE_NS = 1000000, /* processes: they can not ring, so waking up late costs more */
+    SPIN_REMOTE_NS = 1000000, /* processes, devices: they can not ring, so waking up late costs more */
     YIELD_NS = 50000,         /* crowded, processes: let the others run first, then sleep */
     NAP_MIN_NS = 20000,
     NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
+    NAP_POLL_NS = 50000, /* devices: the same, but never longer than this */
     CHECK_NS = 100000000 /* threads: how often a sleeper looks for a signal */
 };
 
@@ -62,15 +63,15 @@ void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_
     int64_t now = pp_now_ns();
     if (*idle_since == 0) *idle_since = now;
     int64_t idle = now - *idle_since;
-    if (!world->crowded && idle < (world->remote ? SPIN_REMOTE_NS : SPIN_NS)) {
+    if (!world->crowded && idle < (world->remote || world->polled ? SPIN_REMOTE_NS : SPIN_NS)) {
         relax();
-    } else if (!world->remote) {
+    } else if (!world->remote && !world->polled) {
         sleep_until_rung(bell, seen, CHECK_NS);
     } else if (idle < YIELD_NS) {
         sched_yield();
     } else {
-        int64_t nap = idle / 16;
-        sleep_until_rung(bell, seen, nap < NAP_MIN_NS ? NAP_MIN_NS : nap > NAP_MAX_NS ? NAP_MAX_NS : nap);
+        int64_t nap = idle / 16, longest = world->polled ? NAP_POLL_NS : NAP_MAX_NS;
+        sleep_until_rung(bell, seen, nap < NAP_MIN_NS ? NAP_MIN_NS : nap > longest ? longest : nap);
     }
 }
 

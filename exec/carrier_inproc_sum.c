@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums. Each member adds one slice, in place and in the order of members, and copies the other slices from those who
+ * added them. Three phases, each of which a member issues when all have issued the one before; so whatever a mark waits
+ * for is in a queue already, and no wait of the devices can be in vain.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "exec/carrier_inproc.h"
+
+enum { SLICE_ALIGN = 64 /* elements */ };
+
+/* Phases of a round, as counted in `phase`. */
+enum { PUBLISHED = 1, ADDED, COPIED, PHASES = COPIED };
+
+struct member {
+    _Alignas(PP_INPROC_LINE) _Atomic uint64_t phase; /* PHASES * rounds done, + phase of this one */
+    void *memory;
+    int64_t elements;
+    struct pp_mark *ready;          /* its part is there; NULL: nothing to wait for */
+    struct pp_mark *added, *copied; /* its slice is the sum; it has read what it needs of the others' */
+};
+
+struct circle {
+    atomic_int users;
+    struct member members[];
+};
+
+struct pp_sum {
+    struct pp_port port;
+    struct pp_group group;
+    int own; /* this worker's place in the group */
+    int type;
+    struct pp_queue *queue;
+    struct circle *circle;
+    uint64_t rounds;
+};
+
+static struct member *self(struct pp_sum *s) { return &s->circle->members[s->own]; }
+
+static pp_status share_circle(struct pp_sum *s)
+{
+    struct pp_world *world = s->port.world;
+    if (s->own > 0) {
+        PP_TRY(pp_inproc_take_over(world, pp_group_worker(&s->group, 0), s->port.me, &s->circle));
+        atomic_fetch_add(&s->circle->users, 1);
+        return PP_OK;
+    }
+    PP_TRY(pp_inproc_shared(sizeof *s->circle + (size_t)s->group.n * sizeof s->circle->members[0], &s->circle));
+    atomic_store(&s->circle->users, 1);
+    for (int i = 1; i < s->group.n; i++)
+        PP_TRY(pp_inproc_hand_over(world, s->port.me, pp_group_worker(&s->group, i), &s->circle));
+    return PP_OK;
+}
+
+pp_status pp_inproc_sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
+{
+    struct pp_sum *s;
+    if (spec->group.n > PP_SUM_PARTS)
+        return pp_fail(PP_UNSUPPORTED, "a sum over %d workers: %d is the most", spec->group.n, PP_SUM_PARTS);
+    PP_TRY(PP_NEW(&s, 1));
+    *out = s; /* the caller closes it, even half open */
+    s->port = spec->port;
+    s->group = spec->group;
+    s->own = pp_group_member(&spec->group, spec->port.me);
+    s->type = spec->type;
+    const struct pp_queue_ops *ops = s->port.backend->queue;
+    PP_TRY(ops->queue_create(s->port.device, &s->queue));
+    PP_TRY(share_circle(s));
+    PP_TRY(ops->mark_create(s->port.device, false, &self(s)->added));
+    return ops->mark_create(s->port.device, false, &self(s)->copied);
+}
+
+void pp_inproc_sum_close(struct pp_sum *s)
+{
+    if (!s) return;
+    const struct pp_queue_ops *ops = s->port.backend->queue;
+    if (s->queue) ops->queue_destroy(s->port.device, s->queue);
+    if (s->circle) {
+        if (self(s)->added) ops->mark_destroy(s->port.device, self(s)->added);
+        if (self(s)->copied) ops->mark_destroy(s->port.device, self(s)->copied);
+        if (atomic_fetch_sub(&s->circle->users, 1) == 1) free(s->circle);
+    }
+    free(s);
+}
+
+static void enter_phase(struct pp_sum *s, uint64_t phase)
+{
+    atomic_store_explicit(&self(s)->phase, PHASES * s->rounds + phase, memory_order_release);
+    for (int i = 0; i < s->group.n; i++)
+        if (i != s->own) pp_bell_ring(s->port.world, pp_group_worker(&s->group, i));
+}
+
+static bool all_in_phase(struct pp_sum *s, uint64_t phase)
+{
+    for (int i = 0; i < s->group.n; i++)
+        if (atomic_load_explicit(&s->circle->members[i].phase, memory_order_acquire) < PHASES * s->rounds + phase)
+            return false;
+    return true;
+}
+
+/* Where member i's slice begins, in elements; that of member n: the end. */
+static int64_t slice_start(struct pp_sum *s, int i)
+{
+    int64_t elements = self(s)->elements;
+    return i == s->group.n ? elements : elements * i / s->group.n / SLICE_ALIGN * SLICE_ALIGN;
+}
+
+static char *element(const struct pp_sum *s, void *memory, int64_t index)
+{
+    return (char *)memory + index * (int64_t)(s->type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+}
+
+static pp_status add_slice(struct pp_sum *s, struct pp_parcel *parcel)
+{
+    const struct pp_queue_ops *ops = s->port.backend->queue;
+    const void *parts[PP_SUM_PARTS];
+    int64_t first = slice_start(s, s->own), n = slice_start(s, s->own + 1) - first;
+    for (int i = 0; i < s->group.n; i++) {
+        const struct member *m = &s->circle->members[i];
+        if (m->elements != self(s)->elements)
+            return pp_fail(PP_INTERNAL, "worker %d sums %lld elements, worker %d %lld", s->port.me,
+                           (long long)self(s)->elements, pp_group_worker(&s->group, i), (long long)m->elements);
+        if (i != s->own && m->ready) PP_TRY(ops->wait(s->port.device, s->queue, m->ready));
+        parts[i] = element(s, m->memory, first);
+    }
+    if (n) PP_TRY(ops->sum(s->port.device, s->queue, element(s, parcel->memory, first), parts, s->group.n, n, s->type));
+    return ops->record(s->port.device, s->queue, self(s)->added);
+}
+
+/* The mark of a slice also says that its owner has read this member's part of it. */
+static pp_status copy_slices(struct pp_sum *s, struct pp_parcel *parcel)
+{
+    const struct pp_queue_ops *ops = s->port.backend->queue;
+    for (int k = 1; k < s->group.n; k++) {
+        int i = (s->own + k) % s->group.n; /* not all from the same member at once */
+        const struct member *m = &s->circle->members[i];
+        char *from = element(s, m->memory, slice_start(s, i)), *end = element(s, m->memory, slice_start(s, i + 1));
+        if (from == end) continue;
+        PP_TRY(ops->wait(s->port.device, s->queue, m->added));
+        PP_TRY(ops->copy(s->port.device, s->queue, element(s, parcel->memory, slice_start(s, i)), from, end - from));
+    }
+    return ops->record(s->port.device, s->queue, self(s)->copied);
+}
+
+/* Done when the others have read: then the memory may be written again. */
+static pp_status end_round(struct pp_sum *s, struct pp_parcel *parcel)
+{
+    const struct pp_queue_ops *ops = s->port.backend->queue;
+    for (int i = 0; i < s->group.n; i++)
+        if (i != s->own) PP_TRY(ops->wait(s->port.device, s->queue, s->circle->members[i].copied));
+    PP_TRY(ops->record(s->port.device, s->queue, parcel->done));
+    parcel->issued = true;
+    return PP_OK;
+}
+
+pp_status pp_inproc_sum_poll(struct pp_sum *s, struct pp_parcel *parcel)
+{
+    while (!parcel->issued && all_in_phase(s, (uint64_t)parcel->state)) {
+        if (parcel->state == PUBLISHED) PP_TRY(add_slice(s, parcel));
+        if (parcel->state == ADDED) PP_TRY(copy_slices(s, parcel));
+        if (parcel->state == COPIED) {
+            PP_TRY(end_round(s, parcel));
+            s->rounds++;
+        } else {
+            enter_phase(s, (uint64_t)++parcel->state);
+        }
+    }
+    return PP_OK;
+}
+
+pp_status pp_inproc_sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    parcel->after = after;
+    parcel->issued = false;
+    parcel->state = PUBLISHED;
+    self(s)->memory = parcel->memory;
+    self(s)->elements = parcel->bytes / (int64_t)(s->type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    self(s)->ready = after;
+    PP_TRY(pp_inproc_begin(&s->port, s->queue, parcel));
+    enter_phase(s, PUBLISHED);
+    return pp_inproc_sum_poll(s, parcel);
+}
+
+pp_status pp_inproc_sum_check(struct pp_sum *s)
+{
+    (void)s;
+    return PP_OK;
+}
+
+void pp_inproc_sum_abort(struct pp_sum *s) { (void)s; }
