@@ -35,6 +35,7 @@ enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
 
 /* One of these for each file of kernels: sets shared memory limits and loads them; pp_cuda_prepare calls all. */
 cudaError_t pp_cuda_prepare_rows(void);
+cudaError_t pp_cuda_prepare_layernorm(void);
 cudaError_t pp_cuda_prepare_embedding(void);
 cudaError_t pp_cuda_prepare_cross_entropy(void);
 cudaError_t pp_cuda_prepare_update(void);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums over the columns of a matrix: blocks add slices of rows, a second kernel adds the slices in order. What is added
+ * in which order depends on the matrix's size only.
+ */
+#ifndef PP_KERNELS_CUDA_COLUMNS_CUH
+#define PP_KERNELS_CUDA_COLUMNS_CUH
+
+#include <algorithm>
+
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    PP_COLUMN_THREADS = 256,
+    PP_SLICE_LANES = 32,    /* quads side by side in a block that reads a slice */
+    PP_PARTIAL_LANES = 8,   /* ... that adds slices: few columns, many rows */
+    PP_COLUMN_BLOCKS = 512, /* enough for any device */
+    PP_SLICE_LEAST_ROWS = 32
+};
+
+/* in, by: [rows, width]. sum[0][j] = sum of in's column j; weighted: sum[1][j] = sum of in * by besides. */
+template <typename T> struct pp_columns {
+    const T *in, *by;
+    int rows, width;
+    float *sum[2];
+    bool accumulate; /* add to sum */
+};
+
+/* Adds up what the block's threads hold for their quads of columns, thread row after thread row, and writes it.
+ * lanes: quads side by side. shared: [threads * PP_QUAD] */
+template <int lanes>
+static __device__ void pp_finish_columns(pp_quad mine, float *shared, float *sum, int width, bool accumulate)
+{
+    const int columns = lanes * PP_QUAD, first = (int)blockIdx.x * columns;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) shared[threadIdx.x * PP_QUAD + k] = mine.v[k];
+    __syncthreads();
+    const int j = first + (int)threadIdx.x;
+    if (threadIdx.x >= columns || j >= width) return;
+    float total = shared[threadIdx.x];
+    for (int i = 1; i < PP_COLUMN_THREADS / lanes; i++) total += shared[i * columns + threadIdx.x];
+    sum[j] = accumulate ? sum[j] + total : total;
+}
+
+/* Grid (columns / (4 * PP_SLICE_LANES), slices). Sums of slice s go s * width further on. */
+template <typename T, bool aligned, bool weighted>
+static __global__ void __launch_bounds__(PP_COLUMN_THREADS) pp_column_slices(pp_columns<T> c, int slice_rows)
+{
+    __shared__ float shared[PP_COLUMN_THREADS * PP_QUAD];
+    enum { DEEP = PP_COLUMN_THREADS / PP_SLICE_LANES };
+    const int lane = threadIdx.x % PP_SLICE_LANES;
+    const int j = PP_QUAD * ((int)blockIdx.x * PP_SLICE_LANES + lane);
+    const int64_t first = (int64_t)blockIdx.y * slice_rows;
+    const int64_t end = first + slice_rows < c.rows ? first + slice_rows : c.rows;
+    pp_quad sum = {}, sum_by = {};
+    if (j < c.width) {
+#pragma unroll 4
+        for (int64_t i = first + threadIdx.x / PP_SLICE_LANES; i < end; i += DEEP) {
+            const pp_quad a = pp_load<aligned>(c.in + i * c.width + j, c.width - j);
+            pp_quad b = {};
+            if (weighted) b = pp_load<aligned>(c.by + i * c.width + j, c.width - j);
+#pragma unroll
+            for (int k = 0; k < PP_QUAD; k++) {
+                sum.v[k] += a.v[k];
+                if (weighted) sum_by.v[k] += a.v[k] * b.v[k];
+            }
+        }
+    }
+    const int64_t at = (int64_t)blockIdx.y * c.width;
+    pp_finish_columns<PP_SLICE_LANES>(sum, shared, c.sum[0] + at, c.width, c.accumulate);
+    if (weighted) pp_finish_columns<PP_SLICE_LANES>(sum_by, shared, c.sum[1] + at, c.width, c.accumulate);
+}
+
+/* Grid (columns / (4 * PP_PARTIAL_LANES), sums). partial: [sums, slices, width] */
+template <bool aligned>
+static __global__ void __launch_bounds__(PP_COLUMN_THREADS)
+    pp_column_partials(const float *partial, int slices, int width, float *sum0, float *sum1, bool accumulate)
+{
+    __shared__ float shared[PP_COLUMN_THREADS * PP_QUAD];
+    enum { DEEP = PP_COLUMN_THREADS / PP_PARTIAL_LANES };
+    const int j = PP_QUAD * ((int)blockIdx.x * PP_PARTIAL_LANES + (int)threadIdx.x % PP_PARTIAL_LANES);
+    const float *from = partial + (int64_t)blockIdx.y * slices * width + j;
+    pp_quad sum = {};
+    if (j < width) {
+#pragma unroll 4
+        for (int i = threadIdx.x / PP_PARTIAL_LANES; i < slices; i += DEEP) {
+            const pp_quad a = pp_load<aligned>(from + (int64_t)i * width, width - j);
+#pragma unroll
+            for (int k = 0; k < PP_QUAD; k++) sum.v[k] += a.v[k];
+        }
+    }
+    pp_finish_columns<PP_PARTIAL_LANES>(sum, shared, blockIdx.y ? sum1 : sum0, width, accumulate);
+}
+
+/* As many slices as keep the device busy, as rows make worth it, and as partial sums fit into the scratch. */
+static inline int pp_column_slice_count(int rows, int width, int sums)
+{
+    const int64_t wanted = PP_COLUMN_BLOCKS / pp_div_up(width, PP_QUAD * PP_SLICE_LANES);
+    const int64_t useful = pp_div_up(rows, PP_SLICE_LEAST_ROWS);
+    const int64_t room = PP_CUDA_SCRATCH_BYTES / ((int64_t)sizeof(float) * width * sums);
+    return (int)std::max((int64_t)1, std::min(room, std::min(wanted, useful)));
+}
+
+template <typename T, bool weighted>
+static cudaError_t pp_sum_columns(const struct pp_cuda_call *call, pp_columns<T> columns)
+{
+    const int width = columns.width, sums = weighted ? 2 : 1;
+    const bool whole = width % PP_QUAD == 0;
+    const bool aligned = whole && pp_aligned(columns.in) && (!weighted || pp_aligned(columns.by));
+    const auto kernel = aligned ? pp_column_slices<T, true, weighted> : pp_column_slices<T, false, weighted>;
+    const int slice_rows = pp_div_up(columns.rows, pp_column_slice_count(columns.rows, width, sums));
+    const int slices = pp_div_up(columns.rows, slice_rows);
+    const dim3 grid(pp_div_up(width, PP_QUAD * PP_SLICE_LANES), slices);
+    if (slices == 1) {
+        PP_LAUNCH(kernel, grid, PP_COLUMN_THREADS, 0, call->stream, columns, slice_rows);
+        return cudaGetLastError();
+    }
+    float *partial = static_cast<float *>(call->scratch);
+    pp_columns<T> slice = columns;
+    slice.sum[0] = partial;
+    slice.sum[1] = partial + (int64_t)slices * width;
+    slice.accumulate = false;
+    PP_LAUNCH(kernel, grid, PP_COLUMN_THREADS, 0, call->stream, slice, slice_rows);
+    const auto add = whole ? pp_column_partials<true> : pp_column_partials<false>;
+    PP_LAUNCH(add, dim3(pp_div_up(width, PP_QUAD * PP_PARTIAL_LANES), sums), PP_COLUMN_THREADS, 0, call->stream,
+              partial, slices, width, columns.sum[0], columns.sum[1], columns.accumulate);
+    return cudaGetLastError();
+}
+
+/* Loads the kernels of pp_sum_columns<T, weighted>. */
+template <typename T, bool weighted> static cudaError_t pp_prepare_columns(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(pp_column_slices<T, true, weighted>),
+                                   reinterpret_cast<const void *>(pp_column_slices<T, false, weighted>),
+                                   reinterpret_cast<const void *>(pp_column_partials<true>),
+                                   reinterpret_cast<const void *>(pp_column_partials<false>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
+
+#endif

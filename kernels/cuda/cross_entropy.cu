@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax and cross-entropy, one block per token: maximum and sum in one pass over the logits, their gradient in a
+ * second one.
+ */
+#include <algorithm>
+
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 512 };
+
+/* Rows whose losses fit into the scratch. */
+static const int64_t loss_rows = PP_CUDA_SCRATCH_BYTES / sizeof(double);
+
+template <typename D> struct entropy {
+    const float *logits; /* [T, columns] */
+    const float *bias;   /* [vocab] */
+    const int32_t *target;
+    D *dlogits;   /* [T, columns]; NULL: no gradient */
+    double *loss; /* [T]; NULL: no loss */
+    int vocab, columns;
+    float scale;
+};
+
+template <int lanes> struct scores {
+    float v[lanes];
+};
+
+/* Logits with bias, columns j .. of a row; -inf from the vocabulary's end on. */
+template <int lanes, typename D> static __device__ scores<lanes> scores_at(const entropy<D> &e, const float *row, int j)
+{
+    scores<lanes> s;
+    if (lanes == PP_QUAD && j + PP_QUAD <= e.vocab) {
+        const pp_quad q = pp_load<true>(row + j, PP_QUAD), bias = pp_load<true>(e.bias + j, PP_QUAD);
+#pragma unroll
+        for (int k = 0; k < lanes; k++) s.v[k] = q.v[k] + bias.v[k];
+        return s;
+    }
+#pragma unroll
+    for (int k = 0; k < lanes; k++) s.v[k] = j + k < e.vocab ? row[j + k] + e.bias[j + k] : -INFINITY;
+    return s;
+}
+
+/* The row's greatest score, and the sum of exp(score - most), in all threads. */
+template <int lanes, typename D>
+static __device__ void softmax_sums(const entropy<D> &e, const float *row, float *shared, float *most, float *sum)
+{
+    float top = -INFINITY, mine = 0;
+    for (int j = lanes * (int)threadIdx.x; j < e.vocab; j += lanes * (int)blockDim.x) {
+        const scores<lanes> s = scores_at<lanes>(e, row, j);
+        float higher = top;
+#pragma unroll
+        for (int k = 0; k < lanes; k++) higher = fmaxf(higher, s.v[k]);
+        mine *= expf(top - higher);
+        top = higher;
+#pragma unroll
+        for (int k = 0; k < lanes; k++) mine += expf(s.v[k] - top);
+    }
+    *most = pp_block_max(top, shared);
+    *sum = pp_block_sum(mine * expf(top - *most), shared);
+}
+
+template <int lanes, typename D> static __global__ void __launch_bounds__(THREADS) cross_entropy(entropy<D> e)
+{
+    __shared__ float shared[PP_BLOCK_WARPS];
+    const int64_t at = (int64_t)blockIdx.x * e.columns;
+    const float *row = e.logits + at;
+    const int target = e.target[blockIdx.x];
+    float most, sum;
+    softmax_sums<lanes>(e, row, shared, &most, &sum);
+    if (threadIdx.x == 0 && e.loss)
+        e.loss[blockIdx.x] = log((double)sum) + (double)most - ((double)(row[target] + e.bias[target]));
+    if (!e.dlogits) return;
+    __syncthreads(); /* the loss has read what may lie in the gradient's place */
+    const float factor = e.scale / sum;
+    for (int j = lanes * (int)threadIdx.x; j < e.columns; j += lanes * (int)blockDim.x) {
+        const scores<lanes> s = scores_at<lanes>(e, row, j);
+        pp_quad q = {};
+#pragma unroll
+        for (int k = 0; k < lanes; k++) q.v[k] = expf(s.v[k] - most) * factor - (j + k == target ? e.scale : 0);
+        if (lanes == PP_QUAD)
+            pp_store<true>(e.dlogits + at + j, PP_QUAD, q);
+        else
+            e.dlogits[at + j] = pp_from_float<D>(q.v[0]);
+    }
+}
+
+/* One block: *total = sum of the losses, in a fixed order; add: to what is there. */
+static __global__ void __launch_bounds__(THREADS) add_losses(const double *loss, int n, double *total, bool add)
+{
+    __shared__ double shared[PP_BLOCK_WARPS];
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += THREADS) sum += loss[i];
+    sum = pp_block_sum(sum, shared);
+    if (threadIdx.x == 0) *total = add ? *total + sum : sum;
+}
+
+/* The tokens from `first` on, as many as have room for their losses. */
+template <typename D> static cudaError_t run_tokens(const struct pp_cuda_call *c, int first, int tokens)
+{
+    const int32_t *n = c->call->n;
+    entropy<D> e;
+    e.columns = n[4];
+    e.logits = static_cast<const float *>(c->p[0]) + (int64_t)first * e.columns;
+    e.bias = static_cast<const float *>(c->p[1]);
+    e.target = static_cast<const int32_t *>(c->p[2]) + first;
+    e.dlogits = n[3] ? static_cast<D *>(c->p[3]) + (int64_t)first * e.columns : NULL;
+    e.loss = c->frame->loss ? static_cast<double *>(c->scratch) : NULL;
+    e.vocab = n[2];
+    e.scale = c->frame->loss_scale;
+    const bool aligned =
+        e.columns % PP_QUAD == 0 && pp_aligned(e.logits) && pp_aligned(e.bias) && pp_aligned(e.dlogits);
+    const auto kernel = aligned ? cross_entropy<PP_QUAD, D> : cross_entropy<1, D>;
+    const int threads = pp_block_threads(pp_div_up(e.columns, aligned ? PP_QUAD : 1), THREADS);
+    PP_LAUNCH(kernel, tokens, threads, 0, c->stream, e);
+    if (e.loss) PP_LAUNCH(add_losses, 1, THREADS, 0, c->stream, e.loss, tokens, c->frame->loss, first > 0);
+    return cudaGetLastError();
+}
+
+template <typename D> static cudaError_t run(const struct pp_cuda_call *c)
+{
+    /* rows of another size in the logits' place would be written before they are read */
+    if (c->call->n[3] && sizeof(D) != sizeof(float) && c->p[3] == c->p[0]) return cudaErrorInvalidValue;
+    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    cudaError_t error = cudaSuccess;
+    for (int64_t first = 0; first < tokens && error == cudaSuccess; first += loss_rows)
+        error = run_tokens<D>(c, (int)first, (int)std::min(tokens - first, loss_rows));
+    return error;
+}
+
+cudaError_t pp_cuda_cross_entropy(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run, c); }
+
+cudaError_t pp_cuda_prepare_cross_entropy(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(cross_entropy<PP_QUAD, float>),
+                                   reinterpret_cast<const void *>(cross_entropy<1, float>),
+                                   reinterpret_cast<const void *>(cross_entropy<PP_QUAD, __nv_bfloat16>),
+                                   reinterpret_cast<const void *>(cross_entropy<1, __nv_bfloat16>),
+                                   reinterpret_cast<const void *>(add_losses)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}

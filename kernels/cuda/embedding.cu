@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Embedding with positions, and its gradient. The gradient sorts the tokens by word, so that one block adds all of a
+ * word's rows, in the order of the tokens: no atomics, and the sums of the cpu.
+ */
+#include <algorithm>
+
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    THREADS = 256,
+    SORT_TOKENS = 1 << 14 /* sorted at a time: the work is their square */
+};
+
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). In double, and in half
+ * turns, which need no reduction of the angle. */
+static __global__ void __launch_bounds__(THREADS) positions(float *table, int d)
+{
+    const int k = (int)(blockIdx.y * THREADS + threadIdx.x), t = (int)blockIdx.x;
+    if (2 * k >= d) return;
+    const double ln_10000 = 9.2103403719761836, pi = 3.14159265358979323846;
+    double s, c;
+    sincospi(t * (exp(-ln_10000 * 2 * k / d) / pi), &s, &c);
+    float *at = table + (int64_t)t * d + 2 * k;
+    at[0] = (float)s;
+    if (2 * k + 1 < d) at[1] = (float)c;
+}
+
+template <typename T> struct embedding {
+    T *out;
+    const int32_t *token;
+    const float *weight, *table;
+    int seq, d;
+    float scale;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* Grid (tokens, quads of a row / threads). */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) embed(embedding<T> e)
+{
+    const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
+    if (left <= 0) return;
+    pp_quad q = pp_load<aligned>(e.weight + (int64_t)e.token[blockIdx.x] * e.d + j, left);
+    const pp_quad position = pp_load<aligned>(e.table + (int64_t)(blockIdx.x % e.seq) * e.d + j, left);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] = q.v[k] * e.scale + position.v[k];
+    q = pp_drop(e.drop, e.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q);
+    pp_store<aligned>(e.out + (int64_t)blockIdx.x * e.d + j, left, q);
+}
+
+template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    float *table = static_cast<float *>(c->p[3]);
+    embedding<T> e;
+    e.out = static_cast<T *>(c->p[0]);
+    e.token = static_cast<const int32_t *>(c->p[1]);
+    e.weight = static_cast<const float *>(c->p[2]);
+    e.table = table;
+    e.seq = seq;
+    e.d = d;
+    e.scale = c->call->f[0];
+    e.vector = pp_first_vector(c, seq);
+    e.drop = pp_dropout_of(c, c->call->f[1]);
+    PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, table, d);
+    const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
+    const auto kernel = aligned ? embed<T, true> : embed<T, false>;
+    const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    PP_LAUNCH(kernel, dim3(c->call->n[0] * seq, pp_div_up(quads, threads)), threads, 0, c->stream, e);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_embed(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_embed, c); }
+
+struct sorted {
+    int32_t word, token;
+};
+
+/* A warp for each token: its place among all is the number of those before it. */
+static __global__ void __launch_bounds__(THREADS) sort_tokens(const int32_t *word, int tokens, sorted *out)
+{
+    const int t = (int)(blockIdx.x * (THREADS / PP_WARP) + threadIdx.x / PP_WARP);
+    if (t >= tokens) return;
+    const int32_t mine = word[t];
+    int before = 0;
+    for (int s = threadIdx.x % PP_WARP; s < tokens; s += PP_WARP)
+        before += word[s] < mine || (word[s] == mine && s < t) ? 1 : 0;
+    before = pp_warp_sum(before);
+    if (threadIdx.x % PP_WARP == 0) out[before] = {mine, t};
+}
+
+template <typename T> struct embedding_grad {
+    float *grad;
+    const sorted *token;
+    int tokens;
+    const T *dy;
+    int d;
+    float scale;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* Grid (places in the sorted list, quads of a row / threads): the first place of a word adds all of its rows. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) embed_grad(embedding_grad<T> e)
+{
+    const int place = (int)blockIdx.x;
+    const int32_t word = e.token[place].word;
+    if (place > 0 && e.token[place - 1].word == word) return;
+    const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
+    if (left <= 0) return;
+    int end = place + 1;
+    while (end < e.tokens && e.token[end].word == word) end++;
+    float *grad = e.grad + (int64_t)word * e.d + j;
+    pp_quad sum = pp_load<aligned>(grad, left);
+#pragma unroll 4
+    for (int i = place; i < end; i++) {
+        const int t = e.token[i].token;
+        const pp_quad q = pp_drop(e.drop, e.vector + (uint32_t)t, (uint32_t)(j / PP_QUAD),
+                                  pp_load<aligned>(e.dy + (int64_t)t * e.d + j, left));
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += q.v[k] * e.scale;
+    }
+    pp_store<aligned>(grad, left, sum);
+}
+
+/* The tokens first .. first+e.tokens-1. */
+template <typename T>
+static void add_tokens(const struct pp_cuda_call *c, embedding_grad<T> e, int64_t first, bool aligned)
+{
+    sorted *list = static_cast<sorted *>(c->scratch);
+    const int quads = pp_div_up(e.d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const auto kernel = aligned ? embed_grad<T, true> : embed_grad<T, false>;
+    e.token = list;
+    e.dy += first * e.d;
+    e.vector += (uint32_t)first;
+    PP_LAUNCH(sort_tokens, pp_div_up(e.tokens, THREADS / PP_WARP), THREADS, 0, c->stream,
+              static_cast<const int32_t *>(c->p[1]) + first, e.tokens, list);
+    PP_LAUNCH(kernel, dim3(e.tokens, pp_div_up(quads, threads)), threads, 0, c->stream, e);
+}
+
+template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    embedding_grad<T> e;
+    e.grad = static_cast<float *>(c->p[0]);
+    e.token = NULL;
+    e.dy = static_cast<const T *>(c->p[2]);
+    e.d = d;
+    e.scale = c->call->f[0];
+    e.vector = pp_first_vector(c, seq);
+    e.drop = pp_dropout_of(c, c->call->f[1]);
+    if (!c->frame->accumulate) {
+        const size_t bytes = sizeof(float) * (size_t)c->call->n[3] * (size_t)d;
+        const cudaError_t error = cudaMemsetAsync(e.grad, 0, bytes, c->stream);
+        if (error != cudaSuccess) return error;
+    }
+    const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.grad) && pp_aligned(e.dy);
+    for (int64_t first = 0; first < tokens; first += SORT_TOKENS) {
+        e.tokens = (int)std::min(tokens - first, (int64_t)SORT_TOKENS);
+        add_tokens(c, e, first, aligned);
+    }
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_embed_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_embed_grad, c); }
+
+cudaError_t pp_cuda_prepare_embedding(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(positions),
+                                   reinterpret_cast<const void *>(sort_tokens),
+                                   reinterpret_cast<const void *>(embed<float, true>),
+                                   reinterpret_cast<const void *>(embed<float, false>),
+                                   reinterpret_cast<const void *>(embed<__nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(embed<__nv_bfloat16, false>),
+                                   reinterpret_cast<const void *>(embed_grad<float, true>),
+                                   reinterpret_cast<const void *>(embed_grad<float, false>),
+                                   reinterpret_cast<const void *>(embed_grad<__nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(embed_grad<__nv_bfloat16, false>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row. One
+ * block per row. Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed
+ * anew in each pass.
+ */
+#include "kernels/cuda/columns.cuh"
+
+enum {
+    FEW = 1,
+    MANY = 4,
+    FEW_THREADS = 256, /* up to 1024 columns */
+    MOST_THREADS = 1024
+};
+
+/* Which kernel, with how many threads. */
+struct row_shape {
+    int variant, threads; /* variant: 0 FEW, 1 MANY, 2 held = 0 */
+};
+
+static struct row_shape row_shape_of(int width)
+{
+    const int quads = pp_div_up(width, PP_QUAD);
+    if (quads <= FEW_THREADS) return {0, pp_block_threads(quads, FEW_THREADS)};
+    if (quads <= MANY * MOST_THREADS) return {1, pp_block_threads(pp_div_up(quads, MANY), MOST_THREADS)};
+    return {2, MOST_THREADS};
+}
+
+template <typename T> struct layer_norm {
+    T *y, *z; /* y: may be NULL */
+    float *rstd;
+    const T *x;
+    const float *bias, *gamma, *beta;
+    int d;
+    float eps;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* r = x + drop(z + bias), columns j .. j+3 of a row */
+template <typename T, bool aligned>
+static __device__ pp_quad residual(const layer_norm<T> &n, const T *z, const T *x, uint32_t vector, int j)
+{
+    const pp_quad bias = pp_load<aligned>(n.bias + j, n.d - j), add = pp_load<aligned>(x + j, n.d - j);
+    pp_quad r = pp_load<aligned>(z + j, n.d - j);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) r.v[k] += bias.v[k];
+    r = pp_drop(n.drop, vector, (uint32_t)j / PP_QUAD, r);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) r.v[k] += add.v[k];
+    return r;
+}
+
+template <typename T, bool aligned>
+static __device__ void write_normal(const layer_norm<T> &n, int64_t at, int j, pp_quad r, float mean, float rstd)
+{
+    const int left = n.d - j;
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) r.v[k] = (r.v[k] - mean) * rstd;
+    pp_store<aligned>(n.z + at + j, left, r);
+    if (!n.y) return;
+    const pp_quad gamma = pp_load<aligned>(n.gamma + j, left), beta = pp_load<aligned>(n.beta + j, left);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) r.v[k] = r.v[k] * gamma.v[k] + beta.v[k];
+    pp_store<aligned>(n.y + at + j, left, r);
+}
+
+template <typename T, bool aligned, int held>
+static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREADS) layernorm(layer_norm<T> n)
+{
+    __shared__ float shared[PP_BLOCK_WARPS];
+    const int64_t at = (int64_t)blockIdx.x * n.d;
+    const uint32_t vector = n.vector + blockIdx.x;
+    const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;
+    const int turns = held ? held : pp_div_up(n.d, step);
+    const auto element = [&](int j) { return residual<T, aligned>(n, n.z + at, n.x + at, vector, j); };
+    pp_quad r[held ? held : 1];
+    float sum = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const int j = start + i * step;
+        if (j >= n.d) break;
+        const pp_quad q = element(j);
+        if (held) r[i % (held ? held : 1)] = q;
+        for (int k = 0; k < PP_QUAD; k++) sum += j + k < n.d ? q.v[k] : 0;
+    }
+    const float mean = pp_block_sum(sum, shared) / (float)n.d;
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const int j = start + i * step;
+        if (j >= n.d) break;
+        const pp_quad q = held ? r[i % (held ? held : 1)] : element(j);
+        for (int k = 0; k < PP_QUAD; k++) squares += j + k < n.d ? (q.v[k] - mean) * (q.v[k] - mean) : 0;
+    }
+    const float rstd = 1 / sqrtf(pp_block_sum(squares, shared) / (float)n.d + n.eps);
+    if (threadIdx.x == 0) n.rstd[blockIdx.x] = rstd;
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const int j = start + i * step;
+        if (j >= n.d) break;
+        write_normal<T, aligned>(n, at, j, held ? r[i % (held ? held : 1)] : element(j), mean, rstd);
+    }
+}
+
+template <typename T> using norm_kernel = void (*)(layer_norm<T>);
+template <typename T>
+static const norm_kernel<T> norm_kernels[3][2] = {{layernorm<T, false, FEW>, layernorm<T, true, FEW>},
+                                                  {layernorm<T, false, MANY>, layernorm<T, true, MANY>},
+                                                  {layernorm<T, false, 0>, layernorm<T, true, 0>}};
+
+template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    layer_norm<T> n;
+    n.y = static_cast<T *>(c->p[0]);
+    n.z = static_cast<T *>(c->p[1]);
+    n.rstd = static_cast<float *>(c->p[2]);
+    n.x = static_cast<const T *>(c->p[3]);
+    n.bias = static_cast<const float *>(c->p[4]);
+    n.gamma = static_cast<const float *>(c->p[5]);
+    n.beta = static_cast<const float *>(c->p[6]);
+    n.d = d;
+    n.eps = c->call->f[1];
+    n.vector = pp_first_vector(c, seq);
+    n.drop = pp_dropout_of(c, c->call->f[0]);
+    const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.y) && pp_aligned(n.z) && pp_aligned(n.x) &&
+                         pp_aligned(n.bias) && pp_aligned(n.gamma) && pp_aligned(n.beta);
+    const struct row_shape shape = row_shape_of(d);
+    const norm_kernel<T> kernel = norm_kernels<T>[shape.variant][aligned];
+    PP_LAUNCH(kernel, c->call->n[0] * seq, shape.threads, 0, c->stream, n);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_layernorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_layernorm, c); }
+
+template <typename T> struct layer_norm_grad {
+    T *dr, *xhat; /* xhat becomes dz; dr may be dy */
+    const float *rstd;
+    const T *dy;
+    const float *gamma;
+    int d;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* g = dy * gamma, and xhat, of columns j .. j+3; zero past the row's end. */
+template <typename T, bool aligned>
+static __device__ void gradient_at(const layer_norm_grad<T> &n, int64_t at, int j, pp_quad *g, pp_quad *xhat)
+{
+    const int left = n.d - j;
+    const pp_quad gamma = pp_load<aligned>(n.gamma + j, left);
+    *g = pp_load<aligned>(n.dy + at + j, left);
+    *xhat = pp_load<aligned>(n.xhat + at + j, left);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) g->v[k] *= gamma.v[k];
+}
+
+template <typename T, bool aligned, int held>
+static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREADS) layernorm_grad(layer_norm_grad<T> n)
+{
+    __shared__ float shared[PP_BLOCK_WARPS];
+    const int64_t at = (int64_t)blockIdx.x * n.d;
+    const uint32_t vector = n.vector + blockIdx.x;
+    const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;
+    const int turns = held ? held : pp_div_up(n.d, step);
+    pp_quad g[held ? held : 1], xhat[held ? held : 1];
+    float sum_g = 0, sum_gx = 0;
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const int j = start + i * step, h = i % (held ? held : 1);
+        if (j >= n.d) break;
+        gradient_at<T, aligned>(n, at, j, &g[h], &xhat[h]);
+        for (int k = 0; k < PP_QUAD; k++) {
+            sum_g += g[h].v[k];
+            sum_gx += g[h].v[k] * xhat[h].v[k];
+        }
+    }
+    const float mean_g = pp_block_sum(sum_g, shared) / (float)n.d;
+    const float mean_gx = pp_block_sum(sum_gx, shared) / (float)n.d;
+    const float rstd = n.rstd[blockIdx.x];
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const int j = start + i * step, h = i % (held ? held : 1);
+        if (j >= n.d) break;
+        if (!held) gradient_at<T, aligned>(n, at, j, &g[h], &xhat[h]);
+        pp_quad v;
+        for (int k = 0; k < PP_QUAD; k++) v.v[k] = (g[h].v[k] - mean_g - xhat[h].v[k] * mean_gx) * rstd;
+        pp_store<aligned>(n.dr + at + j, n.d - j, v);
+        pp_store<aligned>(n.xhat + at + j, n.d - j, pp_drop(n.drop, vector, (uint32_t)j / PP_QUAD, v));
+    }
+}
+
+template <typename T> using norm_grad_kernel = void (*)(layer_norm_grad<T>);
+template <typename T>
+static const norm_grad_kernel<T> norm_grad_kernels[3][2] = {
+    {layernorm_grad<T, false, FEW>, layernorm_grad<T, true, FEW>},
+    {layernorm_grad<T, false, MANY>, layernorm_grad<T, true, MANY>},
+    {layernorm_grad<T, false, 0>, layernorm_grad<T, true, 0>}};
+
+/* The gradients of gamma and beta first: the rows' kernel writes over their operands. */
+template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2], tokens = c->call->n[0] * seq;
+    layer_norm_grad<T> n;
+    n.dr = static_cast<T *>(c->p[0]);
+    n.xhat = static_cast<T *>(c->p[1]);
+    n.rstd = static_cast<const float *>(c->p[2]);
+    n.dy = static_cast<const T *>(c->p[3]);
+    n.gamma = static_cast<const float *>(c->p[4]);
+    n.d = d;
+    n.vector = pp_first_vector(c, seq);
+    n.drop = pp_dropout_of(c, c->call->f[0]);
+    pp_columns<T> columns;
+    columns.in = n.dy;
+    columns.by = n.xhat;
+    columns.rows = tokens;
+    columns.width = d;
+    columns.sum[0] = static_cast<float *>(c->p[6]);
+    columns.sum[1] = static_cast<float *>(c->p[5]);
+    columns.accumulate = c->frame->accumulate;
+    const cudaError_t error = pp_sum_columns<T, true>(c, columns);
+    if (error != cudaSuccess) return error;
+    const bool aligned =
+        d % PP_QUAD == 0 && pp_aligned(n.dr) && pp_aligned(n.xhat) && pp_aligned(n.dy) && pp_aligned(n.gamma);
+    const struct row_shape shape = row_shape_of(d);
+    const norm_grad_kernel<T> kernel = norm_grad_kernels<T>[shape.variant][aligned];
+    PP_LAUNCH(kernel, tokens, shape.threads, 0, c->stream, n);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_layernorm_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_layernorm_grad, c); }
+
+template <typename T> static cudaError_t prepare(void)
+{
+    const void *kernels[12];
+    int n = 0;
+    for (int i = 0; i < 6; i++) {
+        kernels[n++] = reinterpret_cast<const void *>(norm_kernels<T>[i / 2][i % 2]);
+        kernels[n++] = reinterpret_cast<const void *>(norm_grad_kernels<T>[i / 2][i % 2]);
+    }
+    const cudaError_t error = pp_load_kernels(kernels, n);
+    return error != cudaSuccess ? error : pp_prepare_columns<T, true>();
+}
+
+cudaError_t pp_cuda_prepare_layernorm(void)
+{
+    const cudaError_t error = prepare<float>();
+    return error != cudaSuccess ? error : prepare<__nv_bfloat16>();
+}
