@@ -24,6 +24,13 @@ struct pp_class_cost {
     int32_t source;    /* enum pp_cost_source */
 };
 
+/* Queue devices: when may a worker's host thread issue what waits for a transfer or a collective? */
+enum pp_host_wait {
+    PP_HOST_AHEAD,  /* at once: the queues see to it (nccl) */
+    PP_HOST_MEETS,  /* when all its ends have been issued (inproc) */
+    PP_HOST_FOLLOWS /* when the data has arrived (staged) */
+};
+
 /* LogGP of one kind of link: a message of n bytes is `latency_ns + n * ns_per_byte` under way; each end spends
  * overhead. */
 struct pp_link_cost {
@@ -32,6 +39,7 @@ struct pp_link_cost {
     double ns_per_byte;
     bool receiver_copies; /* the receiver's core moves the bytes, at poll points (host memory); else a copy engine */
     bool posts_in_order;  /* a receive is posted at its place in the list (dep[2]); else as soon as its slot is free */
+    int32_t host_wait;    /* enum pp_host_wait; see pp_cost.host_issues */
 };
 
 struct pp_cost {
@@ -39,16 +47,21 @@ struct pp_cost {
     struct pp_class_cost *classes; /* parallel to plan->classes */
     struct pp_link_cost link;      /* all channels */
     int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
-    /* Queue devices (GPUs): each worker has a host thread that issues its tasks one after another, ahead of the
-     * device, in host_ns each; a task starts no earlier than issue_latency_ns after it was issued. The host begins a
-     * step when the device has ended the one before. false: the device computes in the worker's own thread. */
+    /* Queue devices (GPUs): each worker has a host thread that issues its tasks in the order of their ids, ahead of the
+     * device, in host_ns each. The device sees what was issued issue_latency_ns later: a computation starts no earlier
+     * than its issue began, and ends no earlier than it was issued; a transfer or collective starts when all its ends
+     * were issued. The host begins a step when the device has ended the one before. false: the device computes in the
+     * worker's own thread. */
     bool host_issues;
     int64_t issue_latency_ns;
-    int64_t step_overhead_ns;      /* host time per step and worker outside tasks (batch, bookkeeping) */
+    int64_t step_overhead_ns; /* host time per step and worker outside tasks (batch, bookkeeping) */
     /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own.
      * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly
      * between, and at cores/active of that when more are active than there are cores. */
     int cores, workers;
+    /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
+     * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
+    int sharers;
     int source; /* the worst of the classes': enum pp_cost_source */
 };
 

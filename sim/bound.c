@@ -43,7 +43,7 @@ static int64_t at_least(const struct bounding *b, int cls)
 {
     const struct pp_class_cost *c = &b->cost->classes[cls];
     int64_t ns = pp_sim_alone_ns(b->plan, b->cost, cls);
-    return b->cost->cores > 0 && c->loaded_ns > 0 ? least(ns, c->loaded_ns) : ns;
+    return (b->cost->cores > 0 || b->cost->sharers > 1) && c->loaded_ns > 0 ? least(ns, c->loaded_ns) : ns;
 }
 
 static pp_status find_rows(struct bounding *b)
@@ -183,6 +183,23 @@ static int64_t shared(const struct bounding *b)
     return (int64_t)(total * b->cost->workers / b->plan->ranks / b->cost->cores);
 }
 
+/* What the host of the first stage's rank issues until the last of the rank's computations has been issued: a step
+ * begins with a forward of that stage, which starts as soon as its issue has begun. */
+static int64_t issuing(const struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    int rank = plan->stage_rank[0];
+    int64_t all = 0, until_last = 0;
+    for (int32_t id = 0; b->cost->host_issues && id < plan->ntasks; id++) {
+        const struct pp_task *t = &plan->tasks[id];
+        const struct pp_lane *lane = &plan->lanes[t->lane];
+        if (lane->src != rank && lane->dst != rank && lane->kind != PP_LANE_NORM) continue;
+        all += b->cost->classes[t->cls].host_ns;
+        if (t->lane == rank) until_last = all;
+    }
+    return until_last;
+}
+
 pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns)
 {
     struct bounding b = {.plan = plan, .cost = cost};
@@ -196,7 +213,7 @@ pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *c
     fill_ranks(&b);
     for (int r = 0; r < plan->ranks; r++) b.ranks[r].head = b.ranks[r].first = b.ranks[r].tail = INT64_MAX;
     for (int i = 0; i < b.nrows; i++) fill_chains(&b, &b.stages[i * plan->stages]);
-    *out_ns = most(combine(&b), shared(&b));
+    *out_ns = most(most(combine(&b), shared(&b)), issuing(&b));
 done:
     free(b.rows);
     free(b.stages);

@@ -17,10 +17,23 @@ struct piece {
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
+/* Workers of a sharing domain that can be active at once. 0: nobody shares. */
+static int capacity_of(const struct pp_cost *cost)
+{
+    if (cost->cores > 0) return cost->cores;
+    return cost->sharers > 1 ? cost->sharers : 0;
+}
+
 pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
 {
-    *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1};
-    if (cost->workers > ranks) c->alike = cost->workers / ranks;
+    *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1, .width = ranks};
+    bool shares = cost->cores == 0 && cost->sharers > 1;
+    int together = shares ? cost->sharers : cost->workers;
+    if (shares) c->width = smaller(cost->sharers, ranks);
+    if (together > ranks) c->alike = together / ranks;
+    c->domains = (ranks + c->width - 1) / c->width;
+    PP_TRY(PP_NEW(&c->active, c->domains));
+    PP_TRY(PP_NEW(&c->active_rated, c->domains));
     PP_TRY(PP_NEW(&c->on_core, ranks));
     PP_TRY(PP_NEW(&c->load, ranks));
     PP_TRY(PP_NEW(&c->changed, ranks));
@@ -33,6 +46,8 @@ void pp_cores_release(struct cores *c)
 {
     free(c->pieces);
     free(c->heap);
+    free(c->active);
+    free(c->active_rated);
     free(c->on_core);
     free(c->load);
     free(c->changed);
@@ -129,7 +144,7 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
     }
     p->next = c->on_core[core];
     c->on_core[core] = id;
-    if (c->load[core]++ == 0) c->active++;
+    if (c->load[core]++ == 0) c->active[core / c->width]++;
     mark_changed(c, core);
     return PP_OK;
 }
@@ -137,9 +152,9 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
 /* Length of a piece while `active` cores of the domain have work. */
 static double length_in_domain(const struct pp_cost *cost, const struct piece *p, int active)
 {
-    int full = smaller(cost->workers, cost->cores);
-    if (cost->cores == 0 || active <= 1 || p->ns == 0 || p->loaded_ns == 0) return (double)p->ns;
-    if (active > cost->cores) return (double)p->loaded_ns * active / cost->cores;
+    int capacity = capacity_of(cost), full = smaller(cost->workers, capacity);
+    if (capacity == 0 || active <= 1 || p->ns == 0 || p->loaded_ns == 0) return (double)p->ns;
+    if (active > capacity) return (double)p->loaded_ns * active / capacity;
     if (active >= full) return (double)p->loaded_ns;
     double alone = 1.0 / (double)p->ns, loaded = 1.0 / (double)p->loaded_ns;
     return 1.0 / (alone + (loaded - alone) * (active - 1) / (full - 1));
@@ -148,7 +163,7 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
 static void set_rate(struct cores *c, int32_t id)
 {
     struct piece *p = &c->pieces[id];
-    int64_t length = llround(length_in_domain(c->cost, p, c->active * c->alike) * c->load[p->core]);
+    int64_t length = llround(length_in_domain(c->cost, p, c->active[p->core / c->width] * c->alike) * c->load[p->core]);
     if (length == p->length_ns) return;
     if (p->length_ns > 0) p->left = fmax(0.0, p->left - (double)(c->now_ns - p->since_ns) / (double)p->length_ns);
     p->since_ns = c->now_ns;
@@ -164,14 +179,18 @@ static void set_rates_of(struct cores *c, int core)
 
 static void set_rates(struct cores *c)
 {
-    if (c->cost->cores > 0 && c->active != c->active_rated) {
-        for (int r = 0; r < c->ranks; r++) set_rates_of(c, r);
-    } else {
-        for (int32_t i = 0; i < c->nchanged; i++) set_rates_of(c, c->changed[i]);
+    bool shares = capacity_of(c->cost) > 0;
+    for (int d = 0; d < c->domains && shares; d++) {
+        if (c->active[d] == c->active_rated[d]) continue;
+        int end = smaller((d + 1) * c->width, c->ranks);
+        for (int r = d * c->width; r < end; r++) set_rates_of(c, r);
+        c->active_rated[d] = c->active[d];
     }
-    for (int32_t i = 0; i < c->nchanged; i++) c->is_changed[c->changed[i]] = false;
+    for (int32_t i = 0; i < c->nchanged; i++) {
+        set_rates_of(c, c->changed[i]);
+        c->is_changed[c->changed[i]] = false;
+    }
     c->nchanged = 0;
-    c->active_rated = c->active;
 }
 
 static void leave_core(struct cores *c, int32_t id)
@@ -180,7 +199,7 @@ static void leave_core(struct cores *c, int32_t id)
     int32_t *link = &c->on_core[core];
     while (*link != id) link = &c->pieces[*link].next;
     *link = c->pieces[id].next;
-    if (--c->load[core] == 0) c->active--;
+    if (--c->load[core] == 0) c->active[core / c->width]--;
     mark_changed(c, core);
 }
 

@@ -4,7 +4,8 @@
  * comes first; ties go by task, then by step.
  *
  * Pieces on one core share it equally. Cores of a sharing domain slow each other down as core/cost.h says; `alike`
- * workers of the domain do the same at the same time (replicas). A piece whose rate never changes takes exactly its
+ * workers of the domain do the same at the same time (replicas). Devices that are shared by a few successive workers
+ * each are a domain each. A piece whose rate never changes takes exactly its
  * length.
  */
 #ifndef PP_SIM_CORES_H
@@ -13,7 +14,7 @@
 #include "core/cost.h"
 
 struct work {
-    int32_t task, step, phase; /* the caller's */
+    int32_t task, step, phase, lane; /* the caller's */
 };
 
 struct piece; /* cores.c */
@@ -22,7 +23,9 @@ struct cores {
     const struct pp_cost *cost;
     int64_t now_ns;
     int ranks, alike;
-    int active, active_rated; /* cores with work: now; when rates were last set */
+    int width; /* ranks of a sharing domain; the last one may have fewer */
+    int domains;
+    int *active, *active_rated; /* [domains] cores with work: now; when rates were last set */
     struct piece *pieces;
     int32_t npieces, capacity, unused; /* unused: first of a chain */
     int32_t *heap, nheap;              /* pieces by time of end */

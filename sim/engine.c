@@ -13,7 +13,8 @@ static const double longest_step_ns = 1e16;
 static bool is_constant(const struct pp_cost *cost)
 {
     const struct pp_link_cost *link = &cost->link;
-    return cost->cores == 0 && !link->receiver_copies && link->send_overhead_ns == 0 && link->recv_overhead_ns == 0;
+    return cost->cores == 0 && cost->sharers <= 1 && !link->receiver_copies && link->send_overhead_ns == 0 &&
+           link->recv_overhead_ns == 0;
 }
 
 static bool is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
@@ -46,6 +47,7 @@ static pp_status look_over_tasks(struct sim *s)
         int cls = plan->tasks[id].cls;
         s->last_task[plan->tasks[id].lane] = id;
         total += (double)s->duration[cls] + (double)s->cost->launch_ns;
+        if (s->cost->host_issues) total += (double)s->cost->classes[cls].host_ns + (double)s->cost->issue_latency_ns;
     }
     if (s->cost->cores > 0) total *= (double)s->cost->workers / s->cost->cores;
     if (total < longest_step_ns) return PP_OK;
@@ -63,8 +65,9 @@ static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct
     PP_TRY(PP_NEW(&s->wraps, plan->nwraps));
     PP_TRY(PP_NEW(&s->last_task, plan->nlanes));
     PP_TRY(PP_NEW(&s->lane_ready, plan->nlanes));
-    PP_TRY(PP_NEW(&s->mark, plan->nlanes + plan->nwraps));
-    PP_TRY(PP_NEW(&s->last_mark, plan->nlanes + plan->nwraps));
+    s->nmarks = plan->nlanes + plan->nwraps + (cost->host_issues ? plan->ranks : 0);
+    PP_TRY(PP_NEW(&s->mark, s->nmarks));
+    PP_TRY(PP_NEW(&s->last_mark, s->nmarks));
     if (plan->nwraps) memcpy(s->wraps, plan->wraps, (size_t)plan->nwraps * sizeof *s->wraps);
     qsort(s->wraps, (size_t)plan->nwraps, sizeof *s->wraps, by_target);
     set_durations(s);
@@ -83,6 +86,10 @@ static void release(struct sim *s)
     free(s->start);
     free(s->end);
     free(s->sent);
+    free(s->begun);
+    free(s->issued);
+    free(s->host_ready);
+    free(s->host_done);
 }
 
 static void set_marks(struct sim *s)
@@ -98,6 +105,7 @@ static void set_marks(struct sim *s)
         s->mark[lane] = s->last_task[lane] >= 0 ? s->end[s->last_task[lane]] : finish;
     }
     for (int i = 0; i < plan->nwraps; i++) s->mark[plan->nlanes + i] = pp_sim_sent(s, s->wraps[i].from);
+    for (int r = 0; s->host_done && r < plan->ranks; r++) s->mark[plan->nlanes + plan->nwraps + r] = s->host_done[r];
 }
 
 void pp_sim_step_finished(struct sim *s)
@@ -110,7 +118,7 @@ void pp_sim_step_finished(struct sim *s)
     int64_t distance = s->mark[0] - s->last_mark[0];
     int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates leave roundings behind */
     s->steady = true;
-    for (int i = 1; i < s->plan->nlanes + s->plan->nwraps && s->steady; i++) {
+    for (int i = 1; i < s->nmarks && s->steady; i++) {
         s->steady = llabs(s->mark[i] - s->last_mark[i] - distance) <= slack;
     }
 }
@@ -137,9 +145,15 @@ static pp_status measure(const struct sim *s, struct pp_sim_result *out)
     return PP_OK;
 }
 
+static pp_status simulate(struct sim *s, bool events)
+{
+    if (events || !s->constant) return pp_sim_events(s);
+    return s->cost->host_issues ? pp_sim_sweep_host(s) : pp_sim_sweep(s);
+}
+
 static pp_status run(struct sim *s, const struct pp_sim_options *options, struct pp_sim_result *out)
 {
-    PP_TRY(s->constant && !options->events ? pp_sim_sweep(s) : pp_sim_events(s));
+    PP_TRY(simulate(s, options->events));
     PP_TRY(measure(s, out));
     PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
     PP_TRY(pp_sim_find_path(s, &out->path));

@@ -12,9 +12,10 @@
  *     receiver's core, and so do reductions.
  *   - What runs on one core at the same time (a task, copies, overheads, a reduction) shares it equally.
  *   - Cores of a sharing domain slow each other down as core/cost.h says.
+ *   - Where hosts issue (queue devices), a task also waits for its host, and its host for others, as core/cost.h says.
  *
  * Two ways lead to the same figures. Where every duration is constant, one sweep over the tasks per step computes all
- * times (sweep.c). Where rates change, time goes from event to event (events.c).
+ * times (sweep.c; sweep_host.c where hosts issue). Where rates change, time goes from event to event (events.c).
  */
 #ifndef PP_SIM_ENGINE_H
 #define PP_SIM_ENGINE_H
@@ -33,8 +34,9 @@ struct pp_sim_options {
 struct pp_sim_path {
     int64_t n;
     int32_t *tasks;
-    int64_t length_ns;         /* from the start of the first to the end of the last */
+    int64_t length_ns;         /* from the start of the first, or what its host did before, to the end of the last */
     int64_t kind_ns[PP_KINDS]; /* of that, time in tasks of each kind */
+    int64_t host_ns;           /* time in which the device waited for a host to issue */
     int64_t waiting_ns;        /* the rest: host time between tasks */
 };
 

@@ -6,122 +6,56 @@
  * phase it may be sent (its send slot is free), done, or free its lane. Lanes run in order, so counting what a lane
  * has sent and done tells for every task of every step whether it is. A lane whose next task has to wait is noted at
  * the lane that it waits for.
+ *
+ * Hosts that issue are lanes too, behind those of the plan: all that they do is a delay. What a host has begun counts
+ * as sent.
  */
 #include <stdlib.h>
 
-#include "sim/cores.h"
-#include "sim/simulating.h"
-
-enum place { ON_SOURCE, ON_TARGET, NOWHERE };
-enum amount { CLASS_TIME, LAUNCH, SEND_OVERHEAD, WIRE, LATENCY, WIRE_AND_RECV_OVERHEAD, RECV_OVERHEAD };
-enum mark { SENT = 1, DONE = 2, FREE = 4, LAST = 8 };
-
-struct phase {
-    uint8_t place, amount, marks;
-};
-
-static const struct phase compute_route[] = {{ON_SOURCE, CLASS_TIME, SENT | DONE}, {NOWHERE, LAUNCH, FREE | LAST}};
-static const struct phase engine_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0},
-                                            {NOWHERE, WIRE, SENT | FREE},
-                                            {NOWHERE, LATENCY, 0},
-                                            {ON_TARGET, RECV_OVERHEAD, DONE | LAST}};
-static const struct phase copy_route[] = {{ON_SOURCE, SEND_OVERHEAD, 0},
-                                          {NOWHERE, LATENCY, 0},
-                                          {ON_TARGET, WIRE_AND_RECV_OVERHEAD, SENT | DONE | FREE | LAST}};
-static const struct phase core_route[] = {{ON_SOURCE, CLASS_TIME, SENT | DONE | FREE | LAST}};
-static const struct phase device_route[] = {{NOWHERE, CLASS_TIME, SENT | DONE | FREE | LAST}};
-
-struct lane {
-    const struct phase *route;
-    int32_t first, length;       /* its tasks: order[first] .. */
-    int64_t started, sent, done; /* tasks, counted over all steps */
-    bool busy;
-    int64_t free_since_ns;
-    int64_t need;          /* what it waits for: so many of another lane's tasks, */
-    bool need_sent;        /* sent or done */
-    int32_t waiting, next; /* first lane that waits for this one; next that waits for the same. -1 = none */
-};
-
-struct step_times {
-    int64_t *start, *end, *sent, *lane_ready;
-    int64_t left; /* tasks not yet done */
-};
-
-struct events {
-    struct sim *sim;
-    struct cores cores;
-    struct lane *lanes;
-    int32_t *order;         /* [ntasks] ids lane by lane */
-    int32_t *position;      /* [ntasks] in its lane */
-    int32_t *ready, nready; /* lanes to look at */
-    struct step_times times[PP_SIM_STEPS];
-};
-
-static const struct phase *route_of(const struct sim *s, const struct pp_lane *lane)
-{
-    switch (lane->kind) {
-    case PP_LANE_COMPUTE:
-        return compute_route;
-    case PP_LANE_CHANNEL:
-        return s->cost->link.receiver_copies ? copy_route : engine_route;
-    default:
-        return pp_sim_reduces_on_core(s, lane) ? core_route : device_route;
-    }
-}
-
-static pp_status make_lanes(struct events *e)
-{
-    const struct pp_plan *plan = e->sim->plan;
-    PP_TRY(PP_NEW(&e->lanes, plan->nlanes));
-    PP_TRY(PP_NEW(&e->order, plan->ntasks));
-    PP_TRY(PP_NEW(&e->position, plan->ntasks));
-    PP_TRY(PP_NEW(&e->ready, plan->nlanes));
-    for (int32_t id = 0; id < plan->ntasks; id++) e->position[id] = e->lanes[plan->tasks[id].lane].length++;
-    int32_t first = 0;
-    for (int l = 0; l < plan->nlanes; l++) {
-        struct lane *lane = &e->lanes[l];
-        lane->route = route_of(e->sim, &plan->lanes[l]);
-        lane->first = first;
-        lane->waiting = lane->next = -1;
-        first += lane->length;
-    }
-    for (int32_t id = 0; id < plan->ntasks; id++) e->order[e->lanes[plan->tasks[id].lane].first + e->position[id]] = id;
-    return PP_OK;
-}
-
-static void free_times(struct step_times *t)
-{
-    free(t->start);
-    free(t->end);
-    free(t->sent);
-    free(t->lane_ready);
-    *t = (struct step_times){0};
-}
-
-static pp_status make_times(struct step_times *t, const struct pp_plan *plan)
-{
-    if (t->start) return PP_OK;
-    t->left = plan->ntasks;
-    PP_TRY(PP_NEW(&t->start, plan->ntasks));
-    PP_TRY(PP_NEW(&t->end, plan->ntasks));
-    PP_TRY(PP_NEW(&t->sent, plan->ntasks));
-    return PP_NEW(&t->lane_ready, plan->nlanes);
-}
+#include "sim/events.h"
 
 static void look_at(struct events *e, int32_t lane) { e->ready[e->nready++] = lane; }
 
-/* Has `task` of `step` happened (been sent, or done)? If not, lane `waiter` is noted to be looked at when it has. */
-static bool happened(struct events *e, int32_t waiter, int32_t task, int step, bool sent)
+/* Has the lane sent (or done) so many tasks? If not, lane `waiter` is noted to be looked at when it has. */
+static bool reached(struct events *e, int32_t waiter, int32_t other, int64_t need, bool sent)
 {
-    int32_t other = e->sim->plan->tasks[task].lane;
     struct lane *lane = &e->lanes[other], *w = &e->lanes[waiter];
-    int64_t need = (int64_t)step * lane->length + e->position[task] + 1;
     if ((sent ? lane->sent : lane->done) >= need) return true;
     w->need = need;
     w->need_sent = sent;
     w->next = lane->waiting;
     lane->waiting = waiter;
     return false;
+}
+
+/* Has `task` of `step` happened (been sent, or done)? */
+static bool happened(struct events *e, int32_t waiter, int32_t task, int step, bool sent)
+{
+    int32_t lane = e->sim->plan->tasks[task].lane;
+    return reached(e, waiter, lane, (int64_t)step * e->lanes[lane].length + e->position[task] + 1, sent);
+}
+
+/* Has the rank's host begun to issue the task, or issued it? */
+static bool issued(struct events *e, int32_t waiter, int rank, int32_t task, int step, bool begun)
+{
+    int32_t host = e->sim->plan->nlanes + rank, low = 0, high = e->lanes[host].length - 1;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (e->order[e->lanes[host].first + middle] < task)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return reached(e, waiter, host, (int64_t)step * e->lanes[host].length + low + 1, begun);
+}
+
+static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step, bool begun)
+{
+    const struct pp_plan *plan = e->sim->plan;
+    const struct pp_task *t = &plan->tasks[task];
+    for (int i = 0; i < pp_sim_hosts(plan, t); i++)
+        if (!issued(e, waiter, pp_sim_host(plan, t, i), task, step, begun)) return false;
+    return true;
 }
 
 static void wake(struct events *e, struct lane *lane)
@@ -153,10 +87,31 @@ static int first_wrap(const struct sim *s, int32_t task)
     return low;
 }
 
+/* What a host of a rank waits for: the end of the step before, and transfers and collectives of the task. */
+static bool may_issue(struct events *e, int32_t host, int32_t id, int step)
+{
+    const struct sim *s = e->sim;
+    const struct pp_task *t = &s->plan->tasks[id];
+    int wait = s->cost->link.host_wait, rank = host - s->plan->nlanes;
+    const struct lane *device = &e->lanes[rank];
+    if (!reached(e, host, rank, (int64_t)step * device->length, false)) return false;
+    if (t->lane >= s->plan->ranks || wait == PP_HOST_AHEAD) return true;
+    bool range = t->flags & PP_TASK_DEP_RANGE;
+    for (int32_t i = 0; i < (range ? t->dep[1] - t->dep[0] + 1 : 3); i++) {
+        int32_t d = range ? t->dep[0] + i : t->dep[i];
+        if (d < 0 || s->plan->tasks[d].lane < s->plan->ranks) continue;
+        bool slot = !range && i == 1 && pp_sim_waits_for_slot(s->plan, t, d);
+        bool there = wait == PP_HOST_MEETS ? all_issued(e, host, d, step, false) : happened(e, host, d, step, slot);
+        if (!there) return false;
+    }
+    return true;
+}
+
 static bool may_start(struct events *e, int32_t lane, int32_t id, int step)
 {
     const struct sim *s = e->sim;
     const struct pp_task *t = &s->plan->tasks[id];
+    if (e->nhosts > 0 && !all_issued(e, lane, id, step, lane < s->plan->ranks)) return false;
     if (t->flags & PP_TASK_DEP_RANGE) {
         for (int32_t d = t->dep[0]; d <= t->dep[1]; d++)
             if (!happened(e, lane, d, step, false)) return false;
@@ -175,16 +130,43 @@ static bool may_start(struct events *e, int32_t lane, int32_t id, int step)
     return true;
 }
 
-static int64_t amount_of(const struct sim *s, int32_t id, int amount)
+/* When the device sees what the rank's host issues first in a step: the device has ended the step before. */
+static int64_t host_begins(const struct events *e, int rank, int step)
 {
+    const struct pp_cost *cost = e->sim->cost;
+    const struct lane *device = &e->lanes[rank];
+    if (step == 0) return cost->issue_latency_ns;
+    if (device->length == 0) return e->cores.now_ns;
+    return device->done_ns + cost->launch_ns + cost->step_overhead_ns + cost->issue_latency_ns;
+}
+
+/* Until the device sees what the host issues from now on. */
+static int64_t until_visible(const struct events *e, const struct work *work)
+{
+    const struct sim *s = e->sim;
+    const struct lane *host = &e->lanes[work->lane];
+    int64_t until = e->cores.now_ns, waited;
+    if ((host->started - 1) % host->length == 0)
+        until = later(until, host_begins(e, work->lane - s->plan->nlanes, work->step));
+    bool computes = s->plan->tasks[work->task].lane < s->plan->ranks;
+    if (computes && pp_sim_host_cause(s, &e->times[work->step].at, work->task, &waited) >= 0)
+        until = later(until, waited);
+    return until - e->cores.now_ns;
+}
+
+static int64_t amount_of(const struct events *e, const struct work *work, int amount)
+{
+    const struct sim *s = e->sim;
     const struct pp_link_cost *link = &s->cost->link;
-    const struct pp_task *t = &s->plan->tasks[id];
+    const struct pp_task *t = &s->plan->tasks[work->task];
     int64_t wire = s->duration[t->cls] - link->latency_ns - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
     case CLASS_TIME:
         return s->duration[t->cls];
+    case REST_OF_ISSUE:
+        return later(0, e->times[work->step].at.issued[work->task] - e->cores.now_ns);
     case LAUNCH:
-        return s->cost->launch_ns + (id == s->last_task[t->lane] ? s->cost->step_overhead_ns : 0);
+        return s->cost->launch_ns + (work->task == s->last_task[t->lane] ? s->cost->step_overhead_ns : 0);
     case SEND_OVERHEAD:
         return link->send_overhead_ns;
     case WIRE:
@@ -193,6 +175,10 @@ static int64_t amount_of(const struct sim *s, int32_t id, int amount)
         return link->latency_ns;
     case RECV_OVERHEAD:
         return link->recv_overhead_ns;
+    case UNTIL_VISIBLE:
+        return until_visible(e, work);
+    case ISSUE:
+        return s->cost->classes[t->cls].host_ns;
     default:
         return wire + link->recv_overhead_ns;
     }
@@ -201,54 +187,85 @@ static int64_t amount_of(const struct sim *s, int32_t id, int amount)
 static void step_done(struct events *e, struct step_times *t)
 {
     struct sim *s = e->sim;
-    struct step_times last = {s->start, s->end, s->sent, s->lane_ready, 0};
-    free_times(&last);
-    s->start = t->start;
-    s->end = t->end;
-    s->sent = t->sent;
-    s->lane_ready = t->lane_ready;
+    struct step_times last = {
+        .at = {s->start, s->end, s->sent, s->begun, s->issued, s->lane_ready, s->host_ready, s->host_done},
+    };
+    pp_sim_free_times(&last);
+    s->start = t->at.start;
+    s->end = t->at.end;
+    s->sent = t->at.sent;
+    s->begun = t->at.begun;
+    s->issued = t->at.issued;
+    s->lane_ready = t->at.lane_ready;
+    s->host_ready = t->at.host_ready;
+    s->host_done = t->at.host_done;
     *t = (struct step_times){0};
     pp_sim_step_finished(s);
 }
 
-static void mark(struct events *e, int32_t id, int step, unsigned marks)
+static void mark_host(struct events *e, const struct work *work, unsigned marks)
 {
-    int32_t l = e->sim->plan->tasks[id].lane;
-    struct lane *lane = &e->lanes[l];
-    struct step_times *t = &e->times[step];
-    if (marks & SENT) {
+    struct lane *lane = &e->lanes[work->lane];
+    int64_t now = e->cores.now_ns;
+    if (marks & SENT) { /* from now on it is known when the task will have been issued */
+        struct pp_sim_times *at = &e->times[work->step].at;
+        int64_t *issued = &at->issued[work->task];
         lane->sent++;
-        t->sent[id] = e->cores.now_ns;
-    }
-    if (marks & FREE) {
-        lane->busy = false;
-        lane->free_since_ns = e->cores.now_ns;
-        look_at(e, l);
+        at->begun[work->task] = now;
+        int64_t done_ns = now + e->sim->cost->classes[e->sim->plan->tasks[work->task].cls].host_ns;
+        *issued = later(*issued, done_ns);
+        at->host_done[work->lane - e->sim->plan->nlanes] = done_ns;
     }
     if (marks & DONE) {
         lane->done++;
-        t->end[id] = e->cores.now_ns;
+        lane->busy = false;
+        look_at(e, work->lane);
+    }
+    wake(e, lane);
+}
+
+static void mark(struct events *e, const struct work *work, unsigned marks)
+{
+    struct lane *lane = &e->lanes[work->lane];
+    struct step_times *t = &e->times[work->step];
+    int64_t now = e->cores.now_ns;
+    if (work->lane >= e->sim->plan->nlanes) return mark_host(e, work, marks);
+    if (marks & SENT) {
+        lane->sent++;
+        t->at.sent[work->task] = now;
+    }
+    if (marks & FREE) {
+        lane->busy = false;
+        lane->free_since_ns = now;
+        look_at(e, work->lane);
+    }
+    if (marks & DONE) {
+        lane->done++;
+        lane->done_ns = now;
+        t->at.end[work->task] = now;
     }
     if (marks & (SENT | DONE)) wake(e, lane);
     if ((marks & DONE) && --t->left == 0) step_done(e, t);
 }
 
 /* Goes on with `phase`; what takes no time is done at once. */
-static pp_status proceed(struct events *e, int32_t id, int step, int phase)
+static pp_status proceed(struct events *e, struct work work)
 {
     const struct sim *s = e->sim;
-    const struct pp_task *t = &s->plan->tasks[id];
-    const struct phase *route = e->lanes[t->lane].route;
-    for (;; phase++) {
-        int64_t ns = amount_of(s, id, route[phase].amount), loaded_ns = ns;
+    const struct phase *route = e->lanes[work.lane].route;
+    bool host = work.lane >= s->plan->nlanes;
+    for (;; work.phase++) {
+        const struct phase *phase = &route[work.phase];
+        int64_t ns = amount_of(e, &work, phase->amount), loaded_ns = ns;
         if (ns > 0) {
-            const struct pp_lane *lane = &s->plan->lanes[t->lane];
-            int core = route[phase].place == NOWHERE ? -1 : route[phase].place == ON_SOURCE ? lane->src : lane->dst;
-            if (lane->kind == PP_LANE_COMPUTE) loaded_ns = s->cost->classes[t->cls].loaded_ns;
-            return pp_cores_start(&e->cores, (struct work){id, step, phase}, core, ns, loaded_ns);
+            const struct pp_lane *lane = host ? NULL : &s->plan->lanes[work.lane];
+            int core = phase->place == NOWHERE ? -1 : phase->place == ON_SOURCE ? lane->src : lane->dst;
+            if (core >= 0 && lane->kind == PP_LANE_COMPUTE)
+                loaded_ns = s->cost->classes[s->plan->tasks[work.task].cls].loaded_ns;
+            return pp_cores_start(&e->cores, work, core, ns, loaded_ns);
         }
-        mark(e, id, step, route[phase].marks);
-        if (route[phase].marks & LAST) return PP_OK;
+        mark(e, &work, phase->marks);
+        if (phase->marks & LAST) return PP_OK;
     }
 }
 
@@ -256,32 +273,37 @@ static pp_status try_start(struct events *e, int32_t l)
 {
     struct lane *lane = &e->lanes[l];
     if (lane->busy || lane->length == 0 || lane->started / lane->length == PP_SIM_STEPS) return PP_OK;
-    int step = (int)(lane->started / lane->length);
+    int step = (int)(lane->started / lane->length), nlanes = e->sim->plan->nlanes;
     int32_t id = e->order[lane->first + lane->started % lane->length];
-    if (!may_start(e, l, id, step)) return PP_OK;
+    if (!(l < nlanes ? may_start(e, l, id, step) : may_issue(e, l, id, step))) return PP_OK;
     struct step_times *t = &e->times[step];
-    PP_TRY(make_times(t, e->sim->plan));
-    if (lane->started % lane->length == 0) t->lane_ready[l] = lane->free_since_ns;
-    t->start[id] = e->cores.now_ns;
+    PP_TRY(pp_sim_make_times(t, e->sim));
+    bool first = lane->started % lane->length == 0;
+    if (l >= nlanes) {
+        if (first) t->at.host_ready[l - nlanes] = later(e->cores.now_ns, host_begins(e, l - nlanes, step));
+    } else {
+        if (first) t->at.lane_ready[l] = lane->free_since_ns;
+        t->at.start[id] = e->cores.now_ns;
+    }
     lane->busy = true;
     lane->started++;
-    return proceed(e, id, step, 0);
+    return proceed(e, (struct work){.task = id, .step = step, .lane = l});
 }
 
 static pp_status simulate(struct events *e)
 {
     struct sim *s = e->sim;
     struct work work;
-    for (int32_t l = s->plan->nlanes - 1; l >= 0; l--) look_at(e, l);
+    for (int32_t l = s->plan->nlanes + e->nhosts - 1; l >= 0; l--) look_at(e, l);
     for (;;) {
         while (e->nready > 0 && !s->steady) PP_TRY(try_start(e, e->ready[--e->nready]));
         if (s->steady || s->steps == PP_SIM_STEPS) return PP_OK;
         if (!pp_cores_next(&e->cores, &work))
             return pp_fail(PP_INTERNAL, "the simulation of schedule %s stands still in step %d", s->plan->schedule,
                            s->steps);
-        const struct phase *phase = &e->lanes[s->plan->tasks[work.task].lane].route[work.phase];
-        mark(e, work.task, work.step, phase->marks);
-        if (!(phase->marks & LAST)) PP_TRY(proceed(e, work.task, work.step, work.phase + 1));
+        const struct phase *phase = &e->lanes[work.lane].route[work.phase++];
+        mark(e, &work, phase->marks);
+        if (!(phase->marks & LAST)) PP_TRY(proceed(e, work));
     }
 }
 
@@ -289,11 +311,11 @@ pp_status pp_sim_events(struct sim *s)
 {
     struct events e = {.sim = s};
     pp_status status;
-    PP_TRY_DONE(make_lanes(&e));
+    PP_TRY_DONE(pp_sim_make_lanes(&e));
     PP_TRY_DONE(pp_cores_init(&e.cores, s->cost, s->plan->ranks));
     status = simulate(&e);
 done:
-    for (int i = 0; i < PP_SIM_STEPS; i++) free_times(&e.times[i]);
+    for (int i = 0; i < PP_SIM_STEPS; i++) pp_sim_free_times(&e.times[i]);
     pp_cores_release(&e.cores);
     free(e.lanes);
     free(e.order);

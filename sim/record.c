@@ -26,8 +26,6 @@ static pp_status add(struct recording *r, int worker, int32_t task, int side, in
     return pp_trace_add(r->trace, &event);
 }
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in order,
  * when the task before it in the receiver's list has run). What waited for its channel, or for a reader of the step
  * before, shows as a late post of the receiver: the later post is always the start. */

@@ -53,6 +53,7 @@ static void set_times(struct row *row, const struct pp_plan *plan, const struct 
     set(row, "lower_bound_ms", ms(r->lower_bound_ns));
     for (int kind = 0; kind < PP_KINDS; kind++)
         if (r->path.kind_ns[kind] > 0) path = pp_json_set(path, pp_kinds[kind].name, ms(r->path.kind_ns[kind]));
+    if (r->path.host_ns > 0) path = pp_json_set(path, "host", ms(r->path.host_ns));
     path = pp_json_set(path, "waiting", ms(r->path.waiting_ns));
     set(row, "critical_path_ms", path);
 }

@@ -22,13 +22,21 @@ struct sim {
     /* The reported step. Where durations are constant, start and sent are NULL and follow from end. */
     int64_t *start, *end;
     int64_t *sent; /* a transfer's send slot is free again */
+    /* Where hosts issue (pp_cost.host_issues), else NULL; as the device sees it, issue_latency_ns later: when the host
+     * began to issue the task (the last of its hosts), and when all had. */
+    int64_t *begun, *issued; /* [ntasks] */
+    int64_t *host_ready;     /* [ranks] when the host began the step */
+    int64_t *host_done;      /* [ranks] ... and had issued all of it */
 
     /* Finished steps. */
     int steps;
     int64_t step_end[PP_SIM_STEPS]; /* last end of a compute task */
-    int64_t *mark, *last_mark; /* [nlanes + nwraps] all that the next step depends on, of this step and of the last */
+    int nmarks;                     /* lanes, wrap edges, hosts */
+    int64_t *mark, *last_mark;      /* [nmarks] all that the next step depends on, of this step and of the last */
     bool steady;
 };
+
+static inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static inline int64_t pp_sim_start(const struct sim *s, int32_t task)
 {
@@ -64,12 +72,36 @@ static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_l
     return lane->kind == PP_LANE_REDUCE && s->cost->link.receiver_copies;
 }
 
+/* Ranks whose hosts issue the task: its own, both ends of a channel, all. */
+static inline int pp_sim_hosts(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const struct pp_lane *lane = &plan->lanes[t->lane];
+    if (lane->kind == PP_LANE_NORM) return plan->ranks;
+    return lane->kind == PP_LANE_CHANNEL && lane->src != lane->dst ? 2 : 1;
+}
+
+static inline int pp_sim_host(const struct pp_plan *plan, const struct pp_task *t, int i)
+{
+    const struct pp_lane *lane = &plan->lanes[t->lane];
+    return lane->kind == PP_LANE_NORM ? i : i == 0 ? lane->src : lane->dst;
+}
+
+/* Times of one step, as the arrays of struct sim. */
+struct pp_sim_times {
+    int64_t *start, *end, *sent, *begun, *issued, *lane_ready, *host_ready, *host_done;
+};
+
+/* host.c. The transfer or collective that keeps a computation's host from issuing it: the one that does so until last
+ * (*until_ns), or -1. Only those that have happened in the step may be waited for. */
+int32_t pp_sim_host_cause(const struct sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns);
+
 /* Notes that a step has finished: s->end holds its times. Sets s->steady if the next one would be a copy. */
 void pp_sim_step_finished(struct sim *s);
 
-/* sweep.c, events.c: simulate steps until pp_sim_step_finished() says steady or PP_SIM_STEPS are done; leave the
- * times of the last. */
+/* sweep.c, sweep_host.c (where hosts issue), events.c: simulate steps until pp_sim_step_finished() says steady or
+ * PP_SIM_STEPS are done; leave the times of the last. */
 pp_status pp_sim_sweep(struct sim *s) PP_MUST_CHECK;
+pp_status pp_sim_sweep_host(struct sim *s) PP_MUST_CHECK;
 pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
 
 /* path.c, record.c */

@@ -13,8 +13,6 @@ struct sweep {
     int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
 };
 
-static inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static int64_t wait_for_range(const int64_t *end, const struct pp_task *t, int64_t start)
 {
     for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, end[d]);

@@ -232,7 +232,8 @@ static void expect_equal(const struct pp_sim_result *a, const struct pp_sim_resu
     if (a->batch_ns != b->batch_ns || a->steps != b->steps || a->steady != b->steady ||
         memcmp(&a->metrics, &b->metrics, sizeof a->metrics) != 0 || a->path.n != b->path.n ||
         memcmp(a->path.tasks, b->path.tasks, (size_t)a->path.n * sizeof *a->path.tasks) != 0 ||
-        a->path.waiting_ns != b->path.waiting_ns || a->trace.nevents != b->trace.nevents ||
+        a->path.waiting_ns != b->path.waiting_ns || a->path.host_ns != b->path.host_ns ||
+        a->trace.nevents != b->trace.nevents ||
         memcmp(a->trace.events, b->trace.events, (size_t)a->trace.nevents * sizeof *a->trace.events) != 0)
         fail_msg("%s: sweep and events differ", what);
 }
@@ -283,6 +284,63 @@ static void test_both_ways(void **state)
     }
 }
 
+static void make_hosts_issue(struct pp_cost *cost, uint64_t *seed)
+{
+    cost->host_issues = true;
+    cost->issue_latency_ns = random_below(seed, 2) * random_below(seed, 20000);
+    cost->link.host_wait = random_below(seed, 3);
+    int most = random_below(seed, 2) ? 300000 : 1500000; /* beside tasks of up to a million */
+    for (int c = 0; c < cost->nclasses; c++)
+        cost->classes[c].host_ns = random_below(seed, 4) ? random_below(seed, most) : 0;
+}
+
+static void test_hosts_both_ways(void **state)
+{
+    (void)state;
+    int by_host = 0;
+    for (uint64_t seed = 1; seed <= 900; seed++) {
+        uint64_t random = seed;
+        char what[64];
+        struct sim_case c = random_case(&random);
+        make_hosts_issue(c.cost, &random);
+        struct sim_case e = {.plan = c.plan, .cost = c.cost};
+        simulate(&c, false);
+        simulate(&e, true);
+        snprintf(what, sizeof what, "hosts, seed %llu, %s", (unsigned long long)seed, c.plan->schedule);
+        expect_equal(&c.result, &e.result, what);
+        if (c.result.lower_bound_ns > c.result.metrics.makespan_ns)
+            fail_msg("%s: bound %lld above makespan %lld", what, (long long)c.result.lower_bound_ns,
+                     (long long)c.result.metrics.makespan_ns);
+        int64_t parts = c.result.path.host_ns + c.result.path.waiting_ns;
+        for (int kind = 0; kind < PP_KINDS; kind++) parts += c.result.path.kind_ns[kind];
+        assert_int_equal(parts, c.result.path.length_ns);
+        by_host += c.result.path.host_ns > 0;
+        pp_sim_result_free(&e.result);
+        release_case(&c);
+    }
+    assert_true(by_host > 100);
+}
+
+/* A host that takes no time only keeps transfers from running into the next step before it has begun there. */
+static void test_hosts_without_time(void **state)
+{
+    (void)state;
+    int equal = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t random = seed;
+        struct sim_case c = random_case(&random);
+        simulate(&c, false);
+        struct sim_case h = {.plan = c.plan, .cost = c.cost};
+        h.cost->host_issues = true;
+        simulate(&h, false);
+        assert_true(h.result.batch_ns >= c.result.batch_ns);
+        equal += h.result.batch_ns == c.result.batch_ns;
+        pp_sim_result_free(&h.result);
+        release_case(&c);
+    }
+    assert_true(equal > 200);
+}
+
 static void test_bound_holds(void **state)
 {
     (void)state;
@@ -304,7 +362,9 @@ static void test_bound_holds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_longest_path), cmocka_unit_test(test_steady_means_steady),
-                                       cmocka_unit_test(test_both_ways), cmocka_unit_test(test_bound_holds)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_longest_path),       cmocka_unit_test(test_steady_means_steady),
+        cmocka_unit_test(test_both_ways),          cmocka_unit_test(test_hosts_both_ways),
+        cmocka_unit_test(test_hosts_without_time), cmocka_unit_test(test_bound_holds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,97 +3,7 @@
  * Work that changes its rate: workers that share cores, receivers that copy, overheads, reductions. Small plans by
  * hand.
  * */
-#include "tests/unit/sim_case.h"
-
-enum { MOST = 16 };
-
-/* A plan in the making: lanes are the ranks, then a channel from rank 0 to rank 1, then a reduction lane of rank 0. */
-struct hand {
-    struct sim_case c;
-    int ranks;
-};
-
-static struct hand begin(int ranks, int cores, int workers)
-{
-    struct hand h = {.ranks = ranks};
-    struct pp_plan *plan;
-    struct pp_cost *cost;
-    assert_int_equal(PP_NEW(&plan, 1), PP_OK);
-    *plan = (struct pp_plan){.ranks = ranks,
-                             .virtual_stages = 1,
-                             .stages = ranks,
-                             .microbatches = 1,
-                             .replicas = workers / ranks,
-                             .nlanes = ranks + 2};
-    assert_int_equal(PP_NEW(&plan->tasks, MOST), PP_OK);
-    assert_int_equal(PP_NEW(&plan->classes, MOST), PP_OK);
-    assert_int_equal(PP_NEW(&plan->lanes, plan->nlanes), PP_OK);
-    assert_int_equal(PP_NEW(&plan->rows, 1), PP_OK);
-    assert_int_equal(PP_NEW(&plan->stage_rank, ranks), PP_OK);
-    for (int r = 0; r < ranks; r++) {
-        plan->lanes[r] = (struct pp_lane){PP_LANE_COMPUTE, r, r, -1};
-        plan->stage_rank[r] = r;
-    }
-    plan->lanes[ranks] = (struct pp_lane){PP_LANE_CHANNEL, 0, ranks > 1, PP_XFER_F};
-    plan->lanes[ranks + 1] = (struct pp_lane){PP_LANE_REDUCE, 0, 0, -1};
-    assert_int_equal(PP_NEW(&cost, 1), PP_OK);
-    assert_int_equal(PP_NEW(&cost->classes, MOST), PP_OK);
-    cost->cores = cores;
-    cost->workers = workers;
-    h.c.plan = plan;
-    h.c.cost = cost;
-    return h;
-}
-
-static int add(struct hand *h, int kind, int lane, int dep, int64_t ns, int64_t loaded_ns)
-{
-    struct pp_plan *plan = h->c.plan;
-    int id = (int)plan->ntasks++;
-    assert_true(id < MOST);
-    plan->nclasses = h->c.cost->nclasses = id + 1;
-    plan->classes[id] = (struct pp_class){kind, lane < h->ranks ? lane : 0, 1};
-    h->c.cost->classes[id] = (struct pp_class_cost){.ns = ns, .loaded_ns = loaded_ns, .bytes = ns};
-    plan->tasks[id] = (struct pp_task){.kind = (uint8_t)kind,
-                                       .count = 1,
-                                       .stage = lane < h->ranks ? lane : 0,
-                                       .lane = lane,
-                                       .cls = id,
-                                       .dep = {dep, -1, -1},
-                                       .act = -1,
-                                       .ckpt = -1,
-                                       .in = -1,
-                                       .out = -1};
-    return id;
-}
-
-/* bytes: at 1 ns each. */
-static int send(struct hand *h, int dep, int64_t bytes)
-{
-    h->c.cost->link.ns_per_byte = 1;
-    return add(h, PP_XFER_F, h->ranks, dep, bytes, bytes);
-}
-
-/* Every step begins when all of the last is over, so that the reported step shows the plan alone. */
-static void run(struct hand *h, bool events)
-{
-    struct pp_plan *plan = h->c.plan;
-    assert_int_equal(PP_NEW(&plan->wraps, MOST * MOST), PP_OK);
-    for (int from = 0; from < plan->ntasks; from++)
-        for (int to = 0; to < plan->ntasks; to++) plan->wraps[plan->nwraps++] = (struct pp_wrap){from, to};
-    simulate(&h->c, events);
-}
-
-static int64_t end_of(const struct hand *h, int task)
-{
-    for (int64_t i = 0; i < h->c.result.trace.nevents; i++) {
-        const struct pp_event *e = &h->c.result.trace.events[i];
-        if (e->task == task && e->side != PP_SIDE_SEND) return e->end_ns;
-    }
-    fail_msg("task %d has no event", task);
-    return -1;
-}
-
-static void finish(struct hand *h) { release_case(&h->c); }
+#include "tests/unit/sim_hand.h"
 
 static void test_more_workers_than_cores(void **state)
 {
@@ -126,6 +36,27 @@ static void test_loads_between(void **state)
     for (int r = 1; r < 3; r++) add(&h, PP_F, r, -1, 1000, 2000);
     run(&h, false);
     assert_int_equal(end_of(&h, a), 1500); /* three of four: rate 1 - (1 - 1/2) * 2/3 */
+    finish(&h);
+}
+
+/* Four workers on two devices: only the two of one device slow each other down. */
+static void test_sharers(void **state)
+{
+    (void)state;
+    struct hand h = begin(4, 0, 4);
+    h.c.cost->sharers = 2;
+    int a = add(&h, PP_F, 0, -1, 1000, 1500), b = add(&h, PP_F, 1, -1, 3000, 4500),
+        c = add(&h, PP_F, 3, -1, 1000, 1500);
+    run(&h, false);
+    assert_int_equal(end_of(&h, a), 1500);
+    assert_int_equal(end_of(&h, b), 3500);
+    assert_int_equal(end_of(&h, c), 1000);
+    finish(&h);
+    h = begin(2, 0, 4); /* both replicas on one device */
+    h.c.cost->sharers = 4;
+    a = add(&h, PP_F, 0, -1, 1000, 2500), b = add(&h, PP_F, 1, a, 1000, 2500);
+    run(&h, false);
+    assert_int_equal(end_of(&h, a), 1250); /* two of four: rate 1 - (1 - 2/5) / 3 */
     finish(&h);
 }
 
@@ -234,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_more_workers_than_cores),
                                        cmocka_unit_test(test_loaded_times),
                                        cmocka_unit_test(test_loads_between),
+                                       cmocka_unit_test(test_sharers),
                                        cmocka_unit_test(test_replicas_load_too),
                                        cmocka_unit_test(test_receiver_copies),
                                        cmocka_unit_test(test_copy_engine),

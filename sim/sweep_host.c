@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Constant durations, and hosts that issue: one pass over the tasks, in which the hosts go along with the lanes. Host
+ * times are those that the device sees: the host's own plus the latency of issuing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/simulating.h"
+
+struct sweep {
+    struct sim *sim;
+    struct pp_sim_times times;
+    int64_t *free_at;      /* [nlanes] when the lane is free */
+    int64_t *host_at;      /* [ranks] when the host has issued what it began */
+    int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
+};
+
+/* When what the task waits for in this step has happened. */
+static int64_t wait_for_deps(const struct sweep *w, const struct pp_task *t, int64_t start)
+{
+    const struct sim *s = w->sim;
+    if (t->flags & PP_TASK_DEP_RANGE) {
+        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, w->times.end[d]);
+        return start;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!pp_sim_dep_holds(s, t, i)) continue;
+        bool slot = i == 1 && pp_sim_waits_for_slot(s->plan, t, t->dep[i]);
+        start = later(start, slot ? w->times.sent[t->dep[i]] : w->times.end[t->dep[i]]);
+    }
+    return start;
+}
+
+static void issue(struct sweep *w, int32_t id)
+{
+    const struct sim *s = w->sim;
+    const struct pp_task *t = &s->plan->tasks[id];
+    int64_t host_ns = s->cost->classes[t->cls].host_ns, until;
+    w->times.issued[id] = INT64_MIN;
+    for (int i = 0; i < pp_sim_hosts(s->plan, t); i++) {
+        int64_t *at = &w->host_at[pp_sim_host(s->plan, t, i)];
+        if (t->lane < s->plan->ranks && pp_sim_host_cause(s, &w->times, id, &until) >= 0) *at = later(*at, until);
+        w->times.begun[id] = *at;
+        *at += host_ns;
+        w->times.issued[id] = later(w->times.issued[id], *at);
+    }
+}
+
+static void sweep_step(struct sweep *w)
+{
+    const struct sim *s = w->sim;
+    const struct pp_plan *plan = s->plan;
+    struct pp_sim_times *times = &w->times;
+    int wrap = 0;
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        const struct pp_task *t = &plan->tasks[id];
+        bool computes = t->lane < plan->ranks;
+        issue(w, id);
+        int64_t start = later(w->free_at[t->lane], computes ? times->begun[id] : times->issued[id]);
+        start = wait_for_deps(w, t, start);
+        for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
+        times->start[id] = start;
+        times->end[id] = start + s->duration[t->cls];
+        if (computes) times->end[id] = later(times->end[id], times->issued[id]);
+        w->free_at[t->lane] = computes ? times->end[id] + s->cost->launch_ns : start + s->hold[t->cls];
+        times->sent[id] = plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? w->free_at[t->lane] : times->end[id];
+    }
+}
+
+static void begin_step(struct sweep *w)
+{
+    const struct sim *s = w->sim;
+    for (int r = 0; r < s->plan->ranks; r++) {
+        if (s->steps > 0) w->free_at[r] += s->cost->step_overhead_ns;
+        if (s->steps == 0 || s->last_task[r] >= 0)
+            w->host_at[r] = later(w->host_at[r], w->free_at[r] + s->cost->issue_latency_ns);
+    }
+    memcpy(s->lane_ready, w->free_at, (size_t)s->plan->nlanes * sizeof *w->free_at);
+    memcpy(s->host_ready, w->host_at, (size_t)s->plan->ranks * sizeof *w->host_at);
+}
+
+static void carry_over(struct sweep *w)
+{
+    const struct sim *s = w->sim;
+    for (int i = 0; i < s->plan->nwraps; i++) {
+        bool slot = pp_sim_waits_for_slot(s->plan, &s->plan->tasks[s->wraps[i].to], s->wraps[i].from);
+        w->wrap_release[i] = slot ? s->sent[s->wraps[i].from] : s->end[s->wraps[i].from];
+    }
+}
+
+static pp_status make_times(struct sim *s)
+{
+    int64_t **all[] = {&s->start, &s->end, &s->sent, &s->begun, &s->issued};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) PP_TRY(PP_NEW(all[i], s->plan->ntasks));
+    PP_TRY(PP_NEW(&s->host_ready, s->plan->ranks));
+    return PP_NEW(&s->host_done, s->plan->ranks);
+}
+
+pp_status pp_sim_sweep_host(struct sim *s)
+{
+    struct sweep w = {.sim = s};
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&w.free_at, s->plan->nlanes));
+    PP_TRY_DONE(PP_NEW(&w.host_at, s->plan->ranks));
+    PP_TRY_DONE(PP_NEW(&w.wrap_release, s->plan->nwraps));
+    PP_TRY_DONE(make_times(s));
+    w.times = (struct pp_sim_times){
+        .start = s->start, .end = s->end, .sent = s->sent, .begun = s->begun, .issued = s->issued};
+    while (!s->steady && s->steps < PP_SIM_STEPS) {
+        begin_step(&w);
+        sweep_step(&w);
+        memcpy(s->host_done, w.host_at, (size_t)s->plan->ranks * sizeof *s->host_done);
+        pp_sim_step_finished(s);
+        carry_over(&w);
+    }
+done:
+    free(w.free_at);
+    free(w.host_at);
+    free(w.wrap_release);
+    return status;
+}
