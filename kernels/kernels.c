@@ -3,43 +3,146 @@
 
 #include <stdio.h>
 
-#define X(ID, name, dims, flops, floats)                                                                               \
-    static double flops_##name(const double *n) { return (void)n, flops; }                                             \
-    static double floats_##name(const double *n) { return floats; }
+#define X(ID, name, dims, flops)                                                                                       \
+    static double flops_##name(const double *n) { return (void)n, flops; }
 PP_KERNEL_LIST(X)
 #undef X
 
 const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
-#define X(ID, name, dims, flops, floats) [PP_KERNEL_##ID] = {#name, dims, flops_##name, floats_##name},
+#define X(ID, name, dims, flops) [PP_KERNEL_##ID] = {#name, dims, flops_##name},
     PP_KERNEL_LIST(X)
 #undef X
 };
 
-static void dimensions(const struct pp_call *call, double *n)
-{
-    for (int i = 0; i < PP_CALL_DIMS; i++) n[i] = call->n[i];
-}
-
 double pp_call_flops(const struct pp_call *call)
 {
     double n[PP_CALL_DIMS];
-    dimensions(call, n);
+    for (int i = 0; i < PP_CALL_DIMS; i++) n[i] = call->n[i];
     return pp_kernel_table[call->kernel].flops(n);
+}
+
+/* The operands of all kernels as data: what checks of programs and the bytes that calls move derive from. */
+#define READ PP_USE_READ
+#define WRITE PP_USE_WRITE
+#define BOTH PP_USE_BOTH
+
+/* Rows of the table: C of products is float32 where n[4] is set, and read where it is added to. */
+#define PRODUCT(X, ID, a_elements, b_elements) \
+    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, \
+      n[0] * n[1], n[0] * n[1]) \
+    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements) \
+    X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
+
+/* X(kernel, index of ref[], name, type, use, elements, moved) */
+#define OPERANDS(X) \
+    X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1]) \
+    X(COPY, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
+    X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
+    X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2]) \
+    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[1] * n[2], t * n[2]) \
+    X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3]) \
+    X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
+    X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2]) \
+    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2]) \
+    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2]) \
+    X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[1], t * n[2] * n[1]) \
+    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
+    X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
+    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t * n[2] * n[1], t * n[2] * n[1]) \
+    X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
+    X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
+    X(LAYERNORM, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM_GRAD, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM_GRAD, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
+    X(LAYERNORM_GRAD, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(LAYERNORM_GRAD, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM_GRAD, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t * n[4], t * n[2]) \
+    X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0) \
+    X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2]) \
+    X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0) \
+    X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
+    X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
+    X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
+    X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
+    X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1])
+
+static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
+
+/* t: tokens, where a kernel's first dimensions are rows and seq. */
+#define X(ID, i, name, type, use, elements, moved) \
+    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t) \
+    { \
+        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0}; \
+    }
+OPERANDS(X)
+#undef X
+
+static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64_t *n, int64_t t) = {
+#define X(ID, i, name, type, use, elements, moved) [PP_KERNEL_##ID][i] = operand_##ID##_##i,
+    OPERANDS(X)
+#undef X
+};
+
+struct pp_operand pp_call_operand(const struct pp_call *call, int i)
+{
+    const int element_bytes[] = {[PP_TYPE_ACTIVATION] = pp_element_bytes(call->precision),
+                                 [PP_TYPE_FLOAT] = sizeof(float),
+                                 [PP_TYPE_BF16] = 2,
+                                 [PP_TYPE_INT32] = sizeof(int32_t)};
+    int64_t n[PP_CALL_DIMS];
+    for (int k = 0; k < PP_CALL_DIMS; k++) n[k] = call->n[k];
+    if (!operands[call->kernel][i]) return (struct pp_operand){0};
+    struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1]);
+    if (operand.elements == 0) return (struct pp_operand){0};
+    operand.element_bytes = element_bytes[operand.type];
+    return operand;
 }
 
 double pp_call_bytes(const struct pp_call *call)
 {
-    double n[PP_CALL_DIMS];
-    dimensions(call, n);
-    return sizeof(float) * pp_kernel_table[call->kernel].floats(n);
+    double bytes = 0;
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const struct pp_operand operand = pp_call_operand(call, i);
+        if (call->ref[i].region != PP_MEM_NONE) bytes += (double)operand.moved * operand.element_bytes;
+    }
+    return bytes;
+}
+
+static bool is_product(const struct pp_call *call)
+{
+    return call->kernel == PP_KERNEL_GEMM_NT || call->kernel == PP_KERNEL_GEMM_NN || call->kernel == PP_KERNEL_GEMM_TN;
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
+    const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
+    const bool wide = is_product(call) && call->n[4] && call->precision == PP_BF16;
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
-    if (call->site && used < size) snprintf(buf + used, size - used, " drop");
+    if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
+    if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
+    if (call->precision != PP_FP32 && used < size)
+        snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");
     return buf;
 }

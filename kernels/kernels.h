@@ -43,29 +43,27 @@
 
 #include "core/program.h"
 
-/* X(ID, name, dimensions in its name, floating-point operations, floats moved); n[] are doubles in the formulas. */
+/* X(ID, name, dimensions in its name, floating-point operations); n[] are doubles in the formulas. */
 #define PP_KERNEL_LIST(X) \
-    X(COPY, copy, 2, 0, 2 * n[0] * n[1]) \
-    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2]) \
-    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2] + n[2] * n[3]) \
-    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
-    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
-    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2], n[0] * n[2] + n[1] * n[2] + n[0] * n[1]) \
-    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6), \
-      n[0] * n[1] * n[2] * (7 * n[3] + n[1])) \
-    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6), \
-      n[0] * n[1] * n[2] * (7 * n[3] + n[1])) \
-    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2], 4 * n[0] * n[1] * n[2]) \
-    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2], 4 * n[0] * n[1] * n[2]) \
-    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2], 2 * n[0] * n[1] * n[2]) \
-    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2], 3 * n[0] * n[1] * n[2]) \
-    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2], (1 + n[3]) * n[0] * n[1] * n[2]) \
-    X(COLSUM, colsum, 2, n[0] * n[1], n[0] * n[1]) \
-    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1], n[0] * n[1]) \
-    X(SGD, sgd, 2, 2 * n[0] * n[1], 3 * n[0] * n[1])
+    X(COPY, copy, 2, 0) \
+    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2]) \
+    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2]) \
+    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
+    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6)) \
+    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2]) \
+    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2]) \
+    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2]) \
+    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2]) \
+    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2]) \
+    X(COLSUM, colsum, 2, n[0] * n[1]) \
+    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1]) \
+    X(SGD, sgd, 2, 2 * n[0] * n[1])
 
 enum pp_kernel {
-#define X(ID, name, dims, flops, floats) PP_KERNEL_##ID,
+#define X(ID, name, dims, flops) PP_KERNEL_##ID,
     PP_KERNEL_LIST(X)
 #undef X
     PP_KERNELS
@@ -75,18 +73,33 @@ struct pp_kernel_info {
     const char *name;
     int dims; /* how many n[] name its shape */
     double (*flops)(const double *n);
-    double (*floats)(const double *n);
 };
 extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). */
 enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME };
 
-/* Arithmetic and bytes of operands of one call. */
+enum pp_operand_type { PP_TYPE_ACTIVATION, PP_TYPE_FLOAT, PP_TYPE_BF16, PP_TYPE_INT32 };
+enum pp_operand_use { PP_USE_READ = 1, PP_USE_WRITE = 2, PP_USE_BOTH = 3 };
+
+/* One operand of a call. */
+struct pp_operand {
+    const char *name;  /* NULL: the call has no such operand */
+    int type, use;     /* enum pp_operand_type, enum pp_operand_use */
+    int64_t elements;  /* in memory, from the operand's address on, without gaps */
+    int64_t moved;     /* elements that are read, plus elements that are written; without what is as small as a row */
+    int element_bytes; /* of the type, in the call's precision */
+};
+/* i: index of ref[]. */
+struct pp_operand pp_call_operand(const struct pp_call *call, int i);
+
+/* Arithmetic and bytes of operands read and written of one call. */
 double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
 
-/* "gemm_nt 175x600x200", with "drop" where the call has a dropout site: the key of kernel times. Returns buf. */
+/* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
+ * ("/28800"), "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
+ * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time. */

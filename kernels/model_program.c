@@ -137,29 +137,27 @@ static void write_calls(struct pp_writer *w, int kind)
     }
 }
 
-/* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. */
+/* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
+ * end: between shapes that differ in nothing else, times are interpolated. */
 static void write_signature(const struct pp_writer *w, int kind)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const bool update = kind == PP_NORM || kind == PP_STEP;
+    const struct pp_stage *stage = w->stage;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
-    const char *precision = shape->precision == PP_FP32 ? "" : pp_precision_names[shape->precision];
-    char vocab[32] = "", dropout[32] = "";
-    if (w->stage->decode && pp_padded_vocab(shape) != shape->vocab)
-        snprintf(vocab, sizeof vocab, " v%d/%d", shape->vocab, pp_padded_vocab(shape));
-    else if (w->stage->embed || w->stage->decode)
-        snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
+    const int padded = pp_padded_vocab(shape);
+    char vocab[32] = "", dropout[32] = "", precision[16] = "";
+    if (stage->embed || stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
+    if (stage->decode && padded != shape->vocab) snprintf(vocab, sizeof vocab, " v%d/%d", shape->vocab, padded);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
-    const char *gap = *precision ? " " : "";
-    int used =
-        snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->stage->layers, w->stage->embed ? "+emb" : "",
-                 w->stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
-    if (update)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s", shape->d_ff, vocab, gap, precision);
+    if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
+    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
+                        stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
+    if (kind == PP_NORM || kind == PP_STEP)
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s", shape->d_ff, vocab, precision);
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s seq%d rows%d%s%s", shape->heads, shape->d_ff,
-                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, w->seq, w->rows, gap, precision);
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s seq%d rows%d", shape->heads, shape->d_ff, vocab,
+                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, precision, w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

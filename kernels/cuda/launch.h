@@ -33,7 +33,7 @@ struct pp_cuda_call {
     struct pp_cuda_gemm *gemm;
 };
 
-#define X(ID, name, dims, flops, floats) cudaError_t pp_cuda_##name(const struct pp_cuda_call *c);
+#define X(ID, name, dims, flops) cudaError_t pp_cuda_##name(const struct pp_cuda_call *c);
 PP_KERNEL_LIST(X)
 #undef X
 
