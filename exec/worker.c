@@ -173,7 +173,10 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
     frame->sums = w->sums + w->job->model->stages[task->stage].first_tensor;
     if (task->microbatch < 0) return;
-    int64_t row = phase->plan->first_row[task->microbatch];
+    const struct pp_plan *plan = phase->plan;
+    const int slot_first = task->microbatch - task->microbatch % plan->slot_microbatches;
+    int64_t row = plan->first_row[task->microbatch];
+    frame->act_row = row - plan->first_row[slot_first];
     frame->base[PP_MEM_TOKENS] = tokens_of(w) + row * phase->seq;
     frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + row * phase->seq;
     frame->first_row += row;
