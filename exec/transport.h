@@ -114,6 +114,7 @@ struct pp_world {
     void *local_state, *remote_state;
     /* Between devices of different processes (exec/carrier.h); NULL where the host's memory is the device's. */
     const struct pp_carrier *carrier;
+    bool shares_devices; /* a worker of this process has no device to itself */
 };
 
 /* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world

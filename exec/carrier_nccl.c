@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NCCL. Every channel is a communicator of its two ends and a queue of its own: kernels of one communicator run one after
+ * the other whatever their queue, so channels that shared one would wait for each other. A sum is a communicator of its
+ * group. What is asked for is in the queue when the call returns.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "exec/nccl_line.h"
+
+/* Thread blocks that an operation may keep while it waits for its peer and moves, and that kernels lack: few for a
+ * stage's messages, more for a sum, which moves all gradients, one where others need the GPU too. */
+enum { CHANNEL_BLOCKS = 2, SUM_BLOCKS = 16, SHARED_BLOCKS = 1 };
+
+struct pp_channel {
+    struct pp_nccl_line line;
+    int src, dst;
+};
+
+struct pp_sum {
+    struct pp_nccl_line line;
+    int type;
+    /* Members that share a process and a device can not be ranks of one communicator. */
+    struct pp_sum *instead; /* pp_carrier_staged's; else NULL */
+};
+
+static pp_status available(void)
+{
+    const struct pp_nccl *nccl;
+    return pp_nccl_load(&nccl);
+}
+
+/* --- channels --- */
+
+static void close_channel(struct pp_channel *c)
+{
+    if (!c) return;
+    pp_nccl_line_close(&c->line);
+    free(c);
+}
+
+static pp_status connect_channel(struct pp_channel *c, const struct pp_channel_spec *spec)
+{
+    bool sends = spec->port.me == spec->src;
+    struct pp_world *world = spec->port.world;
+    struct pp_nccl_place place = {.ranks = 2,
+                                  .rank = sends ? 0 : 1,
+                                  .use = sends ? PP_NCCL_SENDS : PP_NCCL_RECEIVES,
+                                  .blocks = world->shares_devices ? SHARED_BLOCKS : CHANNEL_BLOCKS};
+    PP_TRY(pp_nccl_line_open(&c->line, &spec->port));
+    if (sends) {
+        PP_TRY(pp_nccl_line_result(&c->line, c->line.nccl->get_unique_id(&place.id), "ncclGetUniqueId"));
+        PP_TRY(pp_send_now(world, spec->src, spec->dst, PP_MESSAGE_CONTROL, &place.id, sizeof place.id));
+    } else {
+        PP_TRY(pp_recv_now(world, spec->src, spec->dst, PP_MESSAGE_CONTROL, &place.id, sizeof place.id));
+    }
+    return pp_nccl_line_join(&c->line, &place);
+}
+
+static pp_status open_channel(const struct pp_channel_spec *spec, struct pp_channel **out)
+{
+    struct pp_channel *c;
+    PP_TRY(PP_NEW(&c, 1));
+    *out = c; /* the caller closes it, even half open */
+    c->src = spec->src;
+    c->dst = spec->dst;
+    snprintf(c->line.name, sizeof c->line.name, "channel from worker %d to worker %d", spec->src, spec->dst);
+    return connect_channel(c, spec);
+}
+
+static pp_status send(struct pp_channel *c, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    PP_TRY(pp_nccl_line_begin(&c->line, parcel, after));
+    return pp_nccl_line_end(
+        &c->line, parcel,
+        c->line.nccl->send(parcel->memory, (size_t)parcel->bytes, ncclInt8, 1, c->line.comm, c->line.stream),
+        "ncclSend");
+}
+
+static pp_status recv(struct pp_channel *c, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    PP_TRY(pp_nccl_line_begin(&c->line, parcel, after));
+    return pp_nccl_line_end(
+        &c->line, parcel,
+        c->line.nccl->recv(parcel->memory, (size_t)parcel->bytes, ncclInt8, 0, c->line.comm, c->line.stream),
+        "ncclRecv");
+}
+
+static pp_status poll(struct pp_channel *c, struct pp_parcel *parcel)
+{
+    (void)parcel;
+    return c->line.comm ? PP_OK : pp_nccl_line_check(&c->line);
+}
+
+static pp_status check(struct pp_channel *c) { return pp_nccl_line_check(&c->line); }
+
+static void abort_channel(struct pp_channel *c) { pp_nccl_line_abort(&c->line); }
+
+/* --- sums --- */
+
+static void sum_close(struct pp_sum *s)
+{
+    if (!s) return;
+    pp_carrier_staged.sum_close(s->instead);
+    pp_nccl_line_close(&s->line);
+    free(s);
+}
+
+/* Of the first member, to all. */
+struct invitation {
+    bool staged;
+    ncclUniqueId id;
+};
+
+static bool has_neighbour(const struct pp_sum_spec *spec)
+{
+    const struct pp_world *world = spec->port.world;
+    int here = 0;
+    for (int i = 0; i < spec->group.n; i++) {
+        int worker = pp_group_worker(&spec->group, i);
+        here += worker >= world->first && worker < world->first + world->count;
+    }
+    return here > 1;
+}
+
+/* The first member asks all others whether one communicator can hold them, and tells what is done. */
+static pp_status agree(const struct pp_sum_spec *spec, struct pp_nccl_line *line, struct invitation *out)
+{
+    struct pp_world *world = spec->port.world;
+    int me = spec->port.me, first = pp_group_worker(&spec->group, 0);
+    bool crowded = world->shares_devices && has_neighbour(spec), theirs;
+    if (me != first) {
+        PP_TRY(pp_send_now(world, me, first, PP_MESSAGE_CONTROL, &crowded, sizeof crowded));
+        return pp_recv_now(world, first, me, PP_MESSAGE_CONTROL, out, sizeof *out);
+    }
+    PP_TRY(pp_nccl_line_result(line, line->nccl->get_unique_id(&out->id), "ncclGetUniqueId"));
+    out->staged = crowded;
+    for (int i = 1; i < spec->group.n; i++) {
+        PP_TRY(pp_recv_now(world, pp_group_worker(&spec->group, i), me, PP_MESSAGE_CONTROL, &theirs, sizeof theirs));
+        out->staged = out->staged || theirs;
+    }
+    for (int i = 1; i < spec->group.n; i++)
+        PP_TRY(pp_send_now(world, me, pp_group_worker(&spec->group, i), PP_MESSAGE_CONTROL, out, sizeof *out));
+    return PP_OK;
+}
+
+static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
+{
+    struct invitation invitation = {0};
+    PP_TRY(pp_nccl_line_open(&s->line, &spec->port));
+    PP_TRY(agree(spec, &s->line, &invitation));
+    if (invitation.staged) return pp_carrier_staged.sum_open(spec, &s->instead);
+    const struct pp_nccl_place place = {.id = invitation.id,
+                                        .ranks = spec->group.n,
+                                        .rank = pp_group_member(&spec->group, spec->port.me),
+                                        .use = PP_NCCL_SUMS,
+                                        .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
+    return pp_nccl_line_join(&s->line, &place);
+}
+
+static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
+{
+    struct pp_sum *s;
+    PP_TRY(PP_NEW(&s, 1));
+    *out = s; /* the caller closes it, even half open */
+    s->type = spec->type;
+    snprintf(s->line.name, sizeof s->line.name, "sum over %d workers from worker %d on", spec->group.n,
+             spec->group.first);
+    return connect_sum(s, spec);
+}
+
+static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    if (s->instead) return pp_carrier_staged.sum_start(s->instead, parcel, after);
+    bool wide = s->type == PP_SUM_DOUBLE;
+    size_t n = (size_t)parcel->bytes / (wide ? sizeof(double) : sizeof(float));
+    PP_TRY(pp_nccl_line_begin(&s->line, parcel, after));
+    return pp_nccl_line_end(&s->line, parcel,
+                            s->line.nccl->all_reduce(parcel->memory, parcel->memory, n, wide ? ncclDouble : ncclFloat,
+                                                     ncclSum, s->line.comm, s->line.stream),
+                            "ncclAllReduce");
+}
+
+static pp_status sum_poll(struct pp_sum *s, struct pp_parcel *parcel)
+{
+    if (s->instead) return pp_carrier_staged.sum_poll(s->instead, parcel);
+    return s->line.comm ? PP_OK : pp_nccl_line_check(&s->line);
+}
+
+static pp_status sum_check(struct pp_sum *s) { return s->instead ? PP_OK : pp_nccl_line_check(&s->line); }
+
+static void sum_abort(struct pp_sum *s)
+{
+    if (!s->instead) pp_nccl_line_abort(&s->line);
+}
+
+const struct pp_carrier pp_carrier_nccl = {
+    .name = "nccl",
+    .summary = "between GPUs of several processes: NVLink, PCIe or the network",
+    .mover = "thread blocks of both GPUs, from when both ends are ready; sums add in an order of NCCL's own",
+    .posts_in_order = true,
+    .available = available,
+    .open = open_channel,
+    .close = close_channel,
+    .send = send,
+    .recv = recv,
+    .poll = poll,
+    .check = check,
+    .abort = abort_channel,
+    .sum_open = sum_open,
+    .sum_close = sum_close,
+    .sum_start = sum_start,
+    .sum_poll = sum_poll,
+    .sum_check = sum_check,
+    .sum_abort = sum_abort,
+};

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/nccl_line.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "core/cores.h"
+
+enum { WARM_UP_BYTES = 1024, NAP_NS = 200000, PATIENCE_S = 100 /* others may still be loading weights */ };
+
+/* Joining a communicator, as its own thread sees it. Whoever comes last frees it: the thread, if the worker gave up. */
+struct joining {
+    struct pp_nccl_place place;
+    struct pp_port port;
+    const struct pp_nccl *nccl;
+    cudaStream_t stream;
+    void *memory; /* WARM_UP_BYTES of the device */
+    ncclComm_t comm;
+    pp_status status;
+    char message[500];
+    atomic_int parties; /* that still use it */
+};
+
+pp_status pp_nccl_line_result(const struct pp_nccl_line *line, ncclResult_t result, const char *what)
+{
+    if (result == ncclSuccess) return PP_OK;
+    return pp_context(pp_nccl_check(line->nccl, line->comm, result, what), "%s", line->name);
+}
+
+pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port)
+{
+    line->port = *port;
+    line->ops = port->backend->queue;
+    PP_TRY(pp_nccl_load(&line->nccl));
+    PP_TRY(line->ops->queue_create(port->device, &line->queue));
+    line->stream = line->ops->native(line->queue);
+    return PP_OK;
+}
+
+/* --- joining --- */
+
+static ncclResult_t exchange(const struct joining *j)
+{
+    const struct pp_nccl *nccl = j->nccl;
+    int peer = 1 - j->place.rank;
+    switch (j->place.use) {
+    case PP_NCCL_SENDS:
+        return nccl->send(j->memory, WARM_UP_BYTES, ncclInt8, peer, j->comm, j->stream);
+    case PP_NCCL_RECEIVES:
+        return nccl->recv(j->memory, WARM_UP_BYTES, ncclInt8, peer, j->comm, j->stream);
+    default:
+        break;
+    }
+    return nccl->all_reduce(j->memory, j->memory, WARM_UP_BYTES / sizeof(float), ncclFloat, ncclSum, j->comm,
+                            j->stream);
+}
+
+static pp_status join(struct joining *j)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    config.maxCTAs = j->place.blocks;
+    pp_cores_widen(); /* NCCL's own threads inherit this one's cores, and must not sit on the worker's */
+    PP_TRY(j->port.backend->queue->use(j->port.device));
+    ncclComm_t comm = NULL;
+    PP_TRY(pp_nccl_check(j->nccl, NULL, j->nccl->comm_init(&comm, j->place.ranks, j->place.id, j->place.rank, &config),
+                         "ncclCommInitRankConfig"));
+    j->comm = comm;
+    return pp_nccl_check(j->nccl, comm, exchange(j), "the first exchange");
+}
+
+static void leave(struct joining *j)
+{
+    if (atomic_fetch_sub(&j->parties, 1) == 1) free(j);
+}
+
+static void *join_main(void *arg)
+{
+    struct joining *j = arg;
+    j->status = join(j);
+    if (j->status != PP_OK) snprintf(j->message, sizeof j->message, "%s", pp_message());
+    leave(j);
+    return NULL;
+}
+
+static pp_status nap(const struct pp_nccl_line *line, int64_t deadline)
+{
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    PP_TRY(pp_world_check(line->port.world));
+    if (pp_now_ns() < deadline) return PP_OK;
+    return pp_fail(PP_PEER, "%s: the other end did not join within %d s", line->name, PATIENCE_S);
+}
+
+static pp_status await_join(struct pp_nccl_line *line, struct joining *j, int64_t deadline)
+{
+    while (atomic_load(&j->parties) == 2) PP_TRY(nap(line, deadline));
+    line->comm = j->comm;
+    return j->status == PP_OK ? PP_OK : pp_fail(j->status, "%s: %s", line->name, j->message);
+}
+
+/* Until the first exchange has ended on the device. */
+static pp_status await_exchange(struct pp_nccl_line *line, struct pp_mark *mark, int64_t deadline)
+{
+    bool reached = false;
+    PP_TRY(line->ops->record(line->port.device, line->queue, mark));
+    for (;;) {
+        ncclResult_t result = ncclSuccess;
+        PP_TRY(line->ops->reached(line->port.device, mark, &reached));
+        if (reached) return PP_OK;
+        PP_TRY(pp_nccl_line_result(line, line->nccl->comm_async_error(line->comm, &result), "ncclCommGetAsyncError"));
+        PP_TRY(pp_nccl_line_result(line, result, "the first exchange"));
+        PP_TRY(nap(line, deadline));
+    }
+}
+
+static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struct pp_mark *mark)
+{
+    int64_t deadline = pp_now_ns() + PATIENCE_S * INT64_C(1000000000);
+    pthread_t thread;
+    atomic_store(&j->parties, 2);
+    int error = pthread_create(&thread, NULL, join_main, j);
+    if (error) {
+        atomic_store(&j->parties, 1);
+        return pp_fail(PP_NOMEM, "%s: cannot start a thread: %s", line->name, strerror(error));
+    }
+    pthread_detach(thread);
+    PP_TRY(await_join(line, j, deadline));
+    return await_exchange(line, mark, deadline);
+}
+
+pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_place *place)
+{
+    const struct pp_backend *backend = line->port.backend;
+    struct joining *j;
+    struct pp_mark *mark;
+    void *memory;
+    PP_TRY(PP_NEW(&j, 1));
+    j->place = *place;
+    j->port = line->port;
+    j->nccl = line->nccl;
+    j->stream = line->stream;
+    atomic_store(&j->parties, 1);
+    pp_status status = line->ops->mark_create(line->port.device, false, &mark);
+    if (status == PP_OK) status = backend->alloc(line->port.device, WARM_UP_BYTES, &memory);
+    if (status == PP_OK) {
+        j->memory = memory;
+        status = run_joining(line, j, mark);
+    }
+    leave(j);
+    /* After a failure the thread may still be at it: what it uses stays, the process ends soon. */
+    if (status != PP_OK) return status;
+    backend->release(line->port.device, memory, WARM_UP_BYTES);
+    line->ops->mark_destroy(line->port.device, mark);
+    return PP_OK;
+}
+
+/* --- the end --- */
+
+static void *give_up(void *arg)
+{
+    struct pp_nccl_line *line = arg;
+    line->nccl->comm_abort(line->given_up);
+    return NULL;
+}
+
+/* On a thread: freeing memory may wait for the kernels of other communicators, which are to be given up next. */
+void pp_nccl_line_abort(struct pp_nccl_line *line)
+{
+    line->given_up = line->comm;
+    line->comm = NULL;
+    line->gives_up = line->given_up && pthread_create(&line->giving_up, NULL, give_up, line) == 0;
+}
+
+/* All ends close when everything has arrived everywhere, so nothing is lost by ncclCommAbort; ncclCommDestroy would wait
+ * for the other ends to be closed too, and ends are closed in no common order. */
+void pp_nccl_line_close(struct pp_nccl_line *line)
+{
+    if (line->gives_up) pthread_join(line->giving_up, NULL);
+    if (line->comm) line->nccl->comm_abort(line->comm);
+    if (line->queue) line->ops->queue_destroy(line->port.device, line->queue);
+}
+
+pp_status pp_nccl_line_check(struct pp_nccl_line *line)
+{
+    ncclResult_t result = ncclSuccess;
+    if (!line->comm) return pp_fail(PP_PEER, "%s was given up", line->name);
+    PP_TRY(pp_nccl_line_result(line, line->nccl->comm_async_error(line->comm, &result), "ncclCommGetAsyncError"));
+    if (result == ncclSuccess) return PP_OK;
+    PP_TRY(pp_nccl_line_result(line, result, "NCCL"));
+    return PP_PEER;
+}
+
+/* --- parcels --- */
+
+pp_status pp_nccl_line_begin(struct pp_nccl_line *line, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    parcel->issued = false;
+    if (!line->comm) return pp_fail(PP_PEER, "%s was given up", line->name);
+    if (after) PP_TRY(line->ops->wait(line->port.device, line->queue, after));
+    return parcel->begun ? line->ops->record(line->port.device, line->queue, parcel->begun) : PP_OK;
+}
+
+/* NCCL chooses the GPU's own context in the calling thread, where the worker may have had a part of the GPU. */
+pp_status pp_nccl_line_end(struct pp_nccl_line *line, struct pp_parcel *parcel, ncclResult_t result, const char *what)
+{
+    PP_TRY(pp_nccl_line_result(line, result, what));
+    PP_TRY(line->ops->use(line->port.device));
+    PP_TRY(line->ops->record(line->port.device, line->queue, parcel->done));
+    parcel->issued = true;
+    return PP_OK;
+}
