@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/bf16.h"
+
 enum { PIECE = 1 << 16 }; /* numbers made and uploaded at a time */
 
 /* Values of received gradients: small, as after division by the number of tokens. */
@@ -20,19 +22,35 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* n floats, uniform in center +- bound. */
-static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int64_t n, float center, float bound)
+/* Numbers to fill memory with: uniform in center +- bound, equal for equal seeds whatever the type. */
+struct numbers {
+    uint64_t seed;
+    float center, bound;
+    bool bf16;
+};
+
+static void make_numbers(const struct numbers *numbers, uint64_t *state, int64_t n, void *out)
 {
-    float *piece;
-    PP_TRY(PP_NEW(&piece, PIECE));
-    uint64_t state = (uint64_t)offset;
+    for (int64_t i = 0; i < n; i++) {
+        float value = numbers->center + numbers->bound * ((float)(next_random(state) >> 40) * 0x1p-23F - 1.0F);
+        if (numbers->bf16)
+            ((uint16_t *)out)[i] = pp_bf16(value);
+        else
+            ((float *)out)[i] = value;
+    }
+}
+
+static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int64_t n, const struct numbers *numbers)
+{
+    const int64_t size = numbers->bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    uint64_t state = numbers->seed;
+    void *piece;
+    PP_TRY(pp_alloc_bytes(&piece, PIECE, (size_t)size));
     pp_status status = PP_OK;
     for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
         int64_t m = n - done < PIECE ? n - done : PIECE;
-        for (int64_t i = 0; i < m; i++)
-            piece[i] = center + bound * ((float)(next_random(&state) >> 40) * 0x1p-23F - 1.0F);
-        status = arena->backend->upload(arena->device, arena->base + offset + done * (int64_t)sizeof *piece, piece,
-                                        m * (int64_t)sizeof *piece);
+        make_numbers(numbers, &state, m, piece);
+        status = arena->backend->upload(arena->device, arena->base + offset + done * size, piece, m * size);
     }
     free(piece);
     return status;
@@ -59,7 +77,11 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
         int64_t at = job->layout->param_offset[t->stage] + t->offset;
-        PP_TRY(fill_reals(arena, at, t->elements, center, (float)bound));
+        struct numbers numbers = {.seed = (uint64_t)at, .center = center, .bound = (float)bound};
+        PP_TRY(fill_reals(arena, at, t->elements, &numbers));
+        if (t->offset16 < 0) continue;
+        numbers.bf16 = true;
+        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16, t->elements, &numbers));
     }
     return PP_OK;
 }
@@ -81,8 +103,13 @@ static pp_status fill_received(struct pp_profile_arena *arena)
         const struct pp_pool *pool = &plan->pools[i];
         if (pool->kind != PP_POOL_RECV || pool->rank != arena->rank) continue;
         bool gradient = pool->key % 2 != 0; /* see struct pp_pool */
-        for (int slot = pool->first; slot < pool->first + pool->slots; slot++)
-            PP_TRY(fill_reals(arena, slot_offset(job, slot), n, 0, gradient ? gradient_scale : 1));
+        for (int slot = pool->first; slot < pool->first + pool->slots; slot++) {
+            const int64_t at = slot_offset(job, slot);
+            const struct numbers numbers = {.seed = (uint64_t)at,
+                                            .bound = gradient ? gradient_scale : 1,
+                                            .bf16 = job->model->shape.precision == PP_BF16};
+            PP_TRY(fill_reals(arena, at, n, &numbers));
+        }
     }
     return PP_OK;
 }
@@ -127,13 +154,18 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     const struct pp_job *job = arena->job;
     const struct pp_layout *layout = job->layout;
     int seq = job->phase[PP_TRAIN].seq;
-    int64_t first_row = task->microbatch < 0 ? 0 : job->train->first_row[task->microbatch];
+    const struct pp_plan *plan = job->train;
+    int64_t first_row = task->microbatch < 0 ? 0 : plan->first_row[task->microbatch];
+    int64_t slot_row =
+        task->microbatch < 0 ? 0 : plan->first_row[task->microbatch - task->microbatch % plan->slot_microbatches];
+    int64_t copies = layout->param16_offset[task->stage];
     char *tokens = arena->base + layout->data_offset[arena->rank];
     int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);
     *out = (struct pp_frame){
         .base =
             {
                 [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
+                [PP_MEM_PARAM16] = copies < 0 ? NULL : arena->base + copies,
                 [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
                 [PP_MEM_ACT] = slot_memory(arena, task->act),
                 [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
@@ -143,6 +175,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
                 [PP_MEM_TOKENS] = tokens + skip,
                 [PP_MEM_TARGETS] = tokens + layout->data_elements * (int64_t)sizeof(int32_t) + skip,
             },
+        .act_row = first_row - slot_row,
         .seed = job->config->seed,
         .first_row = first_row,
         .training = true,
