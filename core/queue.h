@@ -45,8 +45,8 @@ struct pp_queue_ops {
     pp_status (*wait)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
     /* Polls. */
     pp_status (*reached)(struct pp_device *device, struct pp_mark *mark, bool *out);
-    /* ns from one reached timed mark to another of the same device; may be negative. Resolution about 500 ns, and 24 bits
-     * of the distance: compare marks of one step, not of one run. */
+    /* ns from one reached timed mark to another of the same device; may be negative. Resolution about 500 ns, and 24
+     * bits of the distance: compare marks of one step, not of one run. */
     pp_status (*elapsed)(struct pp_device *device, struct pp_mark *from, struct pp_mark *to, int64_t *ns);
 
     /* Memory of the host that copies may use; zeroed. */
@@ -74,9 +74,9 @@ struct pp_queue_ops {
     pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                          struct pp_run_time *out, int64_t *kernel_ns);
 
-    /* Blocks: do the workers that share the device compute at the same time? Fixed work alone against the same in all of
-     * their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not, so
-     * times of this configuration are meaningless; the message says what was seen. When all have opened their devices,
+    /* Blocks: do the workers that share the device compute at the same time? Fixed work alone against the same in all
+     * of their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not,
+     * so times of this configuration are meaningless; the message says what was seen. When all have opened their devices,
      * and while none of them computes; any of them may ask, and all get the same answer. */
     pp_status (*probe)(struct pp_device *device);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry of devices. struct pp_backend (core/program.h) is what a device offers.
+ * The registry of devices. struct pp_backend (core/program.h) is what a device offers. Some are loaded when they are
+ * asked for (kernels/plugin.h).
  */
 #ifndef PP_KERNELS_BACKEND_H
 #define PP_KERNELS_BACKEND_H
@@ -9,14 +10,16 @@
 
 #include "core/program.h"
 
-/* A registered name, or "auto" (or NULL): the first that this machine can use. PP_USAGE if unknown, naming those
- * there are. */
+/* A device that this machine can use, loaded if need be. NULL: the cpu. "auto": the first that can be used; a line of
+ * the log says why, if that is not the first of all. PP_USAGE if unknown, naming those there are; PP_UNSUPPORTED if
+ * this build or machine cannot use it, saying what is missing. From one thread at a time. */
 pp_status pp_backend_find(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
+
+/* For programs that predict what a device does and need none: its name, summary and call_name, and nothing else;
+ * nothing is loaded. "auto" and NULL: the cpu. PP_USAGE if unknown. */
+pp_status pp_backend_named(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
 /* One line each, for --list. */
 void pp_backend_list(FILE *out);
-
-/* The i-th backend; NULL past the end. */
-const struct pp_backend *pp_backend_at(int i);
 
 #endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* GPUs of this process whose memory workers of this GPU read in sums, and write in copies. */
+static pp_status see_peers(struct pp_device *device)
+{
+    for (int peer = device->place.first_gpu; peer <= device->place.last_gpu; peer++) {
+        int can = 0;
+        if (peer == device->place.gpu) continue;
+        PP_CUDA(cudaDeviceCanAccessPeer(&can, device->place.gpu, peer), "asking for access to another GPU");
+        if (!can) {
+            device->blind = true;
+            continue;
+        }
+        const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+        if (error == cudaErrorPeerAccessAlreadyEnabled)
+            (void)cudaGetLastError(); /* by another worker of this GPU */
+        else
+            PP_CUDA(error, "enabling access to another GPU");
+    }
+    return PP_OK;
+}
+
+/* "NVIDIA H200, 132 SMs, driver 13.0, cuBLAS 13.1, share 1/4 (32 SMs)" */
+static pp_status write_text(struct pp_device *device, const struct cudaDeviceProp *gpu)
+{
+    char share[300] = "";
+    int driver = 0;
+    PP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    if (device->share.context)
+        snprintf(share, sizeof share, ", share 1/%d (%d SMs)", device->place.sharing, device->share.sms);
+    else if (*device->share.none)
+        snprintf(share, sizeof share, ", no shares: %s; times are meaningless", device->share.none);
+    snprintf(device->text, sizeof device->text, "%s, %d SMs, driver %d.%d, %s%s", gpu->name, gpu->multiProcessorCount,
+             driver / 1000, driver % 1000 / 10, pp_cuda_gemm_describe(device->gemm), share);
+    return PP_OK;
+}
+
+static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device *device)
+{
+    struct cudaDeviceProp gpu;
+    PP_TRY(pp_cuda_place(spec, &device->place));
+    PP_CUDA(cudaSetDevice(device->place.gpu), "taking the GPU");
+    PP_CUDA(cudaGetDeviceProperties(&gpu, device->place.gpu), "asking for the GPU's properties");
+    PP_TRY(see_peers(device));
+    PP_CUDA(pp_cuda_prepare(), "loading the kernels");
+    PP_TRY(pp_cuda_share_open(&device->place, gpu.multiProcessorCount, &device->share));
+    PP_TRY(pp_cuda_stream(&device->share, false, &device->compute.stream));
+    PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
+    PP_CUDA(cudaEventCreateWithFlags(&device->computed, cudaEventDisableTiming), "making an event");
+    PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
+    PP_TRY(pp_cuda_gemm_open(device->share.context ? device->share.sms : 0, &device->gemm));
+    return write_text(device, &gpu);
+}
+
+pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out)
+{
+    PP_TRY(PP_NEW(out, 1));
+    const pp_status status = open_on_gpu(spec, *out);
+    if (status == PP_OK) {
+        pp_cuda_probe_join(*out);
+        return PP_OK;
+    }
+    pp_cuda_close(*out);
+    *out = NULL;
+    return status;
+}
+
+/* What is open of it. Failures are not reported: after one, every call of CUDA may fail. */
+void pp_cuda_close(struct pp_device *device)
+{
+    if (!device) return;
+    pp_cuda_probe_leave(device);
+    (void)cudaSetDevice(device->place.gpu);
+    pp_cuda_gemm_close(device->gemm);
+    if (device->scratch) (void)cudaFree(device->scratch);
+    for (int i = 0; i < device->ntimes; i++) (void)cudaEventDestroy(device->times[i]);
+    free(device->times);
+    if (device->computed) (void)cudaEventDestroy(device->computed);
+    if (device->host) (void)cudaStreamDestroy(device->host);
+    if (device->compute.stream) (void)cudaStreamDestroy(device->compute.stream);
+    pp_cuda_share_close(&device->place, &device->share);
+    (void)cudaGetLastError();
+    free(device);
+}
+
+/* Waits for what is in the stream of upload and download. */
+static pp_status finish(struct pp_device *device, const char *doing)
+{
+    PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
+    return pp_cuda_poll(device->computed, NULL);
+}
+
+pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    static const char doing[] = "clearing memory";
+    const double gib = 1 << 30;
+    size_t available = 0, total = 0;
+    const size_t size = bytes > 0 ? (size_t)bytes : 1;
+    *out = NULL;
+    const cudaError_t error = cudaMalloc(out, size);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        *out = NULL;
+        PP_CUDA(cudaMemGetInfo(&available, &total), "asking for the GPU's memory");
+        return pp_fail(
+            PP_NOMEM,
+            "a worker needs %.2f GiB, GPU %d has %.2f GiB left of %.2f: use more stages or GPUs, fewer rows or "
+            "a smaller model",
+            (double)size / gib, device->place.gpu, (double)available / gib, (double)total / gib);
+    }
+    PP_CUDA(error, "taking memory");
+    pp_status status = pp_cuda_check(cudaMemsetAsync(*out, 0, size, device->host), doing);
+    if (status == PP_OK) status = finish(device, doing);
+    if (status == PP_OK) return PP_OK;
+    (void)cudaFree(*out);
+    *out = NULL;
+    return status;
+}
+
+void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes)
+{
+    (void)bytes;
+    if (!memory) return;
+    (void)cudaSetDevice(device->place.gpu);
+    (void)cudaFree(memory);
+}
+
+static pp_status move(struct pp_device *device, void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind,
+                      const char *doing)
+{
+    PP_CUDA(cudaEventRecord(device->computed, device->compute.stream), doing);
+    PP_CUDA(cudaStreamWaitEvent(device->host, device->computed, 0), doing);
+    PP_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, kind, device->host), doing);
+    return finish(device, doing);
+}
+
+pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes)
+{
+    return move(device, to, from, bytes, cudaMemcpyHostToDevice, "copying to the GPU");
+}
+
+pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from, int64_t bytes)
+{
+    return move(device, to, from, bytes, cudaMemcpyDeviceToHost, "copying from the GPU");
+}
+
+const char *pp_cuda_describe(struct pp_device *device) { return device->text; }

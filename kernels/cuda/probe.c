@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <sched.h>
+
+#include "core/clock.h"
+#include "kernels/cuda/device.h"
+
+enum { PROBE_CYCLES = 2000000, TRIES = 5 }; /* about a millisecond: launches are small beside it */
+
+static const double most_slowdown = 1.5; /* of work beside that of all others; one after the other it is two or more */
+
+/* The open devices of each GPU that sharers of this process have, and what the probe found. */
+static struct gpu {
+    struct pp_device *member[PP_CUDA_SHARES];
+    int members;
+    double alone_ms, together_ms; /* 0: not measured since somebody came or went */
+} gpus[PP_CUDA_GPUS];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void pp_cuda_probe_join(struct pp_device *device)
+{
+    struct gpu *gpu = &gpus[device->place.gpu];
+    pthread_mutex_lock(&lock);
+    if (!gpu->member[device->place.index]) gpu->members++;
+    gpu->member[device->place.index] = device;
+    gpu->alone_ms = gpu->together_ms = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+void pp_cuda_probe_leave(struct pp_device *device)
+{
+    struct gpu *gpu = &gpus[device->place.gpu];
+    pthread_mutex_lock(&lock);
+    if (gpu->member[device->place.index] == device) {
+        gpu->member[device->place.index] = NULL;
+        gpu->members--;
+        gpu->alone_ms = gpu->together_ms = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static pp_status wait_for(cudaStream_t stream)
+{
+    for (;;) {
+        const cudaError_t error = cudaStreamQuery(stream);
+        if (error != cudaErrorNotReady) return pp_cuda_check(error, "the probe");
+        (void)cudaGetLastError();
+        sched_yield();
+    }
+}
+
+/* Fixed work in the compute queues of the first n members, at once. By the host's clock: events of different shares
+ * need not have one. */
+static pp_status time_members(struct pp_device *const *member, int n, double *best_ms)
+{
+    for (int attempt = 0; attempt < TRIES; attempt++) {
+        const int64_t start = pp_now_ns();
+        for (int i = 0; i < n; i++)
+            PP_CUDA(pp_cuda_spin(member[i]->compute.stream, member[i]->share.sms, PROBE_CYCLES), "the probe");
+        for (int i = 0; i < n; i++) PP_TRY(wait_for(member[i]->compute.stream));
+        const double ms = (double)(pp_now_ns() - start) * 1e-6;
+        if (attempt == 0 || ms < *best_ms) *best_ms = ms;
+    }
+    return PP_OK;
+}
+
+static pp_status probe(struct gpu *gpu, const struct pp_cuda_place *place)
+{
+    if (gpu->members < place->sharing)
+        return pp_fail(PP_INTERNAL, "GPU %d is probed before its %d workers are open", place->gpu, place->sharing);
+    if (gpu->together_ms == 0) {
+        PP_TRY(time_members(gpu->member, 1, &gpu->alone_ms));
+        PP_TRY(time_members(gpu->member, place->sharing, &gpu->together_ms));
+    }
+    if (gpu->together_ms > most_slowdown * gpu->alone_ms)
+        return pp_fail(
+            PP_UNSUPPORTED,
+            "the %d workers on GPU %d do not compute at the same time (what takes %.2f ms alone takes %.2f ms "
+            "beside the others), so times would be meaningless",
+            place->sharing, place->gpu, gpu->alone_ms, gpu->together_ms);
+    return PP_OK;
+}
+
+pp_status pp_cuda_probe(struct pp_device *device)
+{
+    const struct pp_cuda_place *place = &device->place;
+    if (place->workers == 1) return PP_OK;
+    if (*device->share.none) return pp_fail(PP_UNSUPPORTED, "%s, so times would be meaningless", device->share.none);
+    pthread_mutex_lock(&lock);
+    const pp_status status = probe(&gpus[place->gpu], place);
+    pthread_mutex_unlock(&lock);
+    return status;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#if PP_HAVE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+#include "kernels/cuda/device.h"
+
+pp_status pp_cuda_use(struct pp_device *device)
+{
+    return pp_cuda_check(cudaSetDevice(device->place.gpu), "taking the GPU");
+}
+
+struct pp_queue *pp_cuda_compute(struct pp_device *device) { return &device->compute; }
+
+/* Transfers go before kernels: others wait for them. */
+pp_status pp_cuda_queue_create(struct pp_device *device, struct pp_queue **out)
+{
+    PP_TRY(PP_NEW(out, 1));
+    const pp_status status = pp_cuda_stream(&device->share, true, &(*out)->stream);
+    if (status == PP_OK) return PP_OK;
+    free(*out);
+    *out = NULL;
+    return status;
+}
+
+void pp_cuda_queue_destroy(struct pp_device *device, struct pp_queue *queue)
+{
+    (void)device;
+    if (!queue) return;
+    (void)cudaStreamDestroy(queue->stream);
+    free(queue);
+}
+
+void *pp_cuda_native(struct pp_queue *queue) { return queue->stream; }
+
+pp_status pp_cuda_mark_create(struct pp_device *device, bool timed, struct pp_mark **out)
+{
+    (void)device;
+    PP_TRY(PP_NEW(out, 1));
+    const cudaError_t error =
+        cudaEventCreateWithFlags(&(*out)->event, timed ? cudaEventDefault : cudaEventDisableTiming);
+    if (error == cudaSuccess) return PP_OK;
+    free(*out);
+    *out = NULL;
+    return pp_cuda_check(error, "making an event");
+}
+
+void pp_cuda_mark_destroy(struct pp_device *device, struct pp_mark *mark)
+{
+    (void)device;
+    if (!mark) return;
+    (void)cudaEventDestroy(mark->event);
+    free(mark);
+}
+
+pp_status pp_cuda_record(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark)
+{
+    (void)device;
+    return pp_cuda_check(cudaEventRecord(mark->event, queue->stream), "recording an event");
+}
+
+pp_status pp_cuda_wait(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark)
+{
+    (void)device;
+    return pp_cuda_check(cudaStreamWaitEvent(queue->stream, mark->event, 0), "waiting for an event");
+}
+
+static pp_status reached(cudaEvent_t event, bool *out)
+{
+    const cudaError_t error = cudaEventQuery(event);
+    *out = error == cudaSuccess;
+    if (error != cudaErrorNotReady) return pp_cuda_check(error, "work on the GPU");
+    (void)cudaGetLastError(); /* the next launch would report it */
+    return PP_OK;
+}
+
+pp_status pp_cuda_reached(struct pp_device *device, struct pp_mark *mark, bool *out)
+{
+    (void)device;
+    return reached(mark->event, out);
+}
+
+pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress)
+{
+    bool done = false;
+    for (;;) {
+        PP_TRY(reached(event, &done));
+        if (done) return PP_OK;
+        if (progress) progress->poll(progress->arg);
+        sched_yield();
+    }
+}
+
+pp_status pp_cuda_between(cudaEvent_t from, cudaEvent_t to, int64_t *ns)
+{
+    float ms = 0;
+    PP_CUDA(cudaEventElapsedTime(&ms, from, to), "reading the time between events");
+    *ns = llround((double)ms * 1e6);
+    return PP_OK;
+}
+
+pp_status pp_cuda_elapsed(struct pp_device *device, struct pp_mark *from, struct pp_mark *to, int64_t *ns)
+{
+    (void)device;
+    return pp_cuda_between(from->event, to->event, ns);
+}
+
+pp_status pp_cuda_times(struct pp_device *device, int n)
+{
+    if (n <= device->ntimes) return PP_OK;
+    cudaEvent_t *grown = realloc(device->times, (size_t)n * sizeof *grown);
+    if (!grown) return pp_fail(PP_NOMEM, "no memory for the events of %d calls", n);
+    device->times = grown;
+    for (; device->ntimes < n; device->ntimes++)
+        PP_CUDA(cudaEventCreateWithFlags(&grown[device->ntimes], cudaEventDefault), "making an event");
+    return PP_OK;
+}
+
+pp_status pp_cuda_host_alloc(struct pp_device *device, int64_t bytes, void **out)
+{
+    const size_t size = bytes > 0 ? (size_t)bytes : 1;
+    (void)device;
+    *out = NULL;
+    const cudaError_t error = cudaHostAlloc(out, size, cudaHostAllocPortable);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        *out = NULL;
+        return pp_fail(PP_NOMEM, "cannot lock %.2f GiB of the host's memory for copies", (double)size / (1 << 30));
+    }
+    PP_CUDA(error, "taking host memory");
+    memset(*out, 0, size);
+    return PP_OK;
+}
+
+void pp_cuda_host_release(struct pp_device *device, void *memory)
+{
+    (void)device;
+    if (memory) (void)cudaFreeHost(memory);
+}
+
+pp_status pp_cuda_queue_copy(struct pp_device *device, struct pp_queue *queue, void *to, const void *from,
+                             int64_t bytes)
+{
+    (void)device;
+    return pp_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, queue->stream), "copying");
+}
+
+#if PP_HAVE_NVTX
+void pp_cuda_push_range(const char *name) { nvtxRangePushA(name); }
+void pp_cuda_pop_range(void) { nvtxRangePop(); }
+#else
+void pp_cuda_push_range(const char *name) { (void)name; }
+void pp_cuda_pop_range(void) {}
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <time.h>
+
+#include "core/clock.h"
+#include "kernels/cuda/device.h"
+
+enum {
+    HELD_CALLS = 200, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 kernels */
+    REFERENCE_CYCLES = 400000
+};
+
+static const int64_t longest_hold_ns = 200 * 1000 * 1000;
+
+static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
+#define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,
+    PP_KERNEL_LIST(X)
+#undef X
+};
+
+static bool is_product(int kernel) { return kernel >= PP_KERNEL_GEMM_NT && kernel <= PP_KERNEL_GEMM_TN; }
+
+static void *address(const struct pp_frame *frame, struct pp_ref ref)
+{
+    char *base = frame->base[ref.region];
+    return base ? base + ref.offset + frame->act_row * ref.row_bytes : NULL;
+}
+
+static pp_status queue_call(const struct pp_device *device, const struct pp_call *call, const struct pp_frame *frame)
+{
+    struct pp_cuda_call c = {.call = call,
+                             .frame = frame,
+                             .sms = device->share.sms,
+                             .scratch = device->scratch,
+                             .stream = device->compute.stream,
+                             .gemm = device->gemm};
+    char text[96];
+    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
+    if (is_product(call->kernel)) {
+        const pp_status status = pp_cuda_gemm_run(&c);
+        return status == PP_OK ? PP_OK : pp_context(status, "%s", pp_call_text(call, text, sizeof text));
+    }
+    const cudaError_t error = launchers[call->kernel](&c);
+    return error == cudaSuccess ? PP_OK : pp_cuda_check(error, pp_call_text(call, text, sizeof text));
+}
+
+pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
+{
+    for (int i = 0; i < program->ncalls; i++) PP_TRY(queue_call(device, &program->calls[i], frame));
+    return PP_OK;
+}
+
+pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program)
+{
+    for (int i = 0; i < program->ncalls; i++)
+        PP_TRY(pp_cuda_gemm_prepare(device->gemm, &program->calls[i], device->compute.stream));
+    return PP_OK;
+}
+
+/* The gate: work that waits in a thread of CUDA until the host has queued what is to run without gaps. It opens by
+ * itself after a while, so that no mistake can close it for good. */
+static void CUDART_CB hold(void *arg)
+{
+    const atomic_bool *open = arg;
+    const int64_t latest = pp_now_ns() + longest_hold_ns;
+    const struct timespec pause = {.tv_nsec = 20 * 1000};
+    while (!atomic_load(open) && pp_now_ns() < latest) nanosleep(&pause, NULL);
+}
+
+static void open_gate(struct pp_device *device) { atomic_store(&device->gate_open, true); }
+
+static pp_status close_gate(struct pp_device *device)
+{
+    atomic_store(&device->gate_open, false);
+    return pp_cuda_check(cudaLaunchHostFunc(device->compute.stream, hold, &device->gate_open), "closing the gate");
+}
+
+/* Events around the program, or also between its calls: device->times[0..n]; n is returned. */
+static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
+{
+    return kernel_ns && program->ncalls > 0 ? program->ncalls : 1;
+}
+
+static pp_status queue_timed(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                             bool each)
+{
+    const cudaStream_t stream = device->compute.stream;
+    PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
+    for (int i = 0; i < program->ncalls; i++) {
+        PP_TRY(queue_call(device, &program->calls[i], frame));
+        if (each && i + 1 < program->ncalls)
+            PP_CUDA(cudaEventRecord(device->times[i + 1], stream), "recording an event");
+        if (i == HELD_CALLS) open_gate(device);
+    }
+    return pp_cuda_check(cudaEventRecord(device->times[each && program->ncalls > 0 ? program->ncalls : 1], stream),
+                         "recording an event");
+}
+
+static pp_status read_times(struct pp_device *device, const struct pp_program *program, int64_t *kernel_ns)
+{
+    for (int i = 0; kernel_ns && i < program->ncalls; i++)
+        PP_TRY(pp_cuda_between(device->times[i], device->times[i + 1], &kernel_ns[i]));
+    return PP_OK;
+}
+
+pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                      const struct pp_progress *progress, int64_t *kernel_ns)
+{
+    const int n = intervals(program, kernel_ns);
+    PP_TRY(pp_cuda_times(device, n + 1));
+    PP_TRY(queue_timed(device, program, frame, kernel_ns != NULL));
+    PP_TRY(pp_cuda_poll(device->times[n], progress));
+    return read_times(device, program, kernel_ns);
+}
+
+pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                          struct pp_run_time *out, int64_t *kernel_ns)
+{
+    const int n = intervals(program, kernel_ns);
+    PP_TRY(pp_cuda_times(device, n + 1));
+    PP_TRY(close_gate(device));
+    const int64_t before = pp_now_ns();
+    const pp_status status = queue_timed(device, program, frame, kernel_ns != NULL);
+    out->host_ns = pp_now_ns() - before;
+    open_gate(device);
+    PP_TRY(status);
+    PP_TRY(pp_cuda_poll(device->times[n], NULL));
+    PP_TRY(pp_cuda_between(device->times[0], device->times[n], &out->device_ns));
+    return read_times(device, program, kernel_ns);
+}
+
+/* Without peer access a kernel would die of the address. */
+static pp_status check_parts(const struct pp_device *device, const void *const *parts, int nparts)
+{
+    for (int i = 0; i < nparts; i++) {
+        struct cudaPointerAttributes where;
+        int can = 1;
+        PP_CUDA(cudaPointerGetAttributes(&where, parts[i]), "asking for the GPU of an address");
+        if (where.device == device->place.gpu) continue;
+        PP_CUDA(cudaDeviceCanAccessPeer(&can, device->place.gpu, where.device), "asking for access to another GPU");
+        if (!can)
+            return pp_fail(PP_UNSUPPORTED,
+                           "GPU %d cannot read the memory of GPU %d: start one process for each worker (mpirun)",
+                           device->place.gpu, where.device);
+    }
+    return PP_OK;
+}
+
+pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,
+                            int nparts, int64_t elements, int type)
+{
+    if (device->blind) PP_TRY(check_parts(device, parts, nparts));
+    return pp_cuda_check(pp_cuda_sum(queue->stream, to, parts, nparts, elements, type), "adding up");
+}
+
+pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
+                             float *factor)
+{
+    (void)device;
+    return pp_cuda_check(pp_cuda_clip_factor(queue->stream, sums, n, most, factor), "the clip factor");
+}
+
+/* A failure of these two comes up again in the next call that reports one. */
+void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n)
+{
+    const void *const parts[] = {a, b};
+    (void)pp_cuda_queue_sum(device, &device->compute, to, parts, 2, n, PP_SUM_FLOAT);
+}
+
+static pp_status time_reference(struct pp_device *device, int64_t *ns)
+{
+    PP_TRY(pp_cuda_times(device, 2));
+    PP_CUDA(cudaEventRecord(device->times[0], device->compute.stream), "recording an event");
+    PP_CUDA(pp_cuda_spin(device->compute.stream, device->share.sms, REFERENCE_CYCLES), "the reference");
+    PP_CUDA(cudaEventRecord(device->times[1], device->compute.stream), "recording an event");
+    PP_TRY(pp_cuda_poll(device->times[1], NULL));
+    return pp_cuda_between(device->times[0], device->times[1], ns);
+}
+
+int64_t pp_cuda_reference_ns(struct pp_device *device)
+{
+    int64_t ns = 0;
+    (void)time_reference(device, &ns);
+    return ns;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <cudaTypedefs.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/device.h"
+
+/* The driver's functions, by the versions whose types these are. */
+static struct {
+    PFN_cuDeviceGetDevResource_v12040 get;
+    PFN_cuDevSmResourceSplitByCount_v12040 split;
+    PFN_cuDevResourceGenerateDesc_v12040 describe;
+    PFN_cuGreenCtxCreate_v12040 create;
+    PFN_cuGreenCtxDestroy_v12040 destroy;
+    PFN_cuGreenCtxGetDevResource_v12040 get_own;
+    PFN_cuGreenCtxStreamCreate_v12050 stream;
+} driver;
+
+/* One division of each GPU, for as long as any of its shares is open. */
+static struct division {
+    int shares, open;
+    CUdevResource part[PP_CUDA_SHARES];
+} divisions[PP_CUDA_GPUS];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
+
+static pp_status load_driver(void)
+{
+    static const struct {
+        const char *name;
+        unsigned version;
+        void **to;
+    } functions[] = {
+        {"cuDeviceGetDevResource", 12040, (void **)&driver.get},
+        {"cuDevSmResourceSplitByCount", 12040, (void **)&driver.split},
+        {"cuDevResourceGenerateDesc", 12040, (void **)&driver.describe},
+        {"cuGreenCtxCreate", 12040, (void **)&driver.create},
+        {"cuGreenCtxDestroy", 12040, (void **)&driver.destroy},
+        {"cuGreenCtxGetDevResource", 12040, (void **)&driver.get_own},
+        {"cuGreenCtxStreamCreate", 12050, (void **)&driver.stream},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+        const cudaError_t error = cudaGetDriverEntryPointByVersion(functions[i].name, functions[i].to,
+                                                                   functions[i].version, cudaEnableDefault, &found);
+        PP_CUDA(error, functions[i].name);
+        if (found != cudaDriverEntryPointSuccess || !*functions[i].to)
+            return pp_fail(PP_UNSUPPORTED, "the driver has no %s: green contexts need one for CUDA 12.5 or later",
+                           functions[i].name);
+    }
+    return PP_OK;
+}
+
+/* Equal parts, as large as the GPU allows: their size is a multiple of what it wants. */
+static pp_status divide(const struct pp_cuda_place *place, struct division *division)
+{
+    if (division->open > 0 && division->shares == place->sharing) return PP_OK;
+    if (division->open > 0)
+        return pp_fail(PP_INTERNAL, "GPU %d is divided in %d already", place->gpu, division->shares);
+    CUdevResource whole;
+    memset(&whole, 0, sizeof whole);
+    PP_CUDA_DRIVER(driver.get(place->gpu, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+    unsigned parts = 0, size = whole.sm.smCount / (unsigned)place->sharing;
+    for (; size > 0; size--) {
+        parts = (unsigned)place->sharing;
+        const CUresult result = driver.split(NULL, &parts, &whole, NULL, 0, size);
+        if (result == CUDA_SUCCESS && parts >= (unsigned)place->sharing) break;
+    }
+    if (size == 0)
+        return pp_fail(PP_UNSUPPORTED, "the %u multiprocessors of GPU %d cannot be divided in %d", whole.sm.smCount,
+                       place->gpu, place->sharing);
+    parts = (unsigned)place->sharing;
+    PP_CUDA_DRIVER(driver.split(division->part, &parts, &whole, NULL, 0, size), "cuDevSmResourceSplitByCount");
+    division->shares = place->sharing;
+    return PP_OK;
+}
+
+static pp_status take_part(const struct pp_cuda_place *place, struct division *division, struct pp_cuda_share *out)
+{
+    CUdevResourceDesc descriptor;
+    CUdevResource got;
+    PP_TRY(load_driver());
+    PP_TRY(divide(place, division));
+    PP_CUDA_DRIVER(driver.describe(&descriptor, &division->part[place->index], 1), "cuDevResourceGenerateDesc");
+    PP_CUDA_DRIVER(driver.create(&out->context, descriptor, place->gpu, CU_GREEN_CTX_DEFAULT_STREAM),
+                   "cuGreenCtxCreate");
+    division->open++;
+    memset(&got, 0, sizeof got);
+    PP_CUDA_DRIVER(driver.get_own(out->context, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
+    out->sms = (int)got.sm.smCount;
+    return PP_OK;
+}
+
+pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out)
+{
+    *out = (struct pp_cuda_share){.sms = gpu_sms};
+    if (place->workers == 1) return PP_OK;
+    if (place->sharing < place->workers) {
+        snprintf(out->none, sizeof out->none, "%d workers in several processes use GPU %d, which serves one at a time",
+                 place->workers, place->gpu);
+        return PP_OK;
+    }
+    pthread_mutex_lock(&lock);
+    const pp_status status = take_part(place, &divisions[place->gpu], out);
+    pthread_mutex_unlock(&lock);
+    if (status != PP_UNSUPPORTED) return status;
+    snprintf(out->none, sizeof out->none, "%s", pp_message());
+    return PP_OK;
+}
+
+void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share)
+{
+    if (!share->context) return;
+    pthread_mutex_lock(&lock);
+    (void)driver.destroy(share->context);
+    divisions[place->gpu].open--;
+    pthread_mutex_unlock(&lock);
+    share->context = NULL;
+}
+
+pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStream_t *out)
+{
+    int least = 0, greatest = 0;
+    *out = NULL;
+    PP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+    const int priority = urgent ? greatest : least;
+    if (!share->context)
+        return pp_cuda_check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, priority), "making a stream");
+    PP_CUDA_DRIVER(driver.stream(out, share->context, CU_STREAM_NON_BLOCKING, priority), "cuGreenCtxStreamCreate");
+    return PP_OK;
+}

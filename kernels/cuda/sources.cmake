@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# PP_CUDA_SOURCES: what the backend `cuda` is made of. tests/cuda/emulator makes it a second time, for the processor.
+set(PP_CUDA_SOURCES
+  plugin.c
+  error.c
+  host.c
+  share.c
+  device.c
+  queue.c
+  run.c
+  probe.c
+  gemm.c
+  attention.cu
+  attention_long.cu
+  attention_short.cu
+  cross_entropy.cu
+  embedding.cu
+  layernorm.cu
+  prepare.cu
+  rows.cu
+  update.cu
+)
+list(TRANSFORM PP_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(APPEND PP_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/kernels/kernels.c ${PROJECT_SOURCE_DIR}/core/program.c)
