@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention on the device: what its two ways share. Short rows are worked on in shared memory, a thread block for each
+ * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
+ * the kind of device alone.
+ *
+ * A pair is one head of one row; pair = row * heads + head. Probabilities carry dropout in their sign: negative where
+ * they are dropped. What is stored in bfloat16 is used as it was rounded, so that the gradient is that of what was
+ * computed.
+ */
+#ifndef PP_KERNELS_CUDA_ATTENTION_CUH
+#define PP_KERNELS_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/gpu.cuh"
+
+/* A call taken apart. */
+struct pp_attention {
+    int rows, seq, heads, dh, d; /* d = heads * dh */
+    bool causal;
+    bool whole_heads;  /* quads of qkv and ctx may be moved at once */
+    bool whole_scores; /* and those of P */
+    float scale;       /* of scores */
+    uint32_t first_vector;
+    struct pp_dropout drop;
+};
+
+/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. */
+int64_t pp_attention_short_bytes(int seq, int dh);
+
+cudaError_t pp_attention_short(const struct pp_cuda_call *c);
+cudaError_t pp_attention_short_grad(const struct pp_cuda_call *c);
+cudaError_t pp_attention_short_prepare(int most_shared_bytes);
+cudaError_t pp_attention_long(const struct pp_cuda_call *c);
+cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c);
+cudaError_t pp_attention_long_prepare(void);
+
+/* p, qkv, ctx: P, qkv, and ctx or its gradient. */
+template <typename T>
+static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
+                                                  const void *ctx)
+{
+    const int32_t *n = c->call->n;
+    struct pp_attention a;
+    a.rows = n[0];
+    a.seq = n[1];
+    a.heads = n[2];
+    a.dh = n[3];
+    a.d = n[2] * n[3];
+    a.causal = n[4];
+    a.whole_heads =
+        a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
+    a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
+    a.scale = 1 / sqrtf((float)a.dh);
+    a.first_vector = (uint32_t)(c->frame->first_row * a.heads * a.seq);
+    a.drop = pp_dropout_of(c, c->call->f[0]);
+    return a;
+}
+
+/* First token's query of a pair; key and value lie d and 2*d behind it, the next token 3*d. */
+template <typename T> static __device__ inline T *pp_attention_head(const pp_attention &a, T *qkv, int pair)
+{
+    return qkv + (int64_t)(pair / a.heads) * a.seq * 3 * a.d + pair % a.heads * a.dh;
+}
+
+/* The same of ctx, or its gradient; tokens lie d apart. */
+template <typename T> static __device__ inline T *pp_attention_context(const pp_attention &a, T *ctx, int pair)
+{
+    return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dh;
+}
+
+/* Probabilities of one query. */
+template <typename T> static __device__ inline T *pp_attention_row(const pp_attention &a, T *p, int pair, int query)
+{
+    return p + ((int64_t)pair * a.seq + query) * a.seq;
+}
+
+/* Keys that a query sees. */
+static __device__ inline int pp_attention_open(const pp_attention &a, int query)
+{
+    return a.causal ? query + 1 : a.seq;
+}
+
+template <typename T> static __device__ inline pp_quad pp_load_if(bool whole, const T *p, int64_t left)
+{
+    return whole ? pp_load<true>(p, left) : pp_load<false>(p, left);
+}
+
+template <typename T> static __device__ inline void pp_store_if(bool whole, T *p, int64_t left, pp_quad q)
+{
+    if (whole)
+        pp_store<true>(p, left, q);
+    else
+        pp_store<false>(p, left, q);
+}
+
+/* A number as T would hold it. */
+template <typename T> static __device__ inline float pp_round(float x) { return pp_to_float(pp_from_float<T>(x)); }
+
+/* Turns the signs of probabilities that are dropped; quad: of the row. */
+static __device__ inline void pp_attention_sign(const pp_attention &a, int pair, int query, int quad, pp_quad &p)
+{
+    if (!a.drop.on) return;
+    const uint32_t vector = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
+    const uint4 random = pp_random(a.drop, vector, (uint32_t)quad);
+    p.v[0] = random.x >= a.drop.threshold ? p.v[0] : -p.v[0];
+    p.v[1] = random.y >= a.drop.threshold ? p.v[1] : -p.v[1];
+    p.v[2] = random.z >= a.drop.threshold ? p.v[2] : -p.v[2];
+    p.v[3] = random.w >= a.drop.threshold ? p.v[3] : -p.v[3];
+}
+
+/* drop(p) from the signs. scale: dropout's. */
+static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
+{
+#pragma unroll
+    for (int i = 0; i < PP_QUAD; i++) p.v[i] = fmaxf(0, p.v[i]) * scale;
+    return p;
+}
+
+/* Gradient of scores before their scaling. dkept: gradient of drop(p); mean: the row's sum of drop(p) * dkept. */
+static __device__ inline pp_quad pp_attention_dscores(const pp_attention &a, pp_quad p, pp_quad dkept, float mean)
+{
+    pp_quad out;
+#pragma unroll
+    for (int i = 0; i < PP_QUAD; i++) {
+        const float dp = p.v[i] > 0 ? dkept.v[i] * a.drop.scale : 0;
+        out.v[i] = fabsf(p.v[i]) * (dp - mean) * a.scale;
+    }
+    return out;
+}
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention of rows of any length: products in tiles, and a warp for each row of scores between them.
+ *
+ * Scores before softmax, and their gradients, are float in the worker's scratch (of fp32: in P itself, as long as they
+ * become P). What does not fit into it is done part by part: some pairs, or some queries of one pair. Masked tiles are
+ * skipped. Gradients of queries and keys wait in scratch until nobody needs the queries and keys any more, whose place
+ * they take.
+ *
+ * Two products forward, four backward, in float arithmetic. At 1024 tokens and 64 columns a pair has 268 MFLOP forward
+ * and 537 backward (causal: half), against 4 MB of P (2 in bf16) that are written once and read once or thrice. The
+ * products decide: they stay below 67 TFLOP/s whatever the precision, where a layer's matrix products reach many times
+ * that in bf16.
+ */
+#include <algorithm>
+
+#include "kernels/cuda/attention_tile.cuh"
+
+namespace
+{
+
+enum { SOFTMAX_THREADS = 128, SOFTMAX_WARPS = SOFTMAX_THREADS / PP_WARP, WARP_COLUMNS = PP_WARP * PP_QUAD };
+enum { MOST_PAIRS = 32767 }; /* two blocks for each in the third dimension of a grid */
+static const int64_t scratch_floats = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float);
+
+/* What is worked on at a time: all queries of some pairs, or some queries (whole tiles, but for the end) of one. */
+struct part {
+    int pair, pairs, query, queries;
+    float *scores; /* [pairs, queries, pitch] */
+    int pitch;
+    bool whole; /* quads of scores may be moved at once */
+};
+
+__device__ inline float *score_row(const part &s, int pair, int query)
+{
+    return s.scores + ((int64_t)(pair - s.pair) * s.queries + query - s.query) * s.pitch;
+}
+
+template <typename T>
+__device__ inline pp_tile::matrix<T> tokens_of(const pp_attention &a, const T *head, int64_t pitch)
+{
+    return {head, pitch, a.seq, a.dh, a.whole_heads};
+}
+
+template <typename T> __device__ inline pp_tile::matrix<T> probabilities(const pp_attention &a, const T *p, int pair)
+{
+    return {pp_attention_row(a, p, pair, 0), a.seq, a.seq, a.seq, a.whole_scores};
+}
+
+/* End of the terms that queries of the tile from i on need. */
+__device__ inline int last_key(const pp_attention &a, int i)
+{
+    return a.causal ? min(a.seq, i + pp_tile::SIDE) : a.seq;
+}
+
+/* First query that sees keys of the tile from j on. */
+__device__ inline int first_query(const pp_attention &a, int j) { return a.causal ? j : 0; }
+
+template <typename T> __global__ void add_bias(T *qkv, const float *bias, int64_t tokens, int width, bool whole)
+{
+    const int quads = pp_div_up(width, PP_QUAD);
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < tokens * quads; t += stride) {
+        const int column = (int)(t % quads) * PP_QUAD, left = width - column;
+        T *at = qkv + t / quads * width + column;
+        pp_quad q = pp_load_if(whole, at, left);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? q.v[i] + bias[column + i] : 0;
+        pp_store_if(whole, at, left, q);
+    }
+}
+
+/* scores = x y': queries and keys, or gradients of ctx and values. x, y: their first pairs'; tokens lie x_pitch and 3*d
+ * apart. Blocks: key tile, query tile, pair. */
+template <typename T>
+__global__ void __launch_bounds__(pp_tile::THREADS)
+    make_scores(pp_attention a, part s, const T *x, int x_pitch, const T *y)
+{
+    __shared__ pp_tile::memory m;
+    const int pair = s.pair + (int)blockIdx.z, i = s.query + (int)blockIdx.y * pp_tile::SIDE,
+              j = (int)blockIdx.x * pp_tile::SIDE;
+    if (j >= last_key(a, i)) return;
+    const T *head = x + (int64_t)(pair / a.heads) * a.seq * x_pitch + pair % a.heads * a.dh;
+    pp_quad sum[PP_QUAD] = {};
+    pp_tile::multiply<false, false>(m, tokens_of(a, head, x_pitch),
+                                    tokens_of(a, pp_attention_head(a, y, pair), 3 * a.d), i, j, 0, a.dh, sum);
+    pp_tile::write(score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole, i - s.query, j, sum);
+}
+
+/* The row that this warp has, counted over the part; false behind its end. */
+__device__ inline bool my_row(const part &s, int *pair, int *query)
+{
+    const int64_t row = (int64_t)blockIdx.x * SOFTMAX_WARPS + threadIdx.x / PP_WARP;
+    *pair = s.pair + (int)(row / s.queries);
+    *query = s.query + (int)(row % s.queries);
+    return row < (int64_t)s.pairs * s.queries;
+}
+
+/* P from scores, which may lie in its place: a lane reads what it writes. */
+template <typename T> __global__ void __launch_bounds__(SOFTMAX_THREADS) softmax(pp_attention a, part s, T *p)
+{
+    int pair, query;
+    if (!my_row(s, &pair, &query)) return;
+    const int lane = (int)threadIdx.x % PP_WARP, open = pp_attention_open(a, query);
+    const float *scores = score_row(s, pair, query);
+    T *to = pp_attention_row(a, p, pair, query);
+    float most = -INFINITY, sum = 0;
+    for (int column = lane * PP_QUAD; column < open; column += WARP_COLUMNS) {
+        const pp_quad q = pp_load_if(s.whole, scores + column, a.seq - column);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++)
+            if (column + i < open) most = fmaxf(most, q.v[i]);
+    }
+    const float shift = pp_warp_max(most) * a.scale;
+    for (int column = lane * PP_QUAD; column < open; column += WARP_COLUMNS) {
+        const pp_quad q = pp_load_if(s.whole, scores + column, a.seq - column);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++)
+            if (column + i < open) sum += expf(q.v[i] * a.scale - shift);
+    }
+    const float norm = 1 / pp_warp_sum(sum);
+    for (int column = lane * PP_QUAD; column < a.seq; column += WARP_COLUMNS) {
+        pp_quad q = {};
+        if (column < open) q = pp_load_if(s.whole, scores + column, a.seq - column);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = column + i < open ? expf(q.v[i] * a.scale - shift) * norm : 0;
+        pp_attention_sign(a, pair, query, column / PP_QUAD, q);
+        pp_store_if(a.whole_scores, to + column, a.seq - column, q);
+    }
+}
+
+/* Gradients of drop(P) -> those of scores, in place. */
+template <typename T>
+__global__ void __launch_bounds__(SOFTMAX_THREADS) softmax_grad(pp_attention a, part s, const T *p)
+{
+    int pair, query;
+    if (!my_row(s, &pair, &query)) return;
+    /* In a tile that is masked in part all of it is read later. */
+    const int lane = (int)threadIdx.x % PP_WARP, end = last_key(a, query / pp_tile::SIDE * pp_tile::SIDE);
+    const T *from = pp_attention_row(a, p, pair, query);
+    float *scores = score_row(s, pair, query), sum = 0;
+    for (int column = lane * PP_QUAD; column < end; column += WARP_COLUMNS) {
+        const pp_quad q = pp_load_if(a.whole_scores, from + column, a.seq - column),
+                      weights = pp_attention_kept(a.drop.scale, q),
+                      grad = pp_load_if(s.whole, scores + column, a.seq - column);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) sum += weights.v[i] * grad.v[i];
+    }
+    const float mean = pp_warp_sum(sum);
+    for (int column = lane * PP_QUAD; column < end; column += WARP_COLUMNS) {
+        const pp_quad q = pp_load_if(a.whole_scores, from + column, a.seq - column),
+                      grad = pp_load_if(s.whole, scores + column, a.seq - column);
+        pp_store_if(s.whole, scores + column, a.seq - column, pp_attention_dscores(a, q, grad, mean));
+    }
+}
+
+/* ctx = drop(P) v. Blocks: tile of columns, query tile, pair. */
+template <typename T>
+__global__ void __launch_bounds__(pp_tile::THREADS)
+    make_context(pp_attention a, int first_pair, T *ctx, const T *p, const T *qkv)
+{
+    __shared__ pp_tile::memory m;
+    const int pair = first_pair + (int)blockIdx.z, i = (int)blockIdx.y * pp_tile::SIDE,
+              j = (int)blockIdx.x * pp_tile::SIDE;
+    const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
+    const T *values = pp_attention_head(a, qkv, pair) + 2 * a.d;
+    pp_quad sum[PP_QUAD] = {};
+    pp_tile::multiply<false, true>(m, weights, tokens_of(a, values, 3 * a.d), i, j, 0, last_key(a, i), sum);
+    pp_tile::write(pp_attention_context(a, ctx, pair), a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
+}
+
+/* dv = drop(P)' dctx, in place of v. Blocks: tile of columns, key tile, pair. */
+template <typename T>
+__global__ void __launch_bounds__(pp_tile::THREADS)
+    value_grad(pp_attention a, int first_pair, T *qkv, const T *p, const T *dctx)
+{
+    __shared__ pp_tile::memory m;
+    const int pair = first_pair + (int)blockIdx.z, i = (int)blockIdx.y * pp_tile::SIDE,
+              j = (int)blockIdx.x * pp_tile::SIDE;
+    const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
+    pp_quad sum[PP_QUAD] = {};
+    pp_tile::multiply<true, true>(m, weights, tokens_of(a, pp_attention_context(a, dctx, pair), a.d), i, j,
+                                  first_query(a, i), a.seq, sum);
+    pp_tile::write(pp_attention_head(a, qkv, pair) + 2 * a.d, 3 * a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
+}
+
+/* Gradients of a part's queries, and what its queries give those of the pair's keys. */
+struct grads {
+    float *query; /* [pairs, queries, dh] */
+    float *key;   /* [pairs, seq, dh] */
+    bool whole;   /* quads may be moved at once */
+};
+
+/* dq = dscores k, dk += dscores' q. Blocks: tile of columns, query or key tile, twice the pair. */
+template <typename T>
+__global__ void __launch_bounds__(pp_tile::THREADS) query_key_grad(pp_attention a, part s, const T *qkv, grads out)
+{
+    __shared__ pp_tile::memory m;
+    const int turn = (int)blockIdx.z / 2, pair = s.pair + turn, i = (int)blockIdx.y * pp_tile::SIDE,
+              j = (int)blockIdx.x * pp_tile::SIDE;
+    const pp_tile::matrix<float> dscores = {score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole};
+    const T *query = pp_attention_head(a, qkv, pair), *key = query + a.d;
+    const int64_t stride = 3 * a.d;
+    pp_quad sum[PP_QUAD] = {};
+    if (blockIdx.z % 2 == 0) {
+        if (i >= s.queries) return;
+        pp_tile::multiply<false, true>(m, dscores, tokens_of(a, key, stride), i, j, 0, last_key(a, s.query + i), sum);
+        pp_tile::write(out.query + (int64_t)turn * s.queries * a.dh, a.dh, s.queries, a.dh, out.whole, i, j, sum);
+        return;
+    }
+    float *to = out.key + (int64_t)turn * a.seq * a.dh;
+    const pp_tile::matrix<float> before = {to, a.dh, s.query ? a.seq : 0, a.dh, out.whole};
+    pp_tile::matrix<T> queries = tokens_of(a, query + s.query * stride, stride);
+    queries.rows = s.queries;
+#pragma unroll
+    for (int u = 0; u < PP_QUAD; u++) sum[u] = before(i + pp_tile::row() + u, j + pp_tile::column());
+    pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query), s.queries, sum);
+    pp_tile::write(to, a.dh, a.seq, a.dh, out.whole, i, j, sum);
+}
+
+/* Takes the gradients to the place of queries and, after a pair's last part, keys. */
+template <typename T> __global__ void settle(pp_attention a, part s, T *qkv, grads from)
+{
+    const int quads = pp_div_up(a.dh, PP_QUAD);
+    const int64_t queries = (int64_t)s.pairs * s.queries * quads,
+                  keys = s.query + s.queries == a.seq ? (int64_t)s.pairs * a.seq * quads : 0,
+                  stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < queries + keys; t += stride) {
+        const bool key = t >= queries;
+        const int64_t row = (key ? t - queries : t) / quads;
+        const int rows = key ? a.seq : s.queries, token = (int)(row % rows), turn = (int)(row / rows);
+        const int column = (int)(t % quads) * PP_QUAD, left = a.dh - column;
+        const float *at = (key ? from.key : from.query) + row * a.dh + column;
+        T *to = pp_attention_head(a, qkv, s.pair + turn) + (key ? a.d : 0);
+        to += (int64_t)(key ? token : s.query + token) * 3 * a.d + column;
+        pp_store_if(a.whole_heads, to, left, pp_load_if(from.whole, at, left));
+    }
+}
+
+int tiles(int n) { return pp_div_up(n, pp_tile::SIDE); }
+
+/* How much fits into scratch, where a query takes `row` floats and a pair `fixed` more. pairs = 0: nothing. */
+struct part part_of(const pp_attention &a, int64_t row, int64_t fixed)
+{
+    struct part s = {};
+    const int64_t whole = a.seq * row + fixed, room = scratch_floats / whole;
+    if (room > 0) {
+        s.pairs = (int)std::min((int64_t)std::min(a.rows * a.heads, (int)MOST_PAIRS), room);
+        s.queries = a.seq;
+    } else if (scratch_floats - fixed >= row * pp_tile::SIDE) {
+        const int most = (int)((scratch_floats - fixed) / row / pp_tile::SIDE);
+        s.pairs = 1;
+        s.queries = pp_div_up(tiles(a.seq), pp_div_up(tiles(a.seq), most)) * pp_tile::SIDE;
+    }
+    return s;
+}
+
+/* Goes through all parts, as long as `run` succeeds. */
+template <class Run> cudaError_t for_each_part(const pp_attention &a, const part &size, Run run)
+{
+    if (size.pairs == 0) return cudaErrorInvalidValue;
+    cudaError_t error = cudaSuccess;
+    part s = size;
+    for (s.pair = 0; s.pair < a.rows * a.heads; s.pair += size.pairs)
+        for (s.query = 0; s.query < a.seq; s.query += size.queries) {
+            s.pairs = std::min(size.pairs, a.rows * a.heads - s.pair);
+            s.queries = std::min(size.queries, a.seq - s.query);
+            if (error == cudaSuccess) error = run(s);
+        }
+    return error;
+}
+
+/* Of pairs alone: run(first pair, grid of [seq, dh]). */
+template <class Run> cudaError_t for_each_pair(const pp_attention &a, Run run)
+{
+    part all = {};
+    all.pairs = std::min(a.rows * a.heads, (int)MOST_PAIRS);
+    all.queries = a.seq;
+    return for_each_part(a, all, [&](const part &s) {
+        run(s.pair, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)s.pairs));
+        return cudaGetLastError();
+    });
+}
+
+dim3 score_tiles(const pp_attention &a, const part &s)
+{
+    return dim3((unsigned)tiles(a.seq), (unsigned)tiles(s.queries), (unsigned)s.pairs);
+}
+
+int softmax_blocks(const part &s) { return pp_div_up((int64_t)s.pairs * s.queries, SOFTMAX_WARPS); }
+
+/* Blocks of a loop over quads that has enough to do for any device. */
+int loop_blocks(int64_t items) { return std::min(pp_div_up(items, pp_tile::THREADS), 4096); }
+
+/* P where scores may lie in its place. */
+float *place_of_scores(float *p) { return p; }
+float *place_of_scores(__nv_bfloat16 *) { return NULL; }
+
+template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *c, const pp_attention &a)
+{
+    T *p = static_cast<T *>(c->p[1]);
+    const T *qkv = static_cast<const T *>(c->p[2]);
+    float *const place = place_of_scores(p);
+    const int pitch = place ? a.seq : pp_div_up(a.seq, PP_QUAD) * PP_QUAD;
+    part size = part_of(a, pitch, 0);
+    if (place) {
+        size.pairs = std::min(a.rows * a.heads, (int)MOST_PAIRS);
+        size.queries = a.seq;
+    }
+    return for_each_part(a, size, [&](part s) {
+        s.scores = place ? place + (int64_t)s.pair * a.seq * a.seq : static_cast<float *>(c->scratch);
+        s.pitch = pitch;
+        s.whole = place ? a.whole_scores : true;
+        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, qkv, 3 * a.d, qkv + a.d);
+        PP_LAUNCH(softmax<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
+        return cudaGetLastError();
+    });
+}
+
+template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
+{
+    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
+    T *ctx = static_cast<T *>(c->p[0]), *p = static_cast<T *>(c->p[1]), *qkv = static_cast<T *>(c->p[2]);
+    const int64_t tokens = (int64_t)a.rows * a.seq;
+    PP_LAUNCH(add_bias<T>, loop_blocks(tokens * pp_div_up(3 * a.d, PP_QUAD)), pp_tile::THREADS, 0, c->stream, qkv,
+              static_cast<const float *>(c->p[3]), tokens, 3 * a.d, a.whole_heads);
+    const cudaError_t error = scores_and_softmax<T>(c, a);
+    if (error != cudaSuccess) return error;
+    return for_each_pair(a, [&](int first, dim3 grid) {
+        PP_LAUNCH(make_context<T>, grid, pp_tile::THREADS, 0, c->stream, a, first, ctx, p, qkv);
+    });
+}
+
+template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
+{
+    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[0], c->p[2]);
+    T *qkv = static_cast<T *>(c->p[0]);
+    const T *p = static_cast<const T *>(c->p[1]), *dctx = static_cast<const T *>(c->p[2]);
+    const int pitch = pp_div_up(a.seq, PP_QUAD) * PP_QUAD, wide = pp_div_up(a.dh, PP_QUAD) * PP_QUAD;
+    const part size = part_of(a, pitch + wide, (int64_t)a.seq * wide);
+    const cudaError_t error = for_each_part(a, size, [&](part s) {
+        const grads out = {static_cast<float *>(c->scratch),
+                           static_cast<float *>(c->scratch) + (int64_t)size.pairs * size.queries * wide,
+                           a.dh % PP_QUAD == 0};
+        s.scores = out.key + (int64_t)size.pairs * a.seq * wide;
+        s.pitch = pitch;
+        s.whole = true;
+        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, dctx, a.d, qkv + 2 * a.d);
+        PP_LAUNCH(softmax_grad<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
+        PP_LAUNCH(query_key_grad<T>, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), 2u * (unsigned)s.pairs),
+                  pp_tile::THREADS, 0, c->stream, a, s, qkv, out);
+        PP_LAUNCH(settle<T>, loop_blocks((int64_t)s.pairs * (s.queries + a.seq) * wide / PP_QUAD), pp_tile::THREADS, 0,
+                  c->stream, a, s, qkv, out);
+        return cudaGetLastError();
+    });
+    if (error != cudaSuccess) return error;
+    return for_each_pair(a, [&](int first, dim3 grid) {
+        PP_LAUNCH(value_grad<T>, grid, pp_tile::THREADS, 0, c->stream, a, first, qkv, p, dctx);
+    });
+}
+
+} // namespace
+
+cudaError_t pp_attention_long(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
+cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }
+
+#define OF_BOTH(kernel)                                                                                                \
+    reinterpret_cast<const void *>(kernel<float>), reinterpret_cast<const void *>(kernel<__nv_bfloat16>)
+
+cudaError_t pp_attention_long_prepare(void)
+{
+    const void *const kernels[] = {OF_BOTH(add_bias),       OF_BOTH(make_scores),  OF_BOTH(softmax),
+                                   OF_BOTH(softmax_grad),   OF_BOTH(make_context), OF_BOTH(value_grad),
+                                   OF_BOTH(query_key_grad), OF_BOTH(settle)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A product of matrices of any size in tiles of 64x64, made by 256 threads of 4x4 elements each, 16 terms at a time:
+ * the next 16 are on their way from memory while these are worked on.
+ *
+ * A factor is a function object that gives quads of a matrix as it lies in memory, zeros beyond its borders.
+ */
+#ifndef PP_KERNELS_CUDA_ATTENTION_TILE_CUH
+#define PP_KERNELS_CUDA_ATTENTION_TILE_CUH
+
+#include "kernels/cuda/attention.cuh"
+
+namespace pp_tile
+{
+
+enum { SIDE = 64, DEPTH = 16, EDGE = SIDE / PP_QUAD, THREADS = EDGE * EDGE };
+
+/* Both factors' share of a tile; the quad at the end keeps writes of a column off each other's banks. */
+struct memory {
+    alignas(16) float a[DEPTH][SIDE + PP_QUAD];
+    alignas(16) float b[DEPTH][SIDE + PP_QUAD];
+};
+
+/* Row-major, `pitch` elements apart. whole: quads may be moved at once. */
+template <typename T> struct matrix {
+    const T *at;
+    int64_t pitch;
+    int rows, columns;
+    bool whole;
+
+    __device__ inline pp_quad operator()(int row, int column) const
+    {
+        if (row >= rows || column >= columns) return pp_quad{};
+        return pp_load_if(whole, at + row * pitch + column, columns - column);
+    }
+};
+
+/* drop(P) from P's signs. */
+template <typename T> struct kept {
+    matrix<T> p;
+    float scale;
+
+    __device__ inline pp_quad operator()(int row, int column) const { return pp_attention_kept(scale, p(row, column)); }
+};
+
+/* by_terms: a row of the factor's memory holds one term of many sums, not many terms of one. */
+template <bool by_terms, class M> static __device__ inline pp_quad fetch(const M &m, int first, int term)
+{
+    const int t = (int)threadIdx.x;
+    return by_terms ? m(term + t / EDGE, first + t % EDGE * PP_QUAD)
+                    : m(first + t / (DEPTH / PP_QUAD), term + t % (DEPTH / PP_QUAD) * PP_QUAD);
+}
+
+template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + PP_QUAD], pp_quad q)
+{
+    const int t = (int)threadIdx.x;
+    if (by_terms) {
+        pp_store<true>(to[t / EDGE] + t % EDGE * PP_QUAD, PP_QUAD, q);
+    } else {
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) to[t % (DEPTH / PP_QUAD) * PP_QUAD + i][t / (DEPTH / PP_QUAD)] = q.v[i];
+    }
+}
+
+/* The thread's place in the tile: rows row() .. row() + 3, columns column() .. column() + 3. */
+static __device__ inline int row() { return (int)threadIdx.x / EDGE * PP_QUAD; }
+static __device__ inline int column() { return (int)threadIdx.x % EDGE * PP_QUAD; }
+
+/* sum[u].v[w] += a(i + row() + u, terms) * b(j + column() + w, terms), over terms first .. end - 1. first is a multiple
+ * of DEPTH, end too or the matrices' border. All threads of the block. */
+template <bool a_by_terms, bool b_by_terms, class A, class B>
+static __device__ inline void multiply(memory &m, const A &a, const B &b, int i, int j, int first, int end,
+                                       pp_quad sum[PP_QUAD])
+{
+    pp_quad next_a = fetch<a_by_terms>(a, i, first), next_b = fetch<b_by_terms>(b, j, first);
+    for (int term = first; term < end; term += DEPTH) {
+        keep<a_by_terms>(m.a, next_a);
+        keep<b_by_terms>(m.b, next_b);
+        __syncthreads();
+        if (term + DEPTH < end) {
+            next_a = fetch<a_by_terms>(a, i, term + DEPTH);
+            next_b = fetch<b_by_terms>(b, j, term + DEPTH);
+        }
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            const pp_quad x = pp_load<true>(m.a[k] + row(), PP_QUAD), y = pp_load<true>(m.b[k] + column(), PP_QUAD);
+#pragma unroll
+            for (int u = 0; u < PP_QUAD; u++)
+#pragma unroll
+                for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
+        }
+        __syncthreads();
+    }
+}
+
+/* Writes the tile at (i, j) of a matrix of rows x columns. */
+template <typename T>
+static __device__ inline void write(T *to, int64_t pitch, int rows, int columns, bool whole, int i, int j,
+                                    const pp_quad sum[PP_QUAD])
+{
+    const int at = j + column();
+    if (at >= columns) return;
+#pragma unroll
+    for (int u = 0; u < PP_QUAD; u++)
+        if (i + row() + u < rows) pp_store_if(whole, to + (i + row() + u) * pitch + at, columns - at, sum[u]);
+}
+
+} // namespace pp_tile
+
+#endif
