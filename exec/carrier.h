@@ -7,8 +7,8 @@
  * queue of its own and lives in one thread. send() and recv() return at once with a parcel that is `issued` either
  * already or after some poll(): then its work is in a queue and its mark `done` was recorded behind it, so that other
  * queues of the worker may wait for it. At the sender `done` means: the memory may be written again; at the receiver:
- * the data is there. The host never waits for the device here; a carrier may have to wait (by poll()) for the other end's
- * host thread to have issued its part, or for MPI.
+ * the data is there. The host never waits for the device here; a carrier may have to wait (by poll()) for the other
+ * end's host thread to have issued its part, or for MPI. A parcel that is not issued must be polled until it is.
  *
  * Sums. All members of a group end with the element-wise sum of all, over their own part.
  *
@@ -103,10 +103,5 @@ extern const struct pp_carrier pp_carrier_staged; /* pinned host memory, then ex
 
 /* Those between processes, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_carrier *const pp_carriers[];
-
-/* For workers of different processes. name: "auto", "nccl", "staged"; any other transport's name means auto. *why:
- * NULL, or for auto the reason why a better one is not used (static or pp_message's memory). PP_UNSUPPORTED,
- * PP_USAGE. */
-pp_status pp_carrier_find(const char *name, const struct pp_carrier **out, const char **why) PP_MUST_CHECK;
 
 #endif

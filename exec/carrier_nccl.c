@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL. Every channel is a communicator of its two ends and a queue of its own: kernels of one communicator run one after
- * the other whatever their queue, so channels that shared one would wait for each other. A sum is a communicator of its
- * group. What is asked for is in the queue when the call returns.
+ * NCCL. Every channel is a communicator of its two ends and a queue of its own: kernels of one communicator run one
+ * after the other whatever their queue, so channels that shared one would wait for each other. A sum is a communicator
+ * of its group. What is asked for is in the queue when the call returns.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * when the message is there. A parcel is issued at the sender when its place has been sent, at the receiver when its
  * copy is queued. Marks and messages are polled by whoever polls the channel.
  *
- * `after` is waited for in a queue of its own, the gate: in the queue of the copies it would hold up the parcels before,
- * which are queued later than it.
+ * `after` is waited for, and `begun` recorded, in a queue of its own, the gate: in that of the copies they would hold
+ * up the parcels before, which are queued later.
  */
 #include <stdlib.h>
 

@@ -17,6 +17,7 @@ struct pp_exec {
     const struct pp_schedules *schedules;
     pp_init_tensor_fn init_tensor;
     const struct pp_transport *transport;
+    const struct pp_carrier *carrier; /* what moves the memory of devices; NULL: the transport */
     struct pp_processes processes;
     struct pp_data *data;
     struct pp_db *db; /* the first process's; else NULL */

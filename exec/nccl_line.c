@@ -175,8 +175,8 @@ void pp_nccl_line_abort(struct pp_nccl_line *line)
     line->gives_up = line->given_up && pthread_create(&line->giving_up, NULL, give_up, line) == 0;
 }
 
-/* All ends close when everything has arrived everywhere, so nothing is lost by ncclCommAbort; ncclCommDestroy would wait
- * for the other ends to be closed too, and ends are closed in no common order. */
+/* All ends close when everything has arrived everywhere, so nothing is lost by ncclCommAbort; ncclCommDestroy would
+ * wait for the other ends to be closed too, and ends are closed in no common order. */
 void pp_nccl_line_close(struct pp_nccl_line *line)
 {
     if (line->gives_up) pthread_join(line->giving_up, NULL);
@@ -204,11 +204,9 @@ pp_status pp_nccl_line_begin(struct pp_nccl_line *line, struct pp_parcel *parcel
     return parcel->begun ? line->ops->record(line->port.device, line->queue, parcel->begun) : PP_OK;
 }
 
-/* NCCL chooses the GPU's own context in the calling thread, where the worker may have had a part of the GPU. */
 pp_status pp_nccl_line_end(struct pp_nccl_line *line, struct pp_parcel *parcel, ncclResult_t result, const char *what)
 {
     PP_TRY(pp_nccl_line_result(line, result, what));
-    PP_TRY(line->ops->use(line->port.device));
     PP_TRY(line->ops->record(line->port.device, line->queue, parcel->done));
     parcel->issued = true;
     return PP_OK;

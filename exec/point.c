@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/carrier_choose.h"
 #include "exec/place.h"
 #include "exec/report.h"
 #include "exec/weights.h"
@@ -185,6 +186,7 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     PP_TRY_DONE(check_files(exec, job));
     PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas,
                               exec->config.threads, &s.world));
+    pp_carrier_set(s.world, &exec->config, exec->backend, exec->carrier);
     PP_TRY_DONE(run_session(exec, &s, out));
 done:
     free_test_tail(&s);

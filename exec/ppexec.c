@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "core/split_time.h"
+#include "exec/carrier_choose.h"
 #include "exec/exec.h"
 #include "exec/place.h"
 #include "exec/signals.h"
@@ -56,16 +57,17 @@ static void list(FILE *out)
     fputs("transports:\n", out);
     for (int i = 0; pp_transports[i]; i++)
         fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
+    for (int i = 0; pp_carriers[i]; i++) fprintf(out, "  %-12s %s\n", pp_carriers[i]->name, pp_carriers[i]->summary);
 }
 
-/* Threads of one process in the largest configuration. */
-static int busy_threads(const struct session *s)
+/* Workers of one process in the largest configuration. */
+static int most_workers(const struct session *s)
 {
     int most = 1;
     for (int i = 0; i < s->npoints; i++)
         if (s->points[i].stages > most) most = s->points[i].stages;
-    const struct pp_config *config = &s->exec.config;
-    return most * config->replicas * config->threads / s->exec.processes.count;
+    int all = most * s->exec.config.replicas;
+    return all > s->exec.processes.count ? all / s->exec.processes.count : 1;
 }
 
 /* The text for the header, from a device that is closed again: workers open their own. */
@@ -103,9 +105,11 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
-    pp_place_process(&exec->processes, busy_threads(s));
+    pp_place_process(&exec->processes, most_workers(s) * config->threads);
     PP_TRY(pp_signals_catch());
     PP_TRY(describe_device(exec));
+    PP_TRY(
+        pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
     config->vocab = exec->data->vocabulary;
     PP_TRY(pp_split_time(config, &pp_model_ops, exec->backend));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "exec/carrier.h"
 
 enum { EPOCH_LINES = 20 }; /* at most about so many, where nothing is evaluated */
 
@@ -42,6 +43,19 @@ static void memory_lines(const struct pp_layout *layout)
     }
 }
 
+/* What moves data between workers. Workers of one process always go without the carrier of several. */
+static void transport_line(const struct pp_exec *exec, const struct pp_world *world)
+{
+    const struct pp_carrier *carrier = exec->carrier;
+    if (!carrier)
+        pp_info("transport   %s: %s", exec->transport->name, exec->transport->mover);
+    else if (carrier == &pp_carrier_inproc || world->count == 1)
+        pp_info("transport   %s: %s", carrier->name, carrier->mover);
+    else
+        pp_info("transport   %s between processes: %s; within one %s: %s", carrier->name, carrier->mover,
+                pp_carrier_inproc.name, pp_carrier_inproc.mover);
+}
+
 static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
@@ -57,7 +71,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, exec->device_text);
     pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,
             world->workers, exec->config.threads);
-    pp_info("transport   %s: %s", exec->transport->name, exec->transport->mover);
+    transport_line(exec, world);
     if (world->processes.count > 1)
         pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts,
                 world->count);
@@ -72,7 +86,7 @@ static pp_status begin_run(struct pp_report *r)
     struct pp_run run = {.tool = "ppexec",
                          .device = exec->backend->name,
                          .device_text = exec->device_text,
-                         .transport = exec->transport->name,
+                         .transport = exec->carrier ? exec->carrier->name : exec->transport->name,
                          .processes = exec->processes.count,
                          .cores = r->session->world->cores};
     if (!exec->db) return PP_OK;

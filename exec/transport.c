@@ -46,10 +46,13 @@ static const struct pp_transport *find(const char *name)
     return NULL;
 }
 
+/* The other names choose what moves the memory of GPUs (exec/carrier.h), and leave open what joins the workers. */
+static bool joins_workers(const char *name) { return !strcmp(name, "inproc") || !strcmp(name, "mpi"); }
+
 pp_status pp_transport_start(const char *name, const struct pp_transport **out, struct pp_processes *processes)
 {
     int launched = launched_processes();
-    bool automatic = !name || !strcmp(name, "auto");
+    bool automatic = !name || !joins_workers(name);
     if (automatic) name = was_launched() ? "mpi" : "inproc";
     const struct pp_transport *transport = find(name);
     if (!transport && automatic && launched == 1) transport = &pp_transport_inproc;

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/carrier_choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#if PP_HAVE_NCCL
+#include "exec/nccl_library.h"
+#endif
+
+enum { NONE = -1 };
+
+/* What a process can do. */
+struct vote {
+    int queue;   /* its device works through queues */
+    int carrier; /* index of the first of pp_carriers that it can use, of those that are asked for; NONE */
+    int shared;  /* its GPUs serve other processes too */
+};
+
+struct choice {
+    const struct pp_config *config;
+    const struct pp_backend *backend;
+    const struct pp_processes *processes;
+    int workers;
+    struct vote vote;
+    char reason[500]; /* why not the first carrier */
+};
+
+static bool is_carrier(const char *name)
+{
+    for (int i = 0; pp_carriers[i]; i++)
+        if (name && !strcmp(pp_carriers[i]->name, name)) return true;
+    return name && !strcmp(name, "nccl");
+}
+
+static int sharers(const struct pp_backend *backend, const struct pp_device_spec *spec)
+{
+    return backend->sharers ? backend->sharers(spec) : 1;
+}
+
+/* Consecutive workers of a host share a device, the same number each. */
+static bool shared_by_processes(const struct choice *c)
+{
+    struct pp_device_spec spec = {.workers = c->workers,
+                                  .host_index = c->processes->host_index,
+                                  .on_host = c->processes->on_host,
+                                  .threads = c->config->threads,
+                                  .gpus = c->config->gpus,
+                                  .precision = c->config->precision};
+    return c->workers % sharers(c->backend, &spec) != 0;
+}
+
+static void keep_reason(struct choice *c, const char *reason)
+{
+    if (!*c->reason) snprintf(c->reason, sizeof c->reason, "%s", reason);
+}
+
+/* One whose receives occupy the device is no good where another process needs it to be able to send. */
+static bool can_use(struct choice *c, const struct pp_carrier *carrier, bool automatic)
+{
+    if (automatic && c->vote.shared && carrier->posts_in_order) {
+        keep_reason(c, "processes share a GPU, and would wait for each other to leave it");
+        return false;
+    }
+    if (carrier->available() == PP_OK) return true;
+    keep_reason(c, pp_message());
+    return false;
+}
+
+static void make_vote(struct choice *c)
+{
+    const char *name = c->config->transport;
+    bool automatic = !is_carrier(name);
+    c->vote = (struct vote){.queue = c->backend->queue != NULL, .carrier = NONE};
+    if (!c->vote.queue) return;
+    c->vote.shared = shared_by_processes(c);
+    for (int i = 0; pp_carriers[i] && c->vote.carrier == NONE; i++)
+        if (automatic || !strcmp(pp_carriers[i]->name, name))
+            if (can_use(c, pp_carriers[i], automatic)) c->vote.carrier = i;
+}
+
+/* What all can do together. */
+static pp_status join_votes(const struct choice *c, const struct vote *all, struct vote *out)
+{
+    *out = all[0];
+    for (int i = 1; i < c->processes->count; i++) {
+        if (all[i].queue != out->queue)
+            return pp_fail(PP_UNSUPPORTED,
+                           "process %d computes on another kind of device than process 0: name one "
+                           "with --device",
+                           i);
+        out->shared = out->shared || all[i].shared;
+        if (all[i].carrier == NONE || (out->carrier != NONE && all[i].carrier > out->carrier))
+            out->carrier = all[i].carrier;
+    }
+    return PP_OK;
+}
+
+static pp_status vote_together(const struct choice *c, const struct pp_transport *transport, struct vote *out)
+{
+    struct pp_world *world;
+    struct vote *all;
+    PP_TRY(pp_world_open(transport, c->processes, c->processes->count, 1, &world));
+    pp_status status = PP_NEW(&all, c->processes->count);
+    if (status == PP_OK) status = pp_allgather(world, world->first, &c->vote, sizeof c->vote, all);
+    pp_world_close(world);
+    if (status == PP_OK) status = join_votes(c, all, out);
+    free(all);
+    return status;
+}
+
+/* Before NCCL is asked for the first time, also for whether it is there. */
+static pp_status prepare(struct choice *c)
+{
+#if PP_HAVE_NCCL
+    return pp_nccl_set_environment(shared_by_processes(c), c->processes->hosts == 1);
+#else
+    (void)c;
+    return PP_OK;
+#endif
+}
+
+static pp_status settle(const struct choice *c, const struct vote *vote, const struct pp_carrier **out)
+{
+    const char *name = c->config->transport;
+    if (vote->carrier == NONE && c->vote.carrier != NONE)
+        return pp_fail(PP_PEER, "another process cannot use --transport %s", name);
+    if (vote->carrier == NONE)
+        return pp_fail(PP_UNSUPPORTED, "--transport %s: %s", name,
+                       *c->reason ? c->reason : "not in this build; build with -DPP_WITH_NCCL=ON, or use staged");
+    *out = pp_carriers[vote->carrier];
+    if (!is_carrier(name) && vote->carrier > 0)
+        pp_info("transport %s, not %s: %s", (*out)->name, pp_carriers[0]->name,
+                *c->reason ? c->reason : "another process cannot use it");
+    if (vote->shared)
+        pp_warn("processes share a GPU, which serves one of them at a time: results are right, times mean nothing");
+    return PP_OK;
+}
+
+static pp_status refuse_without_devices(const char *name)
+{
+    return pp_fail(PP_USAGE,
+                   "--transport %s moves data between GPUs, and --device cpu has none: leave the option out, or use "
+                   "--device cuda",
+                   name);
+}
+
+pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_backend *backend,
+                            const struct pp_transport *transport, const struct pp_processes *processes, int workers,
+                            const struct pp_carrier **out)
+{
+    struct choice c = {.config = config, .backend = backend, .processes = processes, .workers = workers};
+    bool alone = processes->count == 1, may_differ = config->device && !strcmp(config->device, "auto");
+    *out = NULL;
+    if (alone && is_carrier(config->transport) && backend->queue)
+        return pp_fail(PP_USAGE,
+                       "--transport %s joins several processes, but all workers are threads of this one, between which "
+                       "the GPUs copy: leave the option out, or start the program with mpirun",
+                       config->transport);
+    if (alone || (!backend->queue && !may_differ)) {
+        if (backend->queue) *out = &pp_carrier_inproc;
+        return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport) : PP_OK;
+    }
+    if (backend->queue) PP_TRY(prepare(&c));
+    make_vote(&c);
+    struct vote vote;
+    PP_TRY(vote_together(&c, transport, &vote));
+    if (vote.queue) return settle(&c, &vote, out);
+    return is_carrier(config->transport) ? refuse_without_devices(config->transport) : PP_OK;
+}
+
+void pp_carrier_set(struct pp_world *world, const struct pp_config *config, const struct pp_backend *backend,
+                    const struct pp_carrier *carrier)
+{
+    world->carrier = carrier;
+    for (int i = 0; backend->queue && i < world->count; i++) {
+        struct pp_device_spec spec = {.worker = i,
+                                      .workers = world->count,
+                                      .host_index = world->processes.host_index,
+                                      .on_host = world->processes.on_host,
+                                      .threads = config->threads,
+                                      .gpus = config->gpus,
+                                      .precision = config->precision};
+        if (sharers(backend, &spec) > 1) world->shares_devices = true;
+    }
+}
