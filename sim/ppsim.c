@@ -211,7 +211,7 @@ static pp_status run(struct session *s)
     PP_TRY(check_usage(s));
     if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
     PP_TRY(pp_machine_find(config->machine, &p->machine));
-    PP_TRY(pp_backend_find(config->device, &backend));
+    PP_TRY(pp_backend_named(config->device, &backend));
     PP_TRY(open_database(s));
     if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend));
     PP_TRY(config->emit ? emit(s) : predict(s));
