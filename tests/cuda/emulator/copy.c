@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies and fills. Pageable memory of the host works as CUDA says, but not beside other work; under PP_EMULATE_STRICT
+ * it is reported.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "emulator.h"
+
+struct copy {
+    struct pp_emu_op op;
+    void *to;
+    const void *from; /* NULL: fill */
+    int value;
+    size_t bytes;
+    char staged[]; /* what pageable memory held at the call */
+};
+
+static void run_copy(struct pp_emu_op *op, cudaStream_t stream, bool dead)
+{
+    struct copy *c = (struct copy *)op;
+    (void)stream;
+    if (!dead && c->from) memmove(c->to, c->from, c->bytes);
+    if (!dead && !c->from) memset(c->to, c->value, c->bytes);
+    free(c);
+}
+
+static bool kind_fits(enum cudaMemcpyKind kind, bool to_device, bool from_device)
+{
+    static const struct {
+        bool to, from;
+    } sides[] = {[cudaMemcpyHostToHost] = {false, false},
+                 [cudaMemcpyHostToDevice] = {true, false},
+                 [cudaMemcpyDeviceToHost] = {false, true},
+                 [cudaMemcpyDeviceToDevice] = {true, true}};
+    if (kind == cudaMemcpyDefault) return true;
+    return (unsigned)kind < 4 && sides[kind].to == to_device && sides[kind].from == from_device;
+}
+
+static cudaError_t copy(const char *function, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                        cudaStream_t handle, bool blocks)
+{
+    struct pp_emu_range target, source;
+    cudaStream_t stream = pp_emu_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (!bytes) return cudaSuccess;
+    if (!to || !from || !pp_emu_find(to, bytes, &target) || !pp_emu_find(from, bytes, &source) ||
+        !kind_fits(kind, target.kind == PP_EMU_DEVICE, source.kind == PP_EMU_DEVICE)) {
+        pp_emu_complain("%s: %zu bytes from %p to %p leave an allocation or are not what kind %d says", function, bytes,
+                        from, to, kind);
+        return cudaErrorInvalidValue;
+    }
+    const bool pageable = target.kind == PP_EMU_PAGEABLE || source.kind == PP_EMU_PAGEABLE;
+    if (pageable && !blocks && pp_emu_settings()->strict)
+        pp_emu_complain("%s: %s is pageable memory of the host", function,
+                        target.kind == PP_EMU_PAGEABLE ? "the target" : "the source");
+    const bool stage = source.kind == PP_EMU_PAGEABLE;
+    struct copy *c = malloc(sizeof(*c) + (stage ? bytes : 0));
+    if (!c) return cudaErrorMemoryAllocation;
+    *c = (struct copy){.op.run = run_copy, .to = to, .from = stage ? c->staged : from, .bytes = bytes};
+    if (stage) memcpy(c->staged, from, bytes);
+    pp_emu_count(PP_EMU_COPIES, 1);
+    pp_emu_enqueue(stream, &c->op);
+    if (blocks || target.kind == PP_EMU_PAGEABLE) pp_emu_drain(stream);
+    return pp_emu_fault(stream->device);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(copy(__func__, to, from, bytes, kind, stream, false));
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(copy(__func__, to, from, bytes, kind, NULL, true));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream)
+{
+    PP_EMU_ENTER();
+    struct pp_emu_range target, source;
+    pp_emu_find(to, bytes, &target);
+    pp_emu_find(from, bytes, &source);
+    if (target.device != to_device || source.device != from_device) return pp_emu_error(cudaErrorInvalidValue);
+    return pp_emu_error(copy(__func__, to, from, bytes, cudaMemcpyDeviceToDevice, stream, false));
+}
+
+static cudaError_t fill(const char *function, void *to, int value, size_t bytes, cudaStream_t handle)
+{
+    cudaStream_t stream = pp_emu_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (!bytes) return cudaSuccess;
+    if (!pp_emu_is_device(function, "the target", to, bytes)) return cudaErrorInvalidValue;
+    struct copy *c = malloc(sizeof(*c));
+    if (!c) return cudaErrorMemoryAllocation;
+    *c = (struct copy){.op.run = run_copy, .to = to, .value = value, .bytes = bytes};
+    pp_emu_enqueue(stream, &c->op);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(fill(__func__, to, value, bytes, stream));
+}
+
+/* Returns before the memory is written, as the real one. */
+cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(fill(__func__, to, value, bytes, NULL));
+}

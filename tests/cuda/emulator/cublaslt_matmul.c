@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 rounds the factors to 10
+ * bits. What it checks is what the real one would refuse, or what would make it crash.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cublaslt.h"
+
+enum { A, B, C, D, MATRICES, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 20, MAGIC = 0x7e57a160 };
+
+/* In cublasLtMatmulAlgo_t: what it was chosen for. */
+struct algorithm {
+    uint32_t magic, shape; /* a hash */
+    uint64_t workspace;
+    uint16_t alignment[MATRICES];
+};
+
+struct multiplication {
+    struct pp_emu_op op;
+    struct product product;
+    struct layout layout[MATRICES];
+    const void *p[MATRICES];
+    void *to, *workspace;
+    size_t workspace_bytes;
+    float alpha, beta;
+};
+
+static size_t element_bytes(const struct layout *l) { return l->type == CUDA_R_16BF ? 2 : 4; }
+
+static size_t extent(const struct layout *l)
+{
+    const uint64_t lines = l->order == CUBLASLT_ORDER_ROW ? l->rows : l->columns;
+    const uint64_t length = l->order == CUBLASLT_ORDER_ROW ? l->columns : l->rows;
+    return lines && length ? ((lines - 1) * (uint64_t)l->ld + length) * element_bytes(l) : 0;
+}
+
+static float rounded(float f, unsigned bits_away)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof(u));
+    if ((u & 0x7f800000) == 0x7f800000) return f;
+    u += 1u << (bits_away - 1);
+    u &= ~0u << bits_away;
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+static uint16_t to_bfloat16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof(u));
+    if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static uint64_t place(const struct layout *l, uint64_t row, uint64_t column)
+{
+    return l->order == CUBLASLT_ORDER_ROW ? row * (uint64_t)l->ld + column : column * (uint64_t)l->ld + row;
+}
+
+static float get(const struct layout *l, const void *p, uint64_t row, uint64_t column)
+{
+    const uint64_t i = place(l, row, column);
+    if (l->type == CUDA_R_32F) return ((const float *)p)[i];
+    const uint32_t u = (uint32_t)((const uint16_t *)p)[i] << 16;
+    float f;
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+/* op(matrix) as float, rows or columns one behind the other: out[outer][inner]. */
+static float *unpack(const struct multiplication *x, int which, bool columns_first)
+{
+    const struct layout *l = &x->layout[which];
+    const bool transposed = x->product.transpose[which] != CUBLAS_OP_N;
+    const uint64_t rows = transposed ? l->columns : l->rows, columns = transposed ? l->rows : l->columns;
+    const bool round = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    float *out = malloc((rows * columns + 1) * sizeof(*out));
+    if (!out) abort();
+    for (uint64_t r = 0; r < rows; r++) {
+        for (uint64_t c = 0; c < columns; c++) {
+            const float f = transposed ? get(l, x->p[which], c, r) : get(l, x->p[which], r, c);
+            out[columns_first ? c * rows + r : r * columns + c] = round ? rounded(f, 13) : f;
+        }
+    }
+    return out;
+}
+
+static void multiply(const struct multiplication *x)
+{
+    const struct layout *d = &x->layout[D];
+    const bool transposed = x->product.transpose[A] != CUBLAS_OP_N;
+    const uint64_t m = d->rows, n = d->columns, k = transposed ? x->layout[A].rows : x->layout[A].columns;
+    float *a = unpack(x, A, true), *b = unpack(x, B, true), *sum = malloc((m + 1) * sizeof(*sum));
+    if (!sum) abort();
+    for (uint64_t j = 0; j < n; j++) {
+        memset(sum, 0, m * sizeof(*sum));
+        for (uint64_t t = 0; t < k; t++) {
+            const float f = b[j * k + t];
+            for (uint64_t i = 0; i < m; i++) sum[i] += a[t * m + i] * f;
+        }
+        for (uint64_t i = 0; i < m; i++) {
+            float v = x->alpha * sum[i];
+            if (x->beta != 0) v += x->beta * get(&x->layout[C], x->p[C], i, j);
+            if (d->type == CUDA_R_32F)
+                ((float *)x->to)[place(d, i, j)] = v;
+            else
+                ((uint16_t *)x->to)[place(d, i, j)] = to_bfloat16(v);
+        }
+    }
+    free(a);
+    free(b);
+    free(sum);
+}
+
+static void run_multiplication(struct pp_emu_op *op, cudaStream_t stream, bool dead)
+{
+    struct multiplication *x = (struct multiplication *)op;
+    (void)stream;
+    if (!dead && x->workspace) memset(x->workspace, 0xff, x->workspace_bytes); /* other streams must not use it now */
+    if (!dead) multiply(x);
+    free(x);
+}
+
+static uint32_t shape_hash(const struct multiplication *x)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    const uint64_t words[] = {(uint64_t)x->product.compute, (uint64_t)x->product.transpose[A],
+                              (uint64_t)x->product.transpose[B]};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) h = (h ^ words[i]) * 0x100000001b3u;
+    for (int i = 0; i < MATRICES; i++) {
+        const struct layout *l = &x->layout[i];
+        const uint64_t sizes[] = {(uint64_t)l->type, (uint64_t)l->order, l->rows, l->columns, (uint64_t)l->ld};
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) h = (h ^ sizes[s]) * 0x100000001b3u;
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool layout_fits(const struct layout *l)
+{
+    const uint64_t line = l->order == CUBLASLT_ORDER_ROW ? l->columns : l->rows;
+    return l->rows && l->columns && l->ld >= (int64_t)line && (l->type == CUDA_R_32F || l->type == CUDA_R_16BF) &&
+           (l->order == CUBLASLT_ORDER_ROW || l->order == CUBLASLT_ORDER_COL);
+}
+
+static cublasStatus_t check_shapes(const struct multiplication *x)
+{
+    const struct layout *l = x->layout;
+    const bool ta = x->product.transpose[A] != CUBLAS_OP_N, tb = x->product.transpose[B] != CUBLAS_OP_N;
+    for (int i = 0; i < MATRICES; i++) {
+        if (!layout_fits(&l[i])) return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const uint64_t m = ta ? l[A].columns : l[A].rows, k = ta ? l[A].rows : l[A].columns;
+    const uint64_t n = tb ? l[B].rows : l[B].columns, kb = tb ? l[B].columns : l[B].rows;
+    if (k != kb || l[D].rows != m || l[D].columns != n || l[C].rows != m || l[C].columns != n)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const bool types =
+        l[A].type == l[B].type && l[C].type == l[D].type && (l[A].type == CUDA_R_16BF || l[D].type == CUDA_R_32F);
+    const bool tf32 = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return types && (!tf32 || l[A].type == CUDA_R_32F) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static void describe(struct multiplication *x, cublasLtMatmulDesc_t desc, const cublasLtMatrixLayout_t *layouts)
+{
+    memset(x, 0, sizeof(*x));
+    memcpy(&x->product, desc, sizeof(x->product));
+    for (int i = 0; i < MATRICES; i++) memcpy(&x->layout[i], layouts[i], sizeof(x->layout[i]));
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulHeuristicResult_t *out, int *count)
+{
+    const struct preference *p = (const struct preference *)preference;
+    struct multiplication x;
+    *count = 0;
+    cublasStatus_t status = pp_emu_cublas_enter(__func__);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    if (!handle || most < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    describe(&x, desc, (cublasLtMatrixLayout_t[]){a, b, c, d});
+    status = check_shapes(&x);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    /* The best splits long sums and wants workspace for that; the next needs none. */
+    for (int i = 0; i < 2 && *count < most; i++) {
+        struct algorithm algorithm = {.magic = MAGIC, .shape = shape_hash(&x), .workspace = i ? 0 : WORKSPACE_BYTES};
+        if (algorithm.workspace > p->workspace || (!i && !(p->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)))
+            continue;
+        for (int m = 0; m < MATRICES; m++)
+            algorithm.alignment[m] = (uint16_t)(p->alignment[m] < WIDEST_LOAD ? p->alignment[m] : WIDEST_LOAD);
+        memset(&out[*count], 0, sizeof(*out));
+        memcpy(&out[*count].algo, &algorithm, sizeof(algorithm));
+        out[*count].workspaceSize = algorithm.workspace;
+        out[(*count)++].state = CUBLAS_STATUS_SUCCESS;
+    }
+    return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static cublasStatus_t check_algorithm(struct multiplication *x, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                                      size_t workspace_bytes)
+{
+    static const char *const names[] = {"A", "B", "C", "D"};
+    struct algorithm algorithm;
+    if (!algo) return CUBLAS_STATUS_SUCCESS;
+    memcpy(&algorithm, algo, sizeof(algorithm));
+    if (algorithm.magic != MAGIC || algorithm.shape != shape_hash(x)) {
+        pp_emu_complain("cublasLtMatmul: the algorithm was chosen for another product");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    for (int i = 0; i < MATRICES; i++) {
+        if (!algorithm.alignment[i] || !((uintptr_t)x->p[i] % algorithm.alignment[i])) continue;
+        pp_emu_complain("cublasLtMatmul: %s is not aligned to the %d bytes promised", names[i], algorithm.alignment[i]);
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (algorithm.workspace > workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    x->workspace = algorithm.workspace ? workspace : NULL;
+    x->workspace_bytes = algorithm.workspace;
+    if (workspace_bytes &&
+        ((uintptr_t)workspace % 16 || !pp_emu_is_device(__func__, "workspace", workspace, workspace_bytes)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t check_operands(const struct multiplication *x, cublasLtHandle_t handle, cudaStream_t stream)
+{
+    static const char *const names[] = {"A", "B", "C", "D"};
+    if (!stream || stream->device != handle->device || pp_emu_current() != handle->device) {
+        pp_emu_complain("cublasLtMatmul: handle, stream and thread are not of one device");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    for (int i = 0; i < MATRICES; i++) {
+        if (i == C && x->beta == 0) continue;
+        if (!pp_emu_is_device("cublasLtMatmul", names[i], x->p[i], extent(&x->layout[i])))
+            return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const struct layout *c = &x->layout[C], *d = &x->layout[D];
+    const bool same = c->type == d->type && c->order == d->order && c->ld == d->ld;
+    return x->p[C] != x->p[D] || same ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t handle_of_stream)
+{
+    cublasStatus_t status = pp_emu_cublas_enter(__func__);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    const cudaStream_t stream = pp_emu_stream(handle_of_stream);
+    struct multiplication *x = malloc(sizeof(*x));
+    if (!x) return CUBLAS_STATUS_ALLOC_FAILED;
+    describe(x, desc, (cublasLtMatrixLayout_t[]){a_layout, b_layout, c_layout, d_layout});
+    memcpy(x->p, (const void *[]){a, b, c, d}, sizeof(x->p));
+    x->to = d;
+    x->alpha = *(const float *)alpha;
+    x->beta = *(const float *)beta;
+    x->op.run = run_multiplication;
+    status = check_shapes(x);
+    if (status == CUBLAS_STATUS_SUCCESS) status = check_operands(x, handle, stream);
+    if (status == CUBLAS_STATUS_SUCCESS) status = check_algorithm(x, algo, workspace, workspace_bytes);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        free(x);
+        return status;
+    }
+    pp_emu_count(PP_EMU_PRODUCTS, 1);
+    pp_emu_enqueue(stream, &x->op);
+    return CUBLAS_STATUS_SUCCESS;
+}

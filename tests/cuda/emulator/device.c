@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices, kernels' attributes and launches.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "emulator.h"
+
+enum { FUNCTIONS = 256, CLOCK_KHZ = 1000000 /* kernel.h: clock64() counts ns */ };
+
+static _Thread_local int current;
+static atomic_int faults[PP_EMU_DEVICES];
+static bool peers[PP_EMU_DEVICES][PP_EMU_DEVICES];
+
+static struct {
+    const void *function;
+    int shared_bytes;
+} functions[FUNCTIONS];
+static int nfunctions;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+int pp_emu_current(void) { return current; }
+cudaError_t pp_emu_fault(int device) { return (cudaError_t)atomic_load(&faults[device]); }
+
+void pp_emu_set_fault(int device, cudaError_t error)
+{
+    int none = cudaSuccess;
+    atomic_compare_exchange_strong(&faults[device], &none, error);
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    PP_EMU_ENTER();
+    *count = pp_emu_settings()->devices;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    PP_EMU_ENTER();
+    if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
+    current = device;
+    pp_emu_reset_green();
+    return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
+{
+    PP_EMU_ENTER();
+    (void)device_flags, (void)flags;
+    return pp_emu_error(device < 0 || device >= pp_emu_settings()->devices ? cudaErrorInvalidDevice : cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    PP_EMU_ENTER();
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags)
+{
+    PP_EMU_ENTER();
+    (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    PP_EMU_ENTER();
+    if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof(*p));
+    snprintf(p->name, sizeof(p->name), "Emulated device %d", device);
+    p->uuid.bytes[0] = (char)(device + 1);
+    p->totalGlobalMem = pp_emu_settings()->memory_bytes;
+    p->sharedMemPerBlock = PP_EMU_SHARED_DEFAULT;
+    p->sharedMemPerBlockOptin = PP_EMU_SHARED_MOST;
+    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->regsPerBlock = 65536;
+    p->warpSize = PP_EMU_WARP;
+    p->maxThreadsPerBlock = PP_EMU_BLOCK_THREADS;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->multiProcessorCount = PP_EMU_SMS;
+    p->major = 9;
+    p->l2CacheSize = 50 << 20;
+    p->memoryBusWidth = 5120;
+    p->asyncEngineCount = 3;
+    p->concurrentKernels = 1;
+    p->unifiedAddressing = 1;
+    p->pciBusID = device + 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    static const struct {
+        enum cudaDeviceAttr attribute;
+        int value;
+    } table[] = {{cudaDevAttrMultiProcessorCount, PP_EMU_SMS},
+                 {cudaDevAttrComputeCapabilityMajor, 9},
+                 {cudaDevAttrComputeCapabilityMinor, 0},
+                 {cudaDevAttrMaxSharedMemoryPerBlock, PP_EMU_SHARED_DEFAULT},
+                 {cudaDevAttrMaxSharedMemoryPerBlockOptin, PP_EMU_SHARED_MOST},
+                 {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 << 10},
+                 {cudaDevAttrMaxThreadsPerBlock, PP_EMU_BLOCK_THREADS},
+                 {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
+                 {cudaDevAttrMaxGridDimX, INT32_MAX},
+                 {cudaDevAttrWarpSize, PP_EMU_WARP},
+                 {cudaDevAttrClockRate, CLOCK_KHZ},
+                 {cudaDevAttrMemoryClockRate, 2619000},
+                 {cudaDevAttrGlobalMemoryBusWidth, 5120},
+                 {cudaDevAttrL2CacheSize, 50 << 20},
+                 {cudaDevAttrAsyncEngineCount, 3},
+                 {cudaDevAttrConcurrentKernels, 1},
+                 {cudaDevAttrUnifiedAddressing, 1}};
+    PP_EMU_ENTER();
+    if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        if (table[i].attribute != attribute) continue;
+        *value = table[i].value;
+        return cudaSuccess;
+    }
+    pp_emu_complain("cudaDeviceGetAttribute: attribute %d is not emulated", attribute);
+    return pp_emu_error(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
+{
+    PP_EMU_ENTER();
+    if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
+    snprintf(text, (size_t)size, "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    PP_EMU_ENTER();
+    *can = device != peer;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    PP_EMU_ENTER();
+    if (flags || peer == current || peer < 0 || peer >= pp_emu_settings()->devices)
+        return pp_emu_error(flags ? cudaErrorInvalidValue : cudaErrorInvalidDevice);
+    pp_emu_lock(&mutex);
+    const bool before = peers[current][peer];
+    peers[current][peer] = true;
+    pp_emu_unlock(&mutex);
+    return pp_emu_error(before ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+}
+
+/* Both succeed without a driver. */
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = pp_emu_settings()->driver ? CUDART_VERSION : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+/* ---- kernels ---- */
+
+static int shared_limit(const void *function)
+{
+    int limit = PP_EMU_SHARED_DEFAULT;
+    pp_emu_lock(&mutex);
+    for (int i = 0; i < nfunctions; i++) {
+        if (functions[i].function == function) limit = functions[i].shared_bytes;
+    }
+    pp_emu_unlock(&mutex);
+    return limit;
+}
+
+static cudaError_t set_shared_limit(const void *function, int bytes)
+{
+    if (bytes < 0 || bytes > PP_EMU_SHARED_MOST) return cudaErrorInvalidValue;
+    pp_emu_lock(&mutex);
+    int i = 0;
+    while (i < nfunctions && functions[i].function != function) i++;
+    if (i < FUNCTIONS) {
+        functions[i].function = function;
+        functions[i].shared_bytes = bytes;
+    }
+    if (i == nfunctions && i < FUNCTIONS) nfunctions++;
+    pp_emu_unlock(&mutex);
+    return i < FUNCTIONS ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    PP_EMU_ENTER();
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return pp_emu_error(cudaErrorInvalidValue);
+    return pp_emu_error(set_shared_limit(function, value));
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *function)
+{
+    PP_EMU_ENTER();
+    *out = (struct cudaFuncAttributes){
+        .maxThreadsPerBlock = PP_EMU_BLOCK_THREADS, .numRegs = 32, .maxDynamicSharedSizeBytes = shared_limit(function)};
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t shared_bytes)
+{
+    PP_EMU_ENTER();
+    (void)function;
+    const int by_threads = 2048 / threads, by_shared = (int)((228u << 10) / (shared_bytes + 1024));
+    *blocks = by_threads < by_shared ? by_threads : by_shared;
+    return cudaSuccess;
+}
+
+struct launch {
+    struct pp_emu_op op;
+    struct pp_emu_kernel kernel;
+    cudaError_t fault; /* injected */
+};
+
+static void run_launch(struct pp_emu_op *op, cudaStream_t stream, bool dead)
+{
+    struct launch *l = (struct launch *)op;
+    const int64_t start = pp_emu_now_ns(), least = pp_emu_settings()->kernel_ns;
+    char message[256];
+    if (l->fault != cudaSuccess) pp_emu_set_fault(stream->device, l->fault);
+    if (!dead && l->fault == cudaSuccess && !pp_emu_grid_run(&l->kernel, message, sizeof(message))) {
+        pp_emu_complain("%s", message);
+        pp_emu_set_fault(stream->device, cudaErrorLaunchFailure);
+    }
+    const int64_t left = least - (pp_emu_now_ns() - start);
+    if (!dead && left > 0)
+        nanosleep(&(struct timespec){.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}, NULL);
+    l->kernel.release(l->kernel.arguments);
+    free(l);
+}
+
+static cudaError_t check_launch(const struct pp_emu_kernel *k, cudaStream_t stream)
+{
+    const uint3 b = k->block, g = k->grid;
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (stream->device != current) {
+        pp_emu_complain("kernel %s for device %d put into a stream of device %d", k->name, current, stream->device);
+        return cudaErrorInvalidResourceHandle;
+    }
+    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
+    const bool block_fits = threads && threads <= PP_EMU_BLOCK_THREADS && b.z <= 64;
+    const bool grid_fits = g.x && g.y && g.z && g.x <= INT32_MAX && g.y <= UINT16_MAX && g.z <= UINT16_MAX;
+    if (block_fits && grid_fits && k->shared_bytes <= (size_t)shared_limit(k->function)) return cudaSuccess;
+    pp_emu_complain("kernel %s: grid (%u, %u, %u), block (%u, %u, %u), %zu bytes of shared memory (limit %d)", k->name,
+                    g.x, g.y, g.z, b.x, b.y, b.z, k->shared_bytes, shared_limit(k->function));
+    return block_fits && grid_fits ? cudaErrorInvalidValue : cudaErrorInvalidConfiguration;
+}
+
+void pp_emu_launch(const struct pp_emu_kernel *kernel, cudaStream_t handle)
+{
+    cudaError_t error = pp_emu_enter("launch");
+    cudaStream_t stream = error == cudaSuccess ? pp_emu_stream(handle) : NULL;
+    struct launch *l = NULL;
+    if (error == cudaSuccess) error = check_launch(kernel, stream);
+    if (error == cudaSuccess && !(l = calloc(1, sizeof(*l)))) error = cudaErrorMemoryAllocation;
+    if (error != cudaSuccess) {
+        kernel->release(kernel->arguments);
+        pp_emu_error(error);
+        return;
+    }
+    l->op.run = run_launch;
+    l->kernel = *kernel;
+    l->fault = (cudaError_t)pp_emu_injected("kernel", cudaErrorIllegalAddress);
+    pp_emu_count(PP_EMU_LAUNCHES, 1);
+    pp_emu_enqueue(stream, &l->op);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The emulated devices' inside: what its files know of each other. README.md beside tests/cuda/ says what it is.
+ */
+#ifndef PP_EMULATOR_EMULATOR_H
+#define PP_EMULATOR_EMULATOR_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "grid.h"
+
+enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132 };
+
+/* ---- settings.c: the environment, injected failures, errors, what is counted ---- */
+
+struct pp_emu_settings {
+    bool driver;
+    int devices;
+    uint64_t memory_bytes; /* of each device */
+    int64_t kernel_ns;     /* every launch takes at least so long */
+    int64_t jitter_us;     /* every operation starts late by a random time up to this */
+    bool strict;
+    const char *stats;
+};
+const struct pp_emu_settings *pp_emu_settings(void);
+
+/* Every function of the runtime begins with PP_EMU_ENTER: no driver, no device, an earlier fault, an injected failure. */
+cudaError_t pp_emu_enter(const char *function);
+#define PP_EMU_ENTER()                                                                                                 \
+    do {                                                                                                               \
+        const cudaError_t entered = pp_emu_enter(__func__);                                                            \
+        if (entered != cudaSuccess) return pp_emu_error(entered);                                                      \
+    } while (0)
+/* Notes it for cudaGetLastError and returns it. */
+cudaError_t pp_emu_error(cudaError_t error);
+/* Is it this function's turn to fail? The code that PP_EMULATE_FAIL gives it (`usual` if none) or 0. */
+int pp_emu_injected(const char *function, int usual);
+/* A complaint that fails the program under PP_EMULATE_STRICT's eyes: one line on stderr. */
+void pp_emu_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+enum pp_emu_count {
+    PP_EMU_LAUNCHES,
+    PP_EMU_PRODUCTS,
+    PP_EMU_COPIES,
+    PP_EMU_HOST_WAITS, /* calls that had to wait for the device */
+    PP_EMU_DEVICE_ALLOCATIONS,
+    PP_EMU_HOST_ALLOCATIONS,
+    PP_EMU_STREAMS,
+    PP_EMU_EVENTS,
+    PP_EMU_COLLECTIVES, /* of NCCL */
+    PP_EMU_LIVE_DEVICE_BYTES,
+    PP_EMU_LIVE_HOST_BYTES,
+    PP_EMU_LIVE_STREAMS,
+    PP_EMU_LIVE_EVENTS,
+    PP_EMU_LIVE_COMMUNICATORS,
+    PP_EMU_COMPLAINTS,
+    PP_EMU_COUNTS
+};
+void pp_emu_count(enum pp_emu_count what, int64_t by);
+
+/* ---- locks and order ---- */
+
+/* ThreadSanitizer must see the order that CUDA promises, and none that the emulator's own locks make. These files are
+ * built without its eyes; locks are hidden from it, promises are said. */
+void pp_emu_lock(pthread_mutex_t *mutex);
+void pp_emu_unlock(pthread_mutex_t *mutex);
+void pp_emu_promise(void *address); /* what this thread did comes before ... */
+void pp_emu_rely(void *address);    /* ... what this one does from here on */
+
+/* ---- stream.c ---- */
+
+struct pp_emu_op {
+    struct pp_emu_op *next;
+    /* Runs in the stream's thread, then frees itself. dead: the device has failed, do nothing but what others wait for. */
+    void (*run)(struct pp_emu_op *op, cudaStream_t stream, bool dead);
+};
+
+struct CUstream_st {
+    struct CUstream_st *next; /* all live ones */
+    int device, priority;
+    unsigned flags;
+    CUgreenCtx green;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct pp_emu_op *head, **tail;
+    uint64_t queued, finished;
+    bool closing;
+};
+
+/* The stream that a handle means for the calling thread; NULL if there is none such. */
+cudaStream_t pp_emu_stream(cudaStream_t handle);
+/* Checked, listed and counted as cudaStreamCreate does. */
+cudaError_t pp_emu_stream_open(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out);
+void pp_emu_enqueue(cudaStream_t stream, struct pp_emu_op *op);
+/* Blocks until all that is queued has run. */
+void pp_emu_drain(cudaStream_t stream);
+void pp_emu_drain_device(int device);
+
+/* ---- event.c ---- */
+
+struct pp_emu_record; /* one call of cudaEventRecord */
+struct pp_emu_record *pp_emu_record_new(void);
+void pp_emu_record_release(struct pp_emu_record *record);
+void pp_emu_record_wait(struct pp_emu_record *record);
+/* Operations that reach the record, and that wait for it. */
+struct pp_emu_op *pp_emu_record_op(struct pp_emu_record *record);
+struct pp_emu_op *pp_emu_wait_op(struct pp_emu_record *record);
+
+/* ---- memory.c ---- */
+
+enum pp_emu_memory { PP_EMU_PAGEABLE, PP_EMU_PINNED, PP_EMU_DEVICE };
+struct pp_emu_range {
+    char *start;
+    size_t bytes;
+    enum pp_emu_memory kind;
+    int device;
+};
+/* False if the bytes begin in an allocation and leave it. range->kind says what they are. */
+bool pp_emu_find(const void *p, size_t bytes, struct pp_emu_range *range);
+/* Are these bytes device memory? Complains with the name of the function and of its operand if not. */
+bool pp_emu_is_device(const char *function, const char *operand, const void *p, size_t bytes);
+uint64_t pp_emu_used_bytes(int device);
+
+/* ---- device.c ---- */
+
+int pp_emu_current(void); /* device of the calling thread */
+/* A failed device answers every call with its fault. */
+cudaError_t pp_emu_fault(int device);
+void pp_emu_set_fault(int device, cudaError_t error);
+
+/* ---- driver.c ---- */
+
+/* The green context that the calling thread's streams are made in; NULL: none. */
+CUgreenCtx pp_emu_current_green(void);
+void pp_emu_reset_green(void); /* cudaSetDevice leaves it */
+
+int64_t pp_emu_now_ns(void);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "emulator.h"
+
+enum { FAILURES = 16, ALWAYS = -1 };
+
+/* "cudaMalloc:3", "cudaMalloc:3=2", "cudaStreamQuery:*": the third call fails (with error 2), each call does. */
+struct failure {
+    char function[48];
+    int turn, code;
+    atomic_int calls;
+};
+
+static struct pp_emu_settings settings;
+static struct failure failures[FAILURES];
+static int nfailures;
+static atomic_llong counts[PP_EMU_COUNTS];
+static _Thread_local cudaError_t last_error;
+
+static const char *const count_names[PP_EMU_COUNTS] = {
+    "launches",         "products",     "copies",      "host_waits",         "device_allocations",
+    "host_allocations", "streams",      "events",      "collectives",        "live_device_bytes",
+    "live_host_bytes",  "live_streams", "live_events", "live_communicators", "complaints"};
+
+static int64_t number(const char *name, int64_t other)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, NULL, 10) : other;
+}
+
+static void read_failures(const char *text)
+{
+    char copy[512], *save = NULL;
+    snprintf(copy, sizeof(copy), "%s", text ? text : "");
+    for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        char *turn = strchr(item, ':'), *code = strchr(item, '=');
+        if (!turn || nfailures == FAILURES) {
+            fprintf(stderr, "emulator: PP_EMULATE_FAIL: '%s' is not FUNCTION:TURN, or one too many\n", item);
+            abort();
+        }
+        struct failure *f = &failures[nfailures++];
+        *turn = '\0';
+        snprintf(f->function, sizeof(f->function), "%s", item);
+        f->turn = turn[1] == '*' ? ALWAYS : atoi(turn + 1);
+        f->code = code ? atoi(code + 1) : 0;
+    }
+}
+
+static void read_settings(void)
+{
+    settings.driver = number("PP_EMULATE_DRIVER", 1) != 0;
+    settings.devices = (int)number("PP_EMULATE_DEVICES", 2);
+    if (settings.devices > PP_EMU_DEVICES) settings.devices = PP_EMU_DEVICES;
+    settings.memory_bytes = (uint64_t)number("PP_EMULATE_MEMORY", 80ll << 30);
+    settings.kernel_ns = number("PP_EMULATE_KERNEL_NS", 0);
+    settings.jitter_us = number("PP_EMULATE_JITTER_US", 0);
+    settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
+    settings.stats = getenv("PP_EMULATE_STATS");
+    read_failures(getenv("PP_EMULATE_FAIL"));
+}
+
+const struct pp_emu_settings *pp_emu_settings(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_settings);
+    return &settings;
+}
+
+int pp_emu_injected(const char *function, int usual)
+{
+    pp_emu_settings();
+    for (int i = 0; i < nfailures; i++) {
+        struct failure *f = &failures[i];
+        if (strcmp(f->function, function) != 0) continue;
+        const int call = atomic_fetch_add(&f->calls, 1) + 1;
+        if (f->turn == ALWAYS || f->turn == call) return f->code ? f->code : usual;
+    }
+    return 0;
+}
+
+cudaError_t pp_emu_error(cudaError_t error)
+{
+    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    return error;
+}
+
+static cudaError_t usual_failure(const char *function)
+{
+    const bool allocates = strstr(function, "Malloc") || strstr(function, "Alloc");
+    return allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+cudaError_t pp_emu_enter(const char *function)
+{
+    const struct pp_emu_settings *s = pp_emu_settings();
+    if (!s->driver) return cudaErrorInsufficientDriver;
+    if (!s->devices) return cudaErrorNoDevice;
+    const cudaError_t fault = pp_emu_fault(pp_emu_current());
+    if (fault != cudaSuccess) return fault;
+    return (cudaError_t)pp_emu_injected(function, usual_failure(function));
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t fault = pp_emu_fault(pp_emu_current());
+    const cudaError_t error = fault != cudaSuccess ? fault : last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    const cudaError_t fault = pp_emu_fault(pp_emu_current());
+    return fault != cudaSuccess ? fault : last_error;
+}
+
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} errors[] = {
+#define E(error, text)                                                                                                 \
+    {                                                                                                                  \
+        error, #error, text                                                                                            \
+    }
+    E(cudaSuccess, "no error"),
+    E(cudaErrorInvalidValue, "invalid argument"),
+    E(cudaErrorMemoryAllocation, "out of memory"),
+    E(cudaErrorInitializationError, "initialization error"),
+    E(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    E(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    E(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    E(cudaErrorInvalidDevice, "invalid device ordinal"),
+    E(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    E(cudaErrorSymbolNotFound, "named symbol not found"),
+    E(cudaErrorNotReady, "device not ready"),
+    E(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    E(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),
+    E(cudaErrorLaunchTimeout, "the launch timed out and was terminated"),
+    E(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    E(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
+    E(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
+    E(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    E(cudaErrorLaunchFailure, "unspecified launch failure"),
+    E(cudaErrorNotSupported, "operation not supported"),
+    E(cudaErrorUnknown, "unknown error"),
+#undef E
+};
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        if (errors[i].error == error) return errors[i].name;
+    }
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        if (errors[i].error == error) return errors[i].text;
+    }
+    return "unrecognized error code";
+}
+
+void pp_emu_complain(const char *format, ...)
+{
+    va_list arguments;
+    char text[400];
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "emulator: %s\n", text);
+    pp_emu_count(PP_EMU_COMPLAINTS, 1);
+}
+
+void pp_emu_count(enum pp_emu_count what, int64_t by) { atomic_fetch_add(&counts[what], by); }
+
+int64_t pp_emu_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* One line for each process: {"pid":1,"launches":2,...}. */
+__attribute__((destructor)) static void write_stats(void)
+{
+    char line[1024];
+    int n = snprintf(line, sizeof(line), "{\"pid\":%d", (int)getpid());
+    if (!settings.stats) return;
+    for (int i = 0; i < PP_EMU_COUNTS; i++)
+        n += snprintf(line + n, sizeof(line) - (size_t)n, ",\"%s\":%lld", count_names[i], (long long)counts[i]);
+    FILE *file = fopen(settings.stats, "a");
+    if (!file) return;
+    fprintf(file, "%s}\n", line);
+    fclose(file);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels of a queue backend against those of the cpu, call by call. parity_cases.c says which calls and how near they
+ * must come; parity_call.c runs one on both sides.
+ */
+#ifndef PP_TESTS_PARITY_H
+#define PP_TESTS_PARITY_H
+
+#include "core/queue.h"
+#include "kernels/kernels.h"
+
+/* A device of the backend under test, with memory of its own. */
+struct parity_device {
+    const struct pp_backend *backend;
+    struct pp_device *device;
+    int precision;
+};
+
+/* What may be varied in a call. A bit that is not set is the plain case. */
+enum parity_variant {
+    PARITY_DROP = 1,       /* dropout */
+    PARITY_ACCUMULATE = 2, /* gradients are added to */
+    PARITY_ALIAS = 4,      /* one operand lies where another does */
+    PARITY_ABSENT = 8,     /* an operand has no memory */
+    PARITY_SHIFT = 16,     /* operands lie one element behind the alignment that programs give them */
+    PARITY_VARIANTS = 32
+};
+
+/* One row of the table: a shape, run in all variants that the kernel has. */
+struct parity_case {
+    int kernel;
+    int n[PP_CALL_DIMS];
+    float f; /* the scalar that is not dropout's probability: scale, eps */
+    bool large; /* only the variants "none" and "all": it takes long where the device is emulated */
+};
+
+/* What holds for all calls of a kernel. */
+struct parity_kernel {
+    unsigned variants;   /* it has, besides PARITY_SHIFT: enum parity_variant */
+    int probability;     /* index into f[]; where PARITY_DROP is set */
+    int alias[2];        /* PARITY_ALIAS: operand alias[0] lies where alias[1] does */
+    int absent;          /* PARITY_ABSENT: this operand */
+    double tolerance[3]; /* [precision]: of each element, times (its magnitude + the operand's root mean square);
+                          * 0: the same bits */
+};
+
+extern const struct parity_kernel parity_kernels[PP_KERNELS];
+extern const struct parity_case parity_cases[];
+extern const int parity_ncases;
+
+/* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
+void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
+
+/* Fails with the message of the last failure. */
+#define PARITY_OK(expression) parity_status((expression), #expression)
+void parity_status(pp_status status, const char *what);
+
+/* bfloat16, as its upper half of a float's bits. */
+uint16_t parity_to_bf16(float x);
+float parity_from_bf16(uint16_t x);
+
+/* Whole steps of tiny models (parity_model.c). */
+void parity_model(const struct parity_device *d);
+
+#endif
