@@ -22,6 +22,8 @@ struct runner {
     int stages, rows, seq, chunks;
     bool split, recompute; /* backward as I and W; forward once more before each backward */
     bool evaluate;         /* forward only, without dropout */
+    int slot_chunks;       /* microbatches in an activation slot, one behind the other; 0: one */
+    bool batch_w;          /* W of all microbatches of a slot at once */
     const struct pp_cpu_isa *isa;
 
     struct pp_model *model;
@@ -68,10 +70,26 @@ static inline void runner_weights(struct runner *r, uint64_t seed)
     }
 }
 
+/* The first microbatch of the slot that holds m, and the rows of the slot's microbatches from it on. */
+static inline int runner_slot(const struct runner *r, int m) { return m - m % r->slot_chunks; }
+static inline int runner_slot_rows(const struct runner *r, int m)
+{
+    int rows = 0;
+    for (int i = runner_slot(r, m); i < r->chunks && runner_slot(r, i) == runner_slot(r, m); i++)
+        rows += r->chunk_rows[i];
+    return rows;
+}
+
+static inline struct pp_program_spec runner_spec(const struct runner *r)
+{
+    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split};
+}
+
 /* Fields up to isa are set by the caller. */
 static inline void runner_open(struct runner *r)
 {
     if (!r->isa) r->isa = pp_cpu_isa_best();
+    if (r->slot_chunks < 1) r->slot_chunks = 1;
     RUNNER_OK(pp_gemm_open(1));
     RUNNER_OK(pp_model_create(&r->shape, r->stages, "uniform", NULL, &r->model));
     const int piece = (r->rows + r->chunks - 1) / r->chunks;
@@ -83,10 +101,9 @@ static inline void runner_open(struct runner *r)
     for (int s = 0; s < r->stages; s++) {
         r->param[s] = runner_memory(r->model->stages[s].param_bytes);
         r->grad[s] = runner_memory(r->model->stages[s].param_bytes);
-        for (int m = 0; m < r->chunks; m++)
-            r->act[s][m] =
-                runner_memory(pp_model_act_bytes(
-                    r->model, s, &(struct pp_program_spec){r->seq, r->chunk_rows[m], !r->evaluate, r->split}));
+        const struct pp_program_spec spec = runner_spec(r);
+        for (int m = 0; m < r->chunks; m += r->slot_chunks)
+            r->act[s][m] = runner_memory(pp_model_act_bytes(r->model, s, &spec));
     }
     for (int s = 1; s < r->stages; s++)
         for (int m = 0; m < r->chunks; m++) {
@@ -121,13 +138,15 @@ static inline void runner_close(struct runner *r)
 static inline void runner_task(struct runner *r, int kind, int stage, int m, struct pp_frame *frame)
 {
     struct pp_program program;
-    const struct pp_class cls = {kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : r->chunk_rows[m]};
-    struct pp_program_spec spec = {r->seq, cls.rows, r->frame.training, r->split};
+    const bool update = kind == PP_NORM || kind == PP_STEP, several = kind == PP_W && r->batch_w;
+    const struct pp_class cls = {kind, stage, update ? 0 : several ? runner_slot_rows(r, m) : r->chunk_rows[m]};
+    const struct pp_program_spec spec = runner_spec(r);
     RUNNER_OK(pp_model_program(r->model, &cls, &spec, &program));
     void *work = runner_memory(program.work_bytes);
     frame->base[PP_MEM_PARAM] = r->param[stage];
     frame->base[PP_MEM_GRAD] = r->grad[stage];
-    frame->base[PP_MEM_ACT] = r->act[stage][m];
+    frame->base[PP_MEM_ACT] = r->act[stage][runner_slot(r, m)];
+    frame->act_row = r->first_row[m] - r->first_row[runner_slot(r, m)];
     frame->base[PP_MEM_WORK] = work;
     frame->base[PP_MEM_TOKENS] = r->tokens + r->first_row[m] * r->seq;
     frame->base[PP_MEM_TARGETS] = r->targets + r->first_row[m] * r->seq;
@@ -176,7 +195,7 @@ static inline double runner_gradients(struct runner *r)
             if (r->recompute) runner_forward(r, s, m, true);
             runner_backward(r, r->split ? PP_I : PP_B, s, m);
         }
-        for (int m = 0; r->split && m < r->chunks; m++) runner_backward(r, PP_W, s, m);
+        for (int m = 0; r->split && m < r->chunks; m += r->batch_w ? r->slot_chunks : 1) runner_backward(r, PP_W, s, m);
     }
     return loss;
 }

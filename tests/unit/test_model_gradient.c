@@ -57,9 +57,8 @@ static void avoid_kinks(struct runner *r)
     }
 }
 
-static void check_gradients(struct pp_shape shape)
+static void check_gradients(struct runner r)
 {
-    struct runner r = make_runner(shape, 2);
     runner_open(&r);
     avoid_kinks(&r);
     runner_gradients(&r);
@@ -81,8 +80,18 @@ static void test_gradients(void **state)
                 shape.dropout = dropping ? 0.2 : 0;
                 shape.residual_only = shape.lab_init = style;
                 shape.scale_embedding = !style;
-                check_gradients(shape);
+                check_gradients(make_runner(shape, 2));
             }
+}
+
+static void test_gradients_of_padded_batches(void **state)
+{
+    (void)state;
+    struct runner r = make_runner(tiny, 2);
+    r.shape.vocab_multiple = 16;
+    r.split = r.batch_w = true;
+    r.slot_chunks = 2;
+    check_gradients(r);
 }
 
 /* Runs `other` beside the fused two-stage run of the same shape; compares loss and every gradient. tolerance 0: bit
@@ -124,6 +133,83 @@ static void test_stages_and_recomputation_same_bits(void **state)
     struct runner again = make_runner(tiny, 2);
     again.recompute = true;
     compare_runs(make_runner(tiny, 1), again, 0);
+}
+
+/* A slot of several microbatches: each finds its rows. The last slot has fewer, the last microbatch too. */
+static void test_shared_slots_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= 4; k++)
+        for (int split = 0; split < 2; split++) {
+            struct runner one = make_runner(tiny, 2), shared;
+            one.rows = 9;
+            one.chunks = 5;
+            shared = one;
+            shared.split = split;
+            shared.slot_chunks = k;
+            shared.recompute = k == 3;
+            compare_runs(one, shared, 0);
+        }
+}
+
+/* Weight gradients of several microbatches in one product: the same sums in another order. */
+static void test_batched_weight_gradients(void **state)
+{
+    (void)state;
+    for (int stages = 1; stages <= 2; stages++)
+        for (int k = 2; k <= 5; k++) {
+            struct runner one = make_runner(tiny, stages), batched;
+            one.rows = 9;
+            one.chunks = 5;
+            batched = one;
+            batched.split = batched.batch_w = true;
+            batched.slot_chunks = k;
+            compare_runs(one, batched, 2e-5f);
+        }
+}
+
+static void check_padding_is_zero(struct runner *r, void *const *region)
+{
+    for (int i = r->model->ntensors - 2; i < r->model->ntensors; i++) { /* the decoder's weight and bias */
+        const struct pp_tensor *t = &r->model->tensors[i];
+        const float *values = runner_tensor(r, region, i);
+        const int64_t padded = pp_padded_vocab(&r->shape) * t->shape[1];
+        for (int64_t k = t->elements; k < padded; k++) assert_true(values[k] == 0);
+    }
+}
+
+/* A padded vocabulary changes no result and stays zero; norm and step see the words only. */
+static void check_padding(int vocab, int multiple, bool split)
+{
+    struct pp_shape shape = tiny;
+    shape.vocab = vocab;
+    struct runner plain = make_runner(shape, 2), padded;
+    shape.vocab_multiple = multiple;
+    padded = make_runner(shape, 2);
+    padded.split = split;
+    compare_runs(plain, padded, 1e-6f);
+    runner_open(&padded);
+    assert_int_equal(pp_padded_vocab(&padded.shape) % multiple, 0);
+    struct pp_frame frame = padded.frame;
+    double sums[64];
+    frame.sums = sums;
+    frame.learning_rate = 0.1f;
+    for (int step = 0; step < 2; step++) {
+        runner_gradients(&padded);
+        check_padding_is_zero(&padded, padded.grad);
+        runner_task(&padded, PP_NORM, 1, 0, &frame);
+        runner_task(&padded, PP_STEP, 1, 0, &frame);
+        check_padding_is_zero(&padded, padded.param);
+    }
+    runner_close(&padded);
+}
+
+static void test_padded_vocabulary(void **state)
+{
+    (void)state;
+    const int vocab[] = {2, 17, 64, 100, 301};
+    for (int i = 0; i < 5; i++)
+        for (int multiple = 8; multiple <= 128; multiple *= 4) check_padding(vocab[i], multiple, i % 2);
 }
 
 /* Dropout is keyed by the element in the whole batch: other microbatches give the same masks, sums differ by rounding
@@ -200,8 +286,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_gradients_of_padded_batches),
         cmocka_unit_test(test_split_backward_same_bits),
         cmocka_unit_test(test_stages_and_recomputation_same_bits),
+        cmocka_unit_test(test_shared_slots_same_bits),
+        cmocka_unit_test(test_batched_weight_gradients),
+        cmocka_unit_test(test_padded_vocabulary),
         cmocka_unit_test(test_chunks_same_masks),
         cmocka_unit_test(test_vector_widths_agree),
         cmocka_unit_test(test_evaluation_without_dropout),
