@@ -16,7 +16,7 @@
 enum {
     PLACES = 4,              /* of a channel's end: one is copied while one is sent, and two for uneven moments */
     SEGMENTS = 2,            /* of a sum: one is copied while one is added */
-    SEGMENT_BYTES = 32 << 20 /* far more than the pieces that pp_reduce has under way */
+    SEGMENT_BYTES = 16 << 20 /* far more than the pieces that pp_reduce has under way */
 };
 
 /* Parcels are numbered from 0. fetched: of a sender, copies into places; posted: messages; moved: issued. */

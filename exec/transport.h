@@ -81,8 +81,8 @@ struct pp_transport {
 extern const struct pp_transport *const pp_transports[];
 
 /* name: "auto", a row of pp_transports, or a carrier's, which is as "auto" here. Finds out from the environment whether
- * a launcher started this process, and refuses what can not work (two processes without a transport between them). Call once; pairs with
- * finish() of the transport. */
+ * a launcher started this process, and refuses what can not work (two processes without a transport between them).
+ * Call once; pairs with finish() of the transport. */
 pp_status pp_transport_start(const char *name, const struct pp_transport **out,
                              struct pp_processes *processes) PP_MUST_CHECK;
 

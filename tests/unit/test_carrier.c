@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Carriers between the threads of one process, over the queue device for tests with random delays: what arrives is what
+ * was sent, although slots are few and written again at once; sums have the bits of member order. `nccl` needs its
+ * library: tests/cuda.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "crew.h"
+#include "exec/carrier.h"
+#include "queue_device.h"
+
+enum { PARCELS = 60, SLOTS = 3, OPEN = 5, MOST_WORDS = 5000 };
+
+#define OK(expression)                                                                                                 \
+    do {                                                                                                               \
+        if ((expression) != PP_OK) fail_msg("%s", pp_message());                                                       \
+    } while (0)
+
+static const struct pp_carrier *const carriers[] = {&pp_carrier_staged, &pp_carrier_inproc};
+enum { CARRIERS = sizeof carriers / sizeof *carriers };
+
+static int words_of(int i) { return 1 + (i * 977) % MOST_WORDS; }
+
+static int word_of(int src, int i, int w) { return (i * 31 + w) * 31 + src; }
+
+/* --- one end --- */
+
+/* One direction at one worker: slots of the device behind which host memory stands for the kernels that fill and read
+ * them. */
+struct end {
+    struct pp_port port;
+    const struct pp_carrier *carrier;
+    const struct pp_queue_ops *ops;
+    struct pp_channel *channel;
+    int src, next, issued;
+    int *slots, *host; /* [SLOTS][MOST_WORDS] of the device; [PARCELS][MOST_WORDS] */
+    struct pp_parcel parcels[PARCELS];
+    struct pp_mark *computed[PARCELS]; /* sender: slot written; receiver: slot read */
+};
+
+static const int64_t slot_bytes = MOST_WORDS * sizeof(int);
+
+static pp_status open_end(struct end *e, const struct pp_carrier *carrier, const struct pp_port *port, int src,
+                          int kind)
+{
+    const struct pp_channel_spec spec = {
+        .port = *port, .src = src, .dst = 1 - src, .kind = kind, .most_bytes = slot_bytes, .most_parcels = OPEN};
+    void *memory;
+    e->port = *port;
+    e->carrier = carrier;
+    e->ops = port->backend->queue;
+    e->src = src;
+    PP_TRY(port->backend->alloc(port->device, SLOTS * slot_bytes, &memory));
+    e->slots = memory;
+    PP_TRY(e->ops->host_alloc(port->device, PARCELS * slot_bytes, &memory));
+    e->host = memory;
+    for (int i = 0; i < PARCELS; i++) {
+        PP_TRY(e->ops->mark_create(port->device, false, &e->computed[i]));
+        PP_TRY(e->ops->mark_create(port->device, i % 2 == 0, &e->parcels[i].done));
+        if (i % 2 == 0) PP_TRY(e->ops->mark_create(port->device, true, &e->parcels[i].begun));
+        for (int w = 0; w < words_of(i) && port->me == src; w++) e->host[i * MOST_WORDS + w] = word_of(src, i, w);
+    }
+    return carrier->open(&spec, &e->channel);
+}
+
+static void close_end(struct end *e)
+{
+    e->carrier->close(e->channel);
+    for (int i = 0; i < PARCELS; i++) {
+        e->ops->mark_destroy(e->port.device, e->computed[i]);
+        e->ops->mark_destroy(e->port.device, e->parcels[i].done);
+        if (e->parcels[i].begun) e->ops->mark_destroy(e->port.device, e->parcels[i].begun);
+    }
+    e->ops->host_release(e->port.device, e->host);
+    e->port.backend->release(e->port.device, e->slots, SLOTS * slot_bytes);
+}
+
+/* "Computes" with the slot of parcel i, in the compute queue. */
+static pp_status compute(struct end *e, int i, struct pp_mark *after)
+{
+    struct pp_queue *queue = e->ops->compute(e->port.device);
+    int *slot = e->slots + i % SLOTS * MOST_WORDS, *host = e->host + i * MOST_WORDS;
+    bool sends = e->port.me == e->src;
+    if (after) PP_TRY(e->ops->wait(e->port.device, queue, after));
+    PP_TRY(e->ops->copy(e->port.device, queue, sends ? slot : host, sends ? host : slot,
+                        words_of(i) * (int64_t)sizeof(int)));
+    return e->ops->record(e->port.device, queue, e->computed[i]);
+}
+
+static void fill_parcel(struct end *e, int i)
+{
+    e->parcels[i].memory = e->slots + i % SLOTS * MOST_WORDS;
+    e->parcels[i].bytes = words_of(i) * (int64_t)sizeof(int);
+}
+
+/* The slot's last parcel must have left; the kernel that writes the slot waits for its mark. */
+static pp_status step_sender(struct end *e)
+{
+    while (e->next < PARCELS && e->next < e->issued + OPEN && (e->next < SLOTS || e->next - SLOTS < e->issued)) {
+        int i = e->next++;
+        PP_TRY(compute(e, i, i >= SLOTS ? e->parcels[i - SLOTS].done : NULL));
+        fill_parcel(e, i);
+        PP_TRY(e->carrier->send(e->channel, &e->parcels[i], e->computed[i]));
+    }
+    return PP_OK;
+}
+
+/* Receives are posted when the kernel that empties the slot is in its queue. */
+static pp_status step_receiver(struct end *e)
+{
+    while (e->next < PARCELS && e->next < e->issued + SLOTS) {
+        int i = e->next++;
+        fill_parcel(e, i);
+        PP_TRY(e->carrier->recv(e->channel, &e->parcels[i], i >= SLOTS ? e->computed[i - SLOTS] : NULL));
+    }
+    return PP_OK;
+}
+
+static pp_status step(struct end *e)
+{
+    PP_TRY(e->port.me == e->src ? step_sender(e) : step_receiver(e));
+    while (e->issued < e->next) {
+        PP_TRY(e->carrier->poll(e->channel, &e->parcels[e->issued]));
+        if (!e->parcels[e->issued].issued) break;
+        if (e->port.me != e->src) PP_TRY(compute(e, e->issued, e->parcels[e->issued].done));
+        e->issued++;
+    }
+    return e->carrier->check(e->channel);
+}
+
+static pp_status await_mark(const struct pp_port *port, struct pp_mark *mark)
+{
+    for (bool reached = false; !reached;) {
+        PP_TRY(port->backend->queue->reached(port->device, mark, &reached));
+        PP_TRY(pp_world_check(port->world));
+    }
+    return PP_OK;
+}
+
+static pp_status finish_end(struct end *e)
+{
+    PP_TRY(await_mark(&e->port, e->computed[PARCELS - 1]));
+    PP_TRY(await_mark(&e->port, e->parcels[PARCELS - 1].done));
+    for (int i = 0; i < PARCELS; i++)
+        for (int w = 0; w < words_of(i); w++)
+            if (e->host[i * MOST_WORDS + w] != word_of(e->src, i, w))
+                return pp_fail(PP_INTERNAL, "word %d of parcel %d is wrong", w, i);
+    int64_t ns;
+    return e->ops->elapsed(e->port.device, e->parcels[0].begun, e->parcels[0].done, &ns);
+}
+
+static pp_status both_ways(struct pp_world *world, int me, void *arg)
+{
+    const struct pp_carrier *carrier = arg;
+    struct pp_port port = {.world = world, .backend = &pp_backend_queued, .me = me};
+    struct pp_device_spec spec = {.worker = me, .workers = 2, .on_host = 1, .threads = 1};
+    static struct end all[2][2];
+    struct end *ends = all[me];
+    memset(ends, 0, sizeof all[me]);
+    PP_TRY(port.backend->open(&spec, &port.device));
+    PP_TRY(open_end(&ends[0], carrier, &port, 0, PP_MESSAGE_FORWARD));
+    PP_TRY(open_end(&ends[1], carrier, &port, 1, PP_MESSAGE_BACKWARD));
+    for (int64_t idle_since = 0; ends[0].issued < PARCELS || ends[1].issued < PARCELS;) {
+        unsigned seen = pp_bell_seen(world, me);
+        PP_TRY(step(&ends[0]));
+        PP_TRY(step(&ends[1]));
+        PP_TRY(pp_world_check(world));
+        pp_world_wait(world, me, seen, &idle_since);
+    }
+    PP_TRY(finish_end(&ends[0]));
+    PP_TRY(finish_end(&ends[1]));
+    PP_TRY(pp_barrier(world, me));
+    close_end(&ends[0]);
+    close_end(&ends[1]);
+    port.backend->close(port.device);
+    return PP_OK;
+}
+
+/* A world of devices is polled: their marks ring no bell. */
+static pp_status both_ways_polled(struct pp_world *world, int me, void *arg)
+{
+    world->polled = true;
+    PP_TRY(pp_barrier(world, me));
+    return both_ways(world, me, arg);
+}
+
+static void parcels_arrive(void **state)
+{
+    (void)state;
+    for (int c = 0; c < CARRIERS; c++)
+        for (int delay = 0; delay <= 200; delay += 100) {
+            const struct queued_settings settings = {.seed = 7 + (uint64_t)delay, .most_delay_us = delay};
+            queued_set(&settings);
+            OK(crew_run(2, both_ways_polled, (void *)(uintptr_t)carriers[c]));
+        }
+    queued_set(NULL);
+}
+
+/* --- sums --- */
+
+struct summing {
+    const struct pp_carrier *carrier;
+    int64_t n;
+    int type;
+};
+
+/* Numbers whose sum depends on the order. */
+static double value_of(int member, int64_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)member * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    return (double)(int32_t)x * (member % 2 ? 1e-3 : 1e-9);
+}
+
+static void set_value(void *values, int type, int64_t i, double value)
+{
+    if (type == PP_SUM_DOUBLE)
+        ((double *)values)[i] = value;
+    else
+        ((float *)values)[i] = (float)value;
+}
+
+static bool is_sum(const void *values, int type, int64_t i, int members)
+{
+    float narrow = (float)value_of(0, i);
+    double wide = value_of(0, i);
+    for (int k = 1; k < members; k++) {
+        narrow += (float)value_of(k, i);
+        wide += value_of(k, i);
+    }
+    return type == PP_SUM_DOUBLE ? ((const double *)values)[i] == wide : ((const float *)values)[i] == narrow;
+}
+
+static pp_status sum_twice(const struct pp_port *port, const struct summing *s, struct pp_sum *sum, void *values)
+{
+    const struct pp_queue_ops *ops = port->backend->queue;
+    int64_t size = s->type == PP_SUM_DOUBLE ? 8 : 4;
+    void *host;
+    struct pp_parcel parcel = {.memory = values, .bytes = s->n * size};
+    struct pp_mark *written;
+    PP_TRY(ops->host_alloc(port->device, parcel.bytes, &host));
+    PP_TRY(ops->mark_create(port->device, false, &written));
+    PP_TRY(ops->mark_create(port->device, false, &parcel.done));
+    for (int round = 0; round < 2; round++) {
+        for (int64_t i = 0; i < s->n; i++) set_value(host, s->type, i, value_of(port->me, i));
+        PP_TRY(ops->copy(port->device, ops->compute(port->device), values, host, parcel.bytes));
+        PP_TRY(ops->record(port->device, ops->compute(port->device), written));
+        PP_TRY(s->carrier->sum_start(sum, &parcel, written));
+        while (!parcel.issued) {
+            PP_TRY(s->carrier->sum_poll(sum, &parcel));
+            PP_TRY(pp_world_check(port->world));
+        }
+        PP_TRY(await_mark(port, parcel.done));
+        PP_TRY(port->backend->download(port->device, host, values, parcel.bytes));
+        for (int64_t i = 0; i < s->n; i++)
+            if (!is_sum(host, s->type, i, port->world->workers))
+                return pp_fail(PP_INTERNAL, "element %lld of %lld is wrong", (long long)i, (long long)s->n);
+        PP_TRY(pp_barrier(port->world, port->me));
+    }
+    ops->mark_destroy(port->device, written);
+    ops->mark_destroy(port->device, parcel.done);
+    ops->host_release(port->device, host);
+    return s->carrier->sum_check(sum);
+}
+
+static pp_status summing(struct pp_world *world, int me, void *arg)
+{
+    const struct summing *s = arg;
+    struct pp_port port = {.world = world, .backend = &pp_backend_queued, .me = me};
+    struct pp_device_spec device = {.worker = me, .workers = world->workers, .on_host = 1, .threads = 1};
+    int64_t bytes = s->n * (s->type == PP_SUM_DOUBLE ? 8 : 4);
+    struct pp_sum *sum;
+    void *values;
+    PP_TRY(port.backend->open(&device, &port.device));
+    const struct pp_sum_spec spec = {
+        .port = port, .group = pp_group_all(world), .most_elements = s->n, .type = s->type};
+    PP_TRY(port.backend->alloc(port.device, bytes, &values));
+    PP_TRY(s->carrier->sum_open(&spec, &sum));
+    PP_TRY(sum_twice(&port, s, sum, values));
+    s->carrier->sum_close(sum);
+    port.backend->release(port.device, values, bytes);
+    port.backend->close(port.device);
+    return PP_OK;
+}
+
+static void sums_have_the_bits_of_member_order(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 17, 1000, 300001, 4500000 /* two segments of staged, and a rest */};
+    const struct queued_settings settings = {.seed = 3, .most_delay_us = 50};
+    queued_set(&settings);
+    for (int c = 0; c < CARRIERS; c++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int workers = 2; workers <= (sizes[i] > 1000000 ? 2 : 3); workers++) {
+                struct summing s = {carriers[c], sizes[i], i % 2 ? PP_SUM_DOUBLE : PP_SUM_FLOAT};
+                OK(crew_run(workers, summing, &s));
+            }
+    queued_set(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parcels_arrive),
+        cmocka_unit_test(sums_have_the_bits_of_member_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
