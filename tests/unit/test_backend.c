@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The registry of devices and its loader. FAKE_1 ... FAKE_4: tests/unit/fake_plugin.c, compiled four ways.
+ */
+#include "kernels/backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+
+static void use_plugin(const char *file, const char *why)
+{
+    setenv("PPKIT_CUDA_BACKEND", file, 1);
+    if (why)
+        setenv("FAKE_WHY", why, 1);
+    else
+        unsetenv("FAKE_WHY");
+}
+
+/* find() fails, with a message that says all of the texts. */
+static void assert_refused(const char *name, pp_status status, const char *text, const char *more)
+{
+    const struct pp_backend *backend = (const struct pp_backend *)&backend;
+    assert_int_equal(pp_backend_find(name, &backend), status);
+    assert_null(backend);
+    if (!strstr(pp_message(), text) || !strstr(pp_message(), more))
+        fail_msg("'%s' does not say '%s' and '%s'", pp_message(), text, more);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    const struct pp_backend *backend;
+    use_plugin("/no/such.so", NULL);
+    assert_int_equal(pp_backend_find(NULL, &backend), PP_OK);
+    assert_string_equal(backend->name, "cpu");
+    assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
+    assert_string_equal(backend->name, "cpu");
+    assert_refused("gpu9", PP_USAGE, "--device gpu9", "auto, cuda, cpu");
+
+    assert_int_equal(pp_backend_named("cuda", &backend), PP_OK);
+    assert_string_equal(backend->name, "cuda");
+    assert_non_null(backend->call_name);
+    assert_int_equal(pp_backend_named("auto", &backend), PP_OK);
+    assert_string_equal(backend->name, "cpu");
+    assert_int_equal(pp_backend_named(NULL, &backend), PP_OK);
+    assert_string_equal(backend->name, "cpu");
+    assert_int_equal(pp_backend_named("gpu9", &backend), PP_USAGE);
+}
+
+static void test_loads(void **state)
+{
+    (void)state;
+    const struct pp_backend *backend;
+    use_plugin(FAKE_1, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pp_backend_find("cuda", &backend), PP_OK);
+        assert_string_equal(backend->summary, "a fake");
+        assert_int_equal(pp_backend_find("auto", &backend), PP_OK);
+        assert_string_equal(backend->summary, "a fake");
+    }
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    use_plugin("/no/such.so", NULL);
+    assert_refused("cuda", PP_UNSUPPORTED, "--device cuda: ", "PPKIT_CUDA_BACKEND=/no/such.so: No such file");
+    use_plugin(FAKE_2, NULL);
+    assert_refused("cuda", PP_UNSUPPORTED, FAKE_2, "belongs to another ppkit");
+    use_plugin(FAKE_3, NULL);
+    assert_refused("cuda", PP_UNSUPPORTED, FAKE_3, "is not a backend");
+    use_plugin(FAKE_4, NULL);
+    assert_refused("cuda", PP_UNSUPPORTED, "pp_function_of_a_missing_library", "LD_LIBRARY_PATH");
+    use_plugin(FAKE_1, "a blown fuse"); /* its message is the program's */
+    assert_refused("cuda", PP_UNSUPPORTED, "--device cuda: ", "because of a blown fuse");
+}
+
+/* Nothing named, and nothing beside this program. */
+static void test_no_plugin(void **state)
+{
+    (void)state;
+    unsetenv("PPKIT_CUDA_BACKEND");
+    assert_refused("cuda", PP_UNSUPPORTED, "--device cuda: ", "ppkit");
+}
+
+/* Takes what was logged, from standard error. */
+static void capture(FILE *file, char *text, size_t size)
+{
+    fflush(stderr);
+    rewind(file);
+    text[fread(text, 1, size - 1, file)] = '\0';
+}
+
+static void test_auto_falls_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *why, *says;
+    } cases[] = {{FAKE_1, "a blown fuse", "device cpu, not cuda: because of a blown fuse\n"},
+                 {FAKE_2, NULL, "belongs to another ppkit"},
+                 {"/no/such.so", NULL, "No such file"},
+                 {FAKE_1, NULL, ""}};
+    pp_log_init("test", false);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct pp_backend *backend;
+        char text[2048];
+        FILE *file = tmpfile();
+        const int before = dup(STDERR_FILENO);
+        assert_non_null(file);
+        use_plugin(cases[i].file, cases[i].why);
+        dup2(fileno(file), STDERR_FILENO);
+        const pp_status status = pp_backend_find("auto", &backend);
+        capture(file, text, sizeof text);
+        dup2(before, STDERR_FILENO);
+        close(before);
+        fclose(file);
+        assert_int_equal(status, PP_OK);
+        assert_string_equal(backend->name, *cases[i].says ? "cpu" : "cuda");
+        if (!strstr(text, cases[i].says)) fail_msg("'%s' does not say '%s'", text, cases[i].says);
+        const char *end = strchr(text, '\n'); /* one line, or none */
+        assert_true(*cases[i].says ? end && !end[1] : !*text);
+    }
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    use_plugin("/no/such.so", NULL);
+    pp_backend_list(out);
+    use_plugin(FAKE_1, NULL);
+    pp_backend_list(out);
+    fclose(out);
+    assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS (PPKIT_CUDA_BACKEND=/no/such.so: No such file"));
+    assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS\n"));
+    assert_non_null(strstr(text, "\ncpu "));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_loads),           cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_no_plugin), cmocka_unit_test(test_auto_falls_back), cmocka_unit_test(test_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
