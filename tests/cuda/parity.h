@@ -30,7 +30,7 @@ enum parity_variant {
 struct parity_case {
     int kernel;
     int n[PP_CALL_DIMS];
-    float f; /* the scalar that is not dropout's probability: scale, eps */
+    float f;    /* the scalar that is not dropout's probability: scale, eps */
     bool large; /* only the variants "none" and "all": it takes long where the device is emulated */
 };
 

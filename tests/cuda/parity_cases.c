@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parity.h"
 
-#define NONE {0, 0}
-
 /* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 rounds operands of products (2^-11); bf16
  * rounds what it writes (2^-9), and the inner steps of attention. Operands are the same numbers on both sides. */
 const struct parity_kernel parity_kernels[PP_KERNELS] = {
-    [PP_KERNEL_COPY] = {PARITY_ABSENT, 0, NONE, 1, {0, 0, 0}},
-    [PP_KERNEL_EMBED] = {PARITY_DROP, 1, NONE, 0, {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_EMBED_GRAD] = {PARITY_DROP | PARITY_ACCUMULATE, 1, NONE, 0, {1e-6, 1e-6, 1e-6}},
-    [PP_KERNEL_GEMM_NT] = {PARITY_ACCUMULATE, 0, NONE, 0, {1e-5, 2e-3, 4e-3}},
-    [PP_KERNEL_GEMM_NN] = {PARITY_ACCUMULATE, 0, NONE, 0, {1e-5, 2e-3, 4e-3}},
-    [PP_KERNEL_GEMM_TN] = {PARITY_ACCUMULATE, 0, NONE, 0, {1e-5, 2e-3, 4e-3}},
-    [PP_KERNEL_ATTENTION] = {PARITY_DROP, 0, NONE, 0, {1e-5, 2e-3, 1e-2}},
-    [PP_KERNEL_ATTENTION_GRAD] = {PARITY_DROP, 0, NONE, 0, {1e-5, 2e-3, 2e-2}},
-    [PP_KERNEL_LAYERNORM] = {PARITY_DROP | PARITY_ABSENT, 0, NONE, 0, {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_LAYERNORM_GRAD] = {PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS, 0, {0, 3}, 0, {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_RELU] = {PARITY_DROP, 0, NONE, 0, {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_RELU_GRAD] = {PARITY_DROP, 0, NONE, 0, {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_CROSS_ENTROPY] = {PARITY_ALIAS, 0, {3, 0}, 0, {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_COLSUM] = {PARITY_ACCUMULATE, 0, NONE, 0, {1e-5, 1e-5, 1e-5}},
-    [PP_KERNEL_SUMSQ] = {0, 0, NONE, 0, {1e-12, 1e-12, 1e-12}},
-    [PP_KERNEL_SGD] = {PARITY_ABSENT, 0, NONE, 2, {1e-6, 1e-6, 1e-6}},
+    [PP_KERNEL_COPY] = {.variants = PARITY_ABSENT, .absent = 1, .tolerance = {0, 0, 0}},
+    [PP_KERNEL_EMBED] = {.variants = PARITY_DROP, .probability = 1, .tolerance = {1e-6, 1e-6, 4e-3}},
+    [PP_KERNEL_EMBED_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE,
+                              .probability = 1,
+                              .tolerance = {1e-6, 1e-6, 1e-6}},
+    [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
+    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
+    [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
+    [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
+    [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
+    [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT, .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_LAYERNORM_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS,
+                                  .alias = {0, 3},
+                                  .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_RELU] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
+    [PP_KERNEL_RELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
+    [PP_KERNEL_CROSS_ENTROPY] = {.variants = PARITY_ALIAS, .alias = {3, 0}, .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
+    [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
+    [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
 };
 
 #define PLAIN 0, false

@@ -38,6 +38,27 @@ static bool kind_fits(enum cudaMemcpyKind kind, bool to_device, bool from_device
     return (unsigned)kind < 4 && sides[kind].to == to_device && sides[kind].from == from_device;
 }
 
+/* What the two sides are. */
+static bool find_sides(const char *function, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                       struct pp_emu_range *target, struct pp_emu_range *source)
+{
+    if (to && from && pp_emu_find(to, bytes, target) && pp_emu_find(from, bytes, source) &&
+        kind_fits(kind, target->kind == PP_EMU_DEVICE, source->kind == PP_EMU_DEVICE))
+        return true;
+    pp_emu_complain("%s: %zu bytes from %p to %p leave an allocation or are not what kind %d says", function, bytes,
+                    from, to, kind);
+    return false;
+}
+
+static struct copy *make_copy(void *to, const void *from, size_t bytes, bool stage)
+{
+    struct copy *c = malloc(sizeof(*c) + (stage ? bytes : 0));
+    if (!c) return NULL;
+    *c = (struct copy){.op.run = run_copy, .to = to, .from = stage ? c->staged : from, .bytes = bytes};
+    if (stage) memcpy(c->staged, from, bytes);
+    return c;
+}
+
 static cudaError_t copy(const char *function, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                         cudaStream_t handle, bool blocks)
 {
@@ -45,24 +66,15 @@ static cudaError_t copy(const char *function, void *to, const void *from, size_t
     cudaStream_t stream = pp_emu_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (!bytes) return cudaSuccess;
-    if (!to || !from || !pp_emu_find(to, bytes, &target) || !pp_emu_find(from, bytes, &source) ||
-        !kind_fits(kind, target.kind == PP_EMU_DEVICE, source.kind == PP_EMU_DEVICE)) {
-        pp_emu_complain("%s: %zu bytes from %p to %p leave an allocation or are not what kind %d says", function, bytes,
-                        from, to, kind);
-        return cudaErrorInvalidValue;
-    }
-    const bool pageable = target.kind == PP_EMU_PAGEABLE || source.kind == PP_EMU_PAGEABLE;
-    if (pageable && !blocks && pp_emu_settings()->strict)
-        pp_emu_complain("%s: %s is pageable memory of the host", function,
-                        target.kind == PP_EMU_PAGEABLE ? "the target" : "the source");
-    const bool stage = source.kind == PP_EMU_PAGEABLE;
-    struct copy *c = malloc(sizeof(*c) + (stage ? bytes : 0));
+    if (!find_sides(function, to, from, bytes, kind, &target, &source)) return cudaErrorInvalidValue;
+    const bool to_pageable = target.kind == PP_EMU_PAGEABLE, from_pageable = source.kind == PP_EMU_PAGEABLE;
+    if ((to_pageable || from_pageable) && !blocks && pp_emu_settings()->strict)
+        pp_emu_complain("%s: the %s is pageable memory of the host", function, to_pageable ? "target" : "source");
+    struct copy *c = make_copy(to, from, bytes, from_pageable);
     if (!c) return cudaErrorMemoryAllocation;
-    *c = (struct copy){.op.run = run_copy, .to = to, .from = stage ? c->staged : from, .bytes = bytes};
-    if (stage) memcpy(c->staged, from, bytes);
     pp_emu_count(PP_EMU_COPIES, 1);
     pp_emu_enqueue(stream, &c->op);
-    if (blocks || target.kind == PP_EMU_PAGEABLE) pp_emu_drain(stream);
+    if (blocks || to_pageable) pp_emu_drain(stream);
     return pp_emu_fault(stream->device);
 }
 

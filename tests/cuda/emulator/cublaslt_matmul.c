@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 rounds the factors to 10
- * bits. What it checks is what the real one would refuse, or what would make it crash.
+ * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 rounds the factors to
+ * 10 bits. What it checks is what the real one would refuse, or what would make it crash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -145,21 +145,30 @@ static bool layout_fits(const struct layout *l)
            (l->order == CUBLASLT_ORDER_ROW || l->order == CUBLASLT_ORDER_COL);
 }
 
+static bool types_fit(const struct multiplication *x)
+{
+    const struct layout *l = x->layout;
+    const bool tf32 = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    return l[A].type == l[B].type && l[C].type == l[D].type && (l[A].type == CUDA_R_16BF || l[D].type == CUDA_R_32F) &&
+           (!tf32 || l[A].type == CUDA_R_32F);
+}
+
 static cublasStatus_t check_shapes(const struct multiplication *x)
 {
     const struct layout *l = x->layout;
-    const bool ta = x->product.transpose[A] != CUBLAS_OP_N, tb = x->product.transpose[B] != CUBLAS_OP_N;
     for (int i = 0; i < MATRICES; i++) {
         if (!layout_fits(&l[i])) return CUBLAS_STATUS_INVALID_VALUE;
     }
-    const uint64_t m = ta ? l[A].columns : l[A].rows, k = ta ? l[A].rows : l[A].columns;
-    const uint64_t n = tb ? l[B].rows : l[B].columns, kb = tb ? l[B].columns : l[B].rows;
-    if (k != kb || l[D].rows != m || l[D].columns != n || l[C].rows != m || l[C].columns != n)
+    uint64_t rows[2], columns[2];
+    for (int i = A; i <= B; i++) {
+        const bool transposed = x->product.transpose[i] != CUBLAS_OP_N;
+        rows[i] = transposed ? l[i].columns : l[i].rows;
+        columns[i] = transposed ? l[i].rows : l[i].columns;
+    }
+    if (columns[A] != rows[B] || l[D].rows != rows[A] || l[D].columns != columns[B] || l[C].rows != rows[A] ||
+        l[C].columns != columns[B])
         return CUBLAS_STATUS_INVALID_VALUE;
-    const bool types =
-        l[A].type == l[B].type && l[C].type == l[D].type && (l[A].type == CUDA_R_16BF || l[D].type == CUDA_R_32F);
-    const bool tf32 = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    return types && (!tf32 || l[A].type == CUDA_R_32F) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return types_fit(x) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static void describe(struct multiplication *x, cublasLtMatmulDesc_t desc, const cublasLtMatrixLayout_t *layouts)

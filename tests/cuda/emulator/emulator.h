@@ -30,7 +30,7 @@ struct pp_emu_settings {
 };
 const struct pp_emu_settings *pp_emu_settings(void);
 
-/* Every function of the runtime begins with PP_EMU_ENTER: no driver, no device, an earlier fault, an injected failure. */
+/* Every function of the runtime begins with it: no driver or device, an earlier fault, an injected failure. */
 cudaError_t pp_emu_enter(const char *function);
 #define PP_EMU_ENTER()                                                                                                 \
     do {                                                                                                               \
@@ -70,6 +70,8 @@ void pp_emu_count(enum pp_emu_count what, int64_t by);
  * built without its eyes; locks are hidden from it, promises are said. */
 void pp_emu_lock(pthread_mutex_t *mutex);
 void pp_emu_unlock(pthread_mutex_t *mutex);
+void pp_emu_hide(void); /* order that is none, until ... */
+void pp_emu_show(void);
 void pp_emu_promise(void *address); /* what this thread did comes before ... */
 void pp_emu_rely(void *address);    /* ... what this one does from here on */
 
@@ -77,7 +79,7 @@ void pp_emu_rely(void *address);    /* ... what this one does from here on */
 
 struct pp_emu_op {
     struct pp_emu_op *next;
-    /* Runs in the stream's thread, then frees itself. dead: the device has failed, do nothing but what others wait for. */
+    /* Runs in the stream's thread, then frees itself. dead: the device failed, do only what others wait for. */
     void (*run)(struct pp_emu_op *op, cudaStream_t stream, bool dead);
 };
 

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NCCL: send, receive and all-reduce, with what real ones do that a program can trip over. Nothing is buffered: a send
+ * ends when its receive took everything. The first exchange of a pair blocks the hosts of both. Operations of one
+ * communicator run one after another whatever their streams. A dead peer is noticed by the operation that waits for
+ * it, which then goes on waiting until ncclCommAbort (PP_EMULATE_NCCL_MUTE=1: it is not even noticed, as over NVLink).
+ */
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "emulator.h"
+#include "nccl_mesh.h"
+
+enum operation { SEND, RECV, SUM };
+static const char *const operation_names[] = {"ncclSend", "ncclRecv", "ncclAllReduce"};
+
+struct ncclComm {
+    struct pp_mesh mesh;
+    atomic_int references;
+    atomic_int async_error;
+    atomic_bool aborted;
+    int device;
+    bool mute;
+    bool connected[SUM + 1][PP_MESH_RANKS]; /* SUM: [0] */
+    struct pp_emu_record *last;             /* the end of the last operation */
+};
+
+struct exchange {
+    struct pp_emu_op op;
+    ncclComm_t comm;
+    enum operation operation;
+    ncclDataType_t type;
+    size_t count, bytes;
+    int peer;
+    const void *from;
+    void *to;
+};
+
+/* What two ranks say before data moves: they must mean the same. */
+struct offer {
+    int32_t operation, type;
+    uint64_t bytes;
+};
+
+static _Thread_local char last_error[200];
+
+static ncclResult_t fail(ncclResult_t result, const char *text)
+{
+    snprintf(last_error, sizeof(last_error), "%s", text);
+    return result;
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return last_error;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const texts[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
+    return (unsigned)result < sizeof(texts) / sizeof(*texts) ? texts[result] : "unknown result code";
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) return ncclSystemError;
+    memset(id, 0, sizeof(*id));
+    snprintf(id->internal, PP_MESH_ID_BYTES, "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+    return ncclSuccess;
+}
+
+/* ---- communicators ---- */
+
+static uint32_t host_hash(void)
+{
+    char name[256] = "";
+    const char *id = getenv("NCCL_HOSTID");
+    if (!id || !*id) gethostname(name, sizeof(name) - 1);
+    uint32_t h = 2166136261u;
+    for (const char *c = id && *id ? id : name; *c; c++) h = (h ^ (uint8_t)*c) * 16777619u;
+    return h;
+}
+
+static void release(ncclComm_t comm)
+{
+    if (atomic_fetch_sub(&comm->references, 1) > 1) return;
+    pp_mesh_close(&comm->mesh);
+    pp_emu_record_release(comm->last);
+    free(comm);
+    pp_emu_count(PP_EMU_LIVE_COMMUNICATORS, -1);
+}
+
+static ncclResult_t check_ranks(const struct pp_mesh *mesh)
+{
+    for (int i = 0; i < mesh->ranks; i++) {
+        if (mesh->peer[i].ranks != mesh->ranks) return fail(ncclInvalidArgument, "ranks disagree about their number");
+        for (int j = 0; j < i; j++) {
+            if (mesh->peer[i].host == mesh->peer[j].host && mesh->peer[i].device == mesh->peer[j].device)
+                return fail(ncclInvalidUsage, "Duplicate GPU detected: two ranks of one host use the same device");
+        }
+    }
+    return ncclSuccess;
+}
+
+static bool config_fits(const ncclConfig_t *config)
+{
+    return !config || (config->size == sizeof(*config) && config->magic == 0xcafebeef &&
+                       (config->blocking == NCCL_CONFIG_UNDEF_INT || config->blocking == 1) && config->maxCTAs != 0);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    if (pp_emu_enter(__func__) != cudaSuccess) return fail(ncclUnhandledCudaError, "no CUDA");
+    if (!out || ranks < 1 || ranks > PP_MESH_RANKS || rank < 0 || rank >= ranks || !config_fits(config))
+        return fail(ncclInvalidArgument, "ncclCommInitRankConfig: ranks, rank or config");
+    const struct pp_mesh_rank me = {.rank = rank, .ranks = ranks, .device = pp_emu_current(), .host = host_hash()};
+    struct ncclComm *comm = calloc(1, sizeof(*comm));
+    if (!comm) return ncclSystemError;
+    pp_emu_count(PP_EMU_LIVE_COMMUNICATORS, 1);
+    comm->references = 1;
+    comm->device = me.device;
+    const char *mute = getenv("PP_EMULATE_NCCL_MUTE");
+    comm->mute = mute && *mute == '1';
+    ncclResult_t result = ncclSuccess;
+    if (!pp_mesh_open(&comm->mesh, id.internal, &me, last_error, sizeof(last_error))) result = ncclSystemError;
+    if (result == ncclSuccess) result = check_ranks(&comm->mesh);
+    if (result != ncclSuccess)
+        release(comm);
+    else
+        *out = comm;
+    return result;
+}
+
+/* Waits for its operations and for the others to destroy theirs; memory is freed, so for the device too. */
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    char bye = 'b';
+    if (!comm) return ncclSuccess;
+    if (comm->last) pp_emu_record_wait(comm->last);
+    for (int i = 0; i < comm->mesh.ranks; i++) {
+        if (i != comm->mesh.rank) pp_mesh_send(&comm->mesh, PP_MESH_HOSTS, i, &bye, 1);
+    }
+    for (int i = 0; i < comm->mesh.ranks; i++) {
+        if (i != comm->mesh.rank) pp_mesh_recv(&comm->mesh, PP_MESH_HOSTS, i, &bye, 1);
+    }
+    pp_emu_drain_device(comm->device);
+    release(comm);
+    return ncclSuccess;
+}
+
+/* Ends what runs; frees memory, which waits for everything else on the device. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    if (!comm) return ncclSuccess;
+    atomic_store(&comm->aborted, true);
+    pp_mesh_cut(&comm->mesh);
+    pp_emu_drain_device(comm->device);
+    release(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    if (!comm || !error) return fail(ncclInvalidArgument, "ncclCommGetAsyncError: NULL");
+    const int injected = pp_emu_injected(__func__, ncclRemoteError);
+    *error = injected ? (ncclResult_t)injected : (ncclResult_t)atomic_load(&comm->async_error);
+    return ncclSuccess;
+}
+
+/* ---- operations ---- */
+
+static bool give(const struct exchange *x, int peer, const void *data)
+{
+    struct pp_mesh *mesh = &x->comm->mesh;
+    const struct offer mine = {.operation = x->operation == SUM ? SUM : SEND, .type = x->type, .bytes = x->bytes};
+    struct offer other;
+    if (!pp_mesh_recv(mesh, PP_MESH_DATA, peer, &other, sizeof(other))) return false;
+    if (memcmp(&mine, &other, sizeof(mine)) != 0)
+        pp_emu_complain("%s: %zu bytes of type %d, but rank %d expects %llu of type %d", operation_names[x->operation],
+                        x->bytes, x->type, peer, (unsigned long long)other.bytes, other.type);
+    return memcmp(&mine, &other, sizeof(mine)) == 0 && pp_mesh_send(mesh, PP_MESH_DATA, peer, data, x->bytes);
+}
+
+static bool take(const struct exchange *x, int peer, void *data)
+{
+    struct pp_mesh *mesh = &x->comm->mesh;
+    const struct offer mine = {.operation = x->operation == SUM ? SUM : SEND, .type = x->type, .bytes = x->bytes};
+    return pp_mesh_send(mesh, PP_MESH_DATA, peer, &mine, sizeof(mine)) &&
+           pp_mesh_recv(mesh, PP_MESH_DATA, peer, data, x->bytes);
+}
+
+static void add(const struct exchange *x, void *to, const void *part)
+{
+    for (size_t i = 0; i < x->count; i++) {
+        if (x->type == ncclFloat64)
+            ((double *)to)[i] += ((const double *)part)[i];
+        else
+            ((float *)to)[i] += ((const float *)part)[i];
+    }
+}
+
+/* Rank 0 adds in the order of ranks and sends the result. */
+static bool sum(const struct exchange *x)
+{
+    const struct pp_mesh *mesh = &x->comm->mesh;
+    bool ok = true;
+    if (mesh->rank) return give(x, 0, x->from) && take(x, 0, x->to);
+    void *part = malloc(x->bytes);
+    if (!part) abort();
+    if (x->to != x->from) memcpy(x->to, x->from, x->bytes);
+    for (int i = 1; i < mesh->ranks && ok; i++) {
+        ok = take(x, i, part);
+        if (ok) add(x, x->to, part);
+    }
+    for (int i = 1; i < mesh->ranks && ok; i++) ok = give(x, i, x->to);
+    free(part);
+    return ok;
+}
+
+static void run_exchange(struct pp_emu_op *op, cudaStream_t stream, bool dead)
+{
+    struct exchange *x = (struct exchange *)op;
+    ncclComm_t comm = x->comm;
+    bool ok = !dead && !atomic_load(&comm->aborted);
+    (void)stream;
+    if (ok)
+        ok = x->operation == SEND ? give(x, x->peer, x->from) : x->operation == RECV ? take(x, x->peer, x->to) : sum(x);
+    if (!ok && !dead && !comm->mute) atomic_store(&comm->async_error, ncclRemoteError);
+    while (!ok && !dead && !atomic_load(&comm->aborted)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    release(comm);
+    free(x);
+}
+
+/* Hosts of a pair (of all, for sums) make the connection together. */
+static ncclResult_t connect_hosts(ncclComm_t comm, enum operation operation, int peer)
+{
+    struct pp_mesh *mesh = &comm->mesh;
+    char token = (char)operation;
+    if (comm->connected[operation][operation == SUM ? 0 : peer]) return ncclSuccess;
+    comm->connected[operation][operation == SUM ? 0 : peer] = true;
+    for (int i = 0; i < mesh->ranks; i++) {
+        if (i == mesh->rank || (operation != SUM && i != peer)) continue;
+        if (!pp_mesh_send(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
+    }
+    for (int i = 0; i < mesh->ranks; i++) {
+        if (i == mesh->rank || (operation != SUM && i != peer)) continue;
+        if (!pp_mesh_recv(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
+    }
+    return ncclSuccess;
+}
+
+static size_t bytes_of(ncclDataType_t type)
+{
+    static const unsigned char sizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    return (unsigned)type < ncclNumTypes ? sizes[type] : 0;
+}
+
+static bool buffers_fit(const struct exchange *x)
+{
+    const char *name = operation_names[x->operation];
+    return (x->from || x->to) && (!x->from || pp_emu_is_device(name, "what is sent", x->from, x->bytes)) &&
+           (!x->to || pp_emu_is_device(name, "what is received", x->to, x->bytes));
+}
+
+static ncclResult_t check_exchange(const struct exchange *x, cudaStream_t stream)
+{
+    const struct pp_mesh *mesh = &x->comm->mesh;
+    const bool sums = x->operation == SUM;
+    if (!stream || stream->device != x->comm->device)
+        return fail(ncclInvalidArgument, "the stream is not of the communicator's device");
+    if (!x->bytes) return fail(ncclInvalidArgument, "no bytes, or an unknown type");
+    if (!sums && (x->peer < 0 || x->peer >= mesh->ranks || x->peer == mesh->rank))
+        return fail(ncclInvalidArgument, "no such peer");
+    if (sums && x->type != ncclFloat32 && x->type != ncclFloat64)
+        return fail(ncclInvalidArgument, "the emulator adds float32 and float64 only");
+    return buffers_fit(x) ? ncclSuccess : fail(ncclInvalidArgument, "a buffer is not device memory");
+}
+
+static ncclResult_t start(const struct exchange *what, cudaStream_t handle)
+{
+    const char *name = operation_names[what->operation];
+    if (!what->comm || atomic_load(&what->comm->aborted)) return fail(ncclInvalidArgument, "no communicator");
+    if (pp_emu_fault(what->comm->device) != cudaSuccess) return fail(ncclUnhandledCudaError, "the device has failed");
+    const int injected = pp_emu_injected(name, ncclInternalError);
+    if (injected) return fail((ncclResult_t)injected, "injected");
+    const cudaStream_t stream = pp_emu_stream(handle);
+    ncclResult_t result = check_exchange(what, stream);
+    if (result == ncclSuccess) result = connect_hosts(what->comm, what->operation, what->peer);
+    if (result != ncclSuccess) return result;
+    struct exchange *x = malloc(sizeof(*x));
+    if (!x) return ncclSystemError;
+    *x = *what;
+    x->op.run = run_exchange;
+    atomic_fetch_add(&x->comm->references, 1);
+    struct pp_emu_record *end = pp_emu_record_new();
+    if (x->comm->last) pp_emu_enqueue(stream, pp_emu_wait_op(x->comm->last));
+    pp_emu_enqueue(stream, &x->op);
+    pp_emu_enqueue(stream, pp_emu_record_op(end));
+    pp_emu_record_release(what->comm->last);
+    what->comm->last = end;
+    pp_emu_count(PP_EMU_COLLECTIVES, 1);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    return start(&(struct exchange){.comm = comm,
+                                    .operation = SEND,
+                                    .type = type,
+                                    .count = count,
+                                    .peer = peer,
+                                    .bytes = count * bytes_of(type),
+                                    .from = from},
+                 stream);
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    return start(&(struct exchange){.comm = comm,
+                                    .operation = RECV,
+                                    .type = type,
+                                    .count = count,
+                                    .peer = peer,
+                                    .bytes = count * bytes_of(type),
+                                    .to = to},
+                 stream);
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    if (operation != ncclSum) return fail(ncclInvalidArgument, "the emulator only adds");
+    return start(&(struct exchange){.comm = comm,
+                                    .operation = SUM,
+                                    .type = type,
+                                    .count = count,
+                                    .bytes = count * bytes_of(type),
+                                    .from = from,
+                                    .to = to},
+                 stream);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One call on the device and on the cpu. On the device all operands lie in one allocation with gaps between them; what
+ * the call must overwrite, and the gaps, are filled with a poison that differs from run to run. So an element that is
+ * not written, or a byte that should not have been, shows.
+ */
+#include "parity.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { ALIGNMENT = 256, SUMS = 8, RUNS = 2, TEXT = 192 };
+
+static const float probability = 0.2f, clip = 0.5f;
+
+/* An operand; host: the cpu's, float or int32_t. */
+struct operand {
+    struct pp_operand info;
+    bool present, poisoned, written, scratch;
+    int64_t at, bytes; /* in the device's memory */
+    void *host;
+};
+
+/* One call in one variant. */
+struct run {
+    const struct parity_device *d;
+    const struct parity_case *c;
+    const struct parity_kernel *kernel;
+    unsigned variant;
+    struct pp_call call;
+    struct pp_frame frame;
+    struct operand operand[PP_CALL_REFS];
+    int64_t clip_at, loss_at, sums_at, bytes;
+    double loss, sums[SUMS];       /* the cpu's */
+    char *given[RUNS], *got[RUNS]; /* the device's memory before and after */
+    char text[TEXT];
+};
+
+void parity_status(pp_status status, const char *what)
+{
+    if (status != PP_OK) fail_msg("%s: %s", what, pp_message());
+}
+
+uint16_t parity_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float parity_from_bf16(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+static void *memory(int64_t bytes)
+{
+    void *out = calloc(1, bytes > 0 ? (size_t)bytes : 1);
+    assert_non_null(out);
+    return out;
+}
+
+/* ---- what operands hold ---- */
+
+/* (-1, 1) */
+static float random_number(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) * 0x1p-23f - 1;
+}
+
+static void fill_words(int32_t *out, int64_t n, int vocab, uint32_t *state)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int few = vocab < 7 ? vocab : 7; /* half of the tokens are common words */
+        const uint32_t x = (uint32_t)((random_number(state) + 1) * 8e8f);
+        out[i] = (int32_t)(x % (uint32_t)(x / 16 % 2 ? few : vocab));
+    }
+}
+
+/* Rows of probabilities, some of them marked as dropped. */
+static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, bool drop, uint32_t *state)
+{
+    for (int64_t row = 0; row < rows; row++, p += seq) {
+        const int open = causal ? (int)(row % seq) + 1 : seq;
+        float sum = 0;
+        for (int j = 0; j < seq; j++) sum += p[j] = j < open ? 1.1f + random_number(state) : 0;
+        for (int j = 0; j < open; j++) p[j] *= (drop && random_number(state) < 2 * probability - 1 ? -1 : 1) / sum;
+    }
+}
+
+static void fill_operand(const struct run *r, int i)
+{
+    const struct operand *o = &r->operand[i];
+    const int kernel = r->call.kernel;
+    const int64_t n = o->info.elements;
+    uint32_t state = (uint32_t)(i + 1) * 2654435761u;
+    if (o->info.type == PP_TYPE_INT32) {
+        fill_words(o->host, n, kernel == PP_KERNEL_CROSS_ENTROPY ? r->call.n[2] : r->call.n[3], &state);
+        return;
+    }
+    float *x = o->host;
+    for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
+    if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
+        fill_probabilities(x, r->call.n[1], n / r->call.n[1], r->call.n[4], r->variant & PARITY_DROP, &state);
+    for (int64_t k = 0; k < n; k++) {
+        if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) x[k] = 1 + 0.5f * x[k];
+        if (kernel == PP_KERNEL_RELU_GRAD && i == 1) x[k] = x[k] > 0 ? x[k] : 0;
+        if (o->info.type == PP_TYPE_ACTIVATION && o->info.element_bytes == 2)
+            x[k] = parity_from_bf16(parity_to_bf16(x[k]));
+    }
+}
+
+/* ---- the call ---- */
+
+static bool is_product(int kernel)
+{
+    return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN;
+}
+
+/* A gradient, which the call overwrites unless it accumulates. */
+static bool is_gradient(const struct pp_call *call, int i, const struct pp_operand *info)
+{
+    if (is_product(call->kernel)) return i == 0 && call->n[3] == PP_GEMM_BY_FRAME;
+    return info->type == PP_TYPE_FLOAT && info->use == PP_USE_BOTH && strstr(info->name, "grad");
+}
+
+/* Must the call write all of the operand, whatever it held? A copy from nowhere writes nothing. */
+static bool is_overwritten(const struct run *r, int i)
+{
+    const struct pp_operand *info = &r->operand[i].info;
+    if (is_gradient(&r->call, i, info)) return !(r->variant & PARITY_ACCUMULATE);
+    return info->use == PP_USE_WRITE && !(r->call.kernel == PP_KERNEL_COPY && r->variant & PARITY_ABSENT);
+}
+
+static void make_call(struct run *r)
+{
+    const struct parity_case *c = r->c;
+    r->call = (struct pp_call){.kernel = c->kernel, .site = 7, .precision = r->d->precision};
+    memcpy(r->call.n, c->n, sizeof r->call.n);
+    r->call.f[r->kernel->probability] = r->kernel->variants & PARITY_DROP ? probability : 0;
+    r->call.f[!r->kernel->probability] = c->f;
+    r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,
+                                 .step = 3,
+                                 .first_row = 11,
+                                 .training = r->variant & PARITY_DROP,
+                                 .accumulate = r->variant & PARITY_ACCUMULATE,
+                                 .loss_scale = 1.0f / 64,
+                                 .learning_rate = 0.25f,
+                                 .clip_factor = clip};
+    char name[96];
+    snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
+             r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
+             r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",
+             r->variant & PARITY_SHIFT ? " shift" : "");
+}
+
+static int64_t place(struct run *r, int64_t bytes, int64_t shift)
+{
+    const int64_t at = (r->bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + shift;
+    r->bytes = at + bytes;
+    return at;
+}
+
+/* Does operand i lie where another does? */
+static bool is_alias(const struct run *r, int i) { return r->variant & PARITY_ALIAS && i == r->kernel->alias[0]; }
+
+static void place_operands(struct run *r)
+{
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        struct operand *o = &r->operand[i];
+        o->info = pp_call_operand(&r->call, i);
+        o->present = o->info.name && !(r->variant & PARITY_ABSENT && i == r->kernel->absent);
+        if (!o->present) continue;
+        o->scratch = !strcmp(o->info.name, "scratch");
+        o->written = o->info.use & PP_USE_WRITE;
+        o->poisoned = is_overwritten(r, i);
+        o->bytes = o->info.elements * o->info.element_bytes;
+        r->call.ref[i] = (struct pp_ref){.region = 1 + i};
+        if (is_alias(r, i)) continue;
+        o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
+        o->host = memory(o->info.elements * (int64_t)sizeof(float));
+        fill_operand(r, i);
+    }
+    if (r->variant & PARITY_ALIAS) {
+        struct operand *o = &r->operand[r->kernel->alias[0]], *other = &r->operand[r->kernel->alias[1]];
+        o->at = other->at;
+        o->host = other->host;
+        o->poisoned = false;
+        other->written = true;
+    }
+    r->clip_at = place(r, sizeof(float), 0);
+    r->loss_at = place(r, sizeof(double), 0);
+    r->sums_at = place(r, sizeof(double) * SUMS, 0);
+    place(r, 0, 0);
+}
+
+/* The device's memory before the call. */
+static char *make_image(const struct run *r, int poison)
+{
+    char *image = memory(r->bytes);
+    memset(image, poison, (size_t)r->bytes);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const struct operand *o = &r->operand[i];
+        if (!o->present || o->poisoned) continue;
+        for (int64_t k = 0; k < o->info.elements; k++) {
+            const uint16_t half = o->info.element_bytes == 2 ? parity_to_bf16(((float *)o->host)[k]) : 0;
+            memcpy(image + o->at + k * o->info.element_bytes,
+                   o->info.element_bytes == 2 ? (const void *)&half : (const char *)o->host + k * 4,
+                   (size_t)o->info.element_bytes);
+        }
+    }
+    memcpy(image + r->clip_at, &clip, sizeof clip);
+    return image;
+}
+
+static void run_device(struct run *r, int poison, char **given, char **got)
+{
+    const struct parity_device *d = r->d;
+    const struct pp_program program = {.calls = &r->call, .ncalls = 1};
+    struct pp_frame frame = r->frame;
+    void *base;
+    *given = make_image(r, poison);
+    *got = memory(r->bytes);
+    PARITY_OK(d->backend->alloc(d->device, r->bytes, &base));
+    char *at = base;
+    for (int i = 0; i < PP_CALL_REFS; i++) frame.base[1 + i] = at + r->operand[i].at;
+    frame.loss = (double *)(at + r->loss_at);
+    frame.sums = (double *)(at + r->sums_at);
+    if (!(r->variant & PARITY_ABSENT)) {
+        frame.clip = (const float *)(at + r->clip_at);
+        frame.clip_factor = NAN;
+    }
+    PARITY_OK(d->backend->upload(d->device, base, *given, r->bytes));
+    const pp_status status = d->backend->run(d->device, &program, &frame, NULL, NULL);
+    if (status != PP_OK) fail_msg("%s: %s", r->text, pp_message());
+    PARITY_OK(d->backend->download(d->device, *got, base, r->bytes));
+    d->backend->release(d->device, base, r->bytes);
+}
+
+static void run_cpu(struct run *r)
+{
+    struct pp_call call = r->call;
+    struct pp_frame frame = r->frame;
+    const struct pp_program program = {.calls = &call, .ncalls = 1};
+    call.precision = PP_FP32;
+    for (int i = 0; i < PP_CALL_REFS; i++)
+        frame.base[1 + i] = r->operand[i].info.type == PP_TYPE_BF16 ? NULL : r->operand[i].host;
+    frame.loss = &r->loss;
+    frame.sums = r->sums;
+    pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+}
+
+/* ---- comparison ---- */
+
+static float device_element(const struct operand *o, const char *image, int64_t k)
+{
+    const char *at = image + o->at + k * o->info.element_bytes;
+    uint16_t half;
+    float x;
+    memcpy(&half, at, sizeof half);
+    if (o->info.element_bytes == 2) return parity_from_bf16(half);
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static double root_mean_square(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sqrt(sum / (double)n);
+}
+
+/* The bfloat16 copy of another operand, exactly. */
+static void check_copy(const struct run *r, const struct operand *copy, const struct operand *of)
+{
+    for (int64_t k = 0; k < copy->info.elements; k++) {
+        const float a = device_element(copy, r->got[0], k), x = device_element(of, r->got[0], k);
+        if (a != parity_from_bf16(parity_to_bf16(x)))
+            fail_msg("%s: %s[%lld] is %.9g, the rounded %s is %.9g", r->text, copy->info.name, (long long)k, a,
+                     of->info.name, parity_from_bf16(parity_to_bf16(x)));
+    }
+}
+
+static void check_operand(const struct run *r, const struct operand *o)
+{
+    if (o->info.type == PP_TYPE_BF16) {
+        check_copy(r, o, &r->operand[0]);
+        return;
+    }
+    double tolerance = r->kernel->tolerance[r->d->precision];
+    if (is_product(r->call.kernel) && r->call.n[4] && r->d->precision == PP_BF16)
+        tolerance = r->kernel->tolerance[PP_FP32]; /* nothing was rounded */
+    const float *expected = o->host;
+    const double magnitude = root_mean_square(expected, o->info.elements);
+    for (int64_t k = 0; k < o->info.elements; k++) {
+        const double a = device_element(o, r->got[0], k), b = expected[k];
+        if (!(fabs(a - b) <= tolerance * (fabs(b) + magnitude)))
+            fail_msg("%s: %s[%lld] of %lld is %.9g, expected %.9g (+- %g, rms %g)", r->text, o->info.name, (long long)k,
+                     (long long)o->info.elements, a, b, tolerance, magnitude);
+    }
+}
+
+static void check_double(const struct run *r, const char *name, int64_t at, double expected, double tolerance)
+{
+    double x;
+    memcpy(&x, r->got[0] + at, sizeof x);
+    if (!(fabs(x - expected) <= tolerance * fabs(expected)))
+        fail_msg("%s: %s is %.17g, expected %.17g", r->text, name, x, expected);
+}
+
+/* Marks what the call may write in a map of the device's memory. */
+static char *writable_bytes(const struct run *r)
+{
+    char *map = memory(r->bytes);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const struct operand *o = &r->operand[i];
+        if (o->present && o->written) memset(map + o->at, o->scratch ? 2 : 1, (size_t)o->bytes);
+    }
+    if (r->call.kernel == PP_KERNEL_CROSS_ENTROPY) memset(map + r->loss_at, 1, sizeof(double));
+    if (r->call.kernel == PP_KERNEL_SUMSQ) memset(map + r->sums_at + 8 * r->call.n[2], 1, sizeof(double));
+    return map;
+}
+
+/* Nothing else was written, and both runs wrote the same. */
+static void check_bytes(const struct run *r)
+{
+    char *map = writable_bytes(r);
+    for (int64_t i = 0; i < r->bytes; i++) {
+        for (int k = 0; k < RUNS; k++)
+            if (!map[i] && r->got[k][i] != r->given[k][i])
+                fail_msg("%s: byte %lld was written, which belongs to no result", r->text, (long long)i);
+        if (map[i] == 1 && r->got[0][i] != r->got[1][i])
+            fail_msg("%s: byte %lld differs from run to run, or was not written", r->text, (long long)i);
+    }
+    free(map);
+}
+
+static void check(const struct run *r)
+{
+    check_bytes(r);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const struct operand *o = &r->operand[i];
+        if (o->present && o->written && !o->scratch) check_operand(r, o);
+    }
+    const double *tolerance = r->kernel->tolerance;
+    if (r->call.kernel == PP_KERNEL_CROSS_ENTROPY) check_double(r, "the loss", r->loss_at, r->loss, tolerance[PP_FP32]);
+    if (r->call.kernel == PP_KERNEL_SUMSQ)
+        check_double(r, "the sum", r->sums_at + 8 * r->call.n[2], r->sums[r->call.n[2]], tolerance[PP_FP32]);
+}
+
+void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant)
+{
+    static const int poison[RUNS] = {0xff, 0x5a}; /* not a number, and a large one */
+    struct run r = {.d = d, .c = c, .kernel = &parity_kernels[c->kernel], .variant = variant};
+    make_call(&r);
+    place_operands(&r);
+    for (int k = 0; k < RUNS; k++) run_device(&r, poison[k], &r.given[k], &r.got[k]);
+    run_cpu(&r);
+    check(&r);
+    for (int k = 0; k < RUNS; k++) {
+        free(r.given[k]);
+        free(r.got[k]);
+    }
+    for (int i = 0; i < PP_CALL_REFS; i++)
+        if (!is_alias(&r, i)) free(r.operand[i].host);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, and whole steps of tiny
+ * models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an emulated backend.
+ *
+ * An argument names the one kernel to look at.
+ */
+#include "parity.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/gemm.h"
+
+static struct parity_device devices[3]; /* [precision] */
+
+/* ---- kernels ---- */
+
+/* Logits can make room for their gradient only where both are of one size. */
+static bool applies(const struct parity_case *c, int precision, unsigned variant)
+{
+    const bool in_place = c->kernel == PP_KERNEL_CROSS_ENTROPY && variant & PARITY_ALIAS;
+    return !in_place || (c->n[3] && precision != PP_BF16);
+}
+
+static void run_case(const struct parity_case *c, int precision)
+{
+    const unsigned all = parity_kernels[c->kernel].variants | PARITY_SHIFT;
+    for (unsigned variant = 0; variant < PARITY_VARIANTS; variant++) {
+        if (variant & ~all || !applies(c, precision, variant)) continue;
+        if (c->large && variant != 0 && variant != (all & ~(unsigned)(PARITY_ABSENT | PARITY_SHIFT))) continue;
+        parity_call(&devices[precision], c, variant);
+    }
+}
+
+/* *state: the kernel. */
+static void test_kernel(void **state)
+{
+    const int kernel = *(const int *)*state;
+    int cases = 0;
+    for (int i = 0; i < parity_ncases; i++) {
+        if (parity_cases[i].kernel != kernel) continue;
+        for (int precision = PP_FP32; precision <= PP_BF16; precision++) run_case(&parity_cases[i], precision);
+        cases++;
+    }
+    assert_true(cases > 0);
+}
+
+/* ---- the queue's own arithmetic ---- */
+
+static void wait_for_queue(const struct parity_device *d)
+{
+    const struct pp_queue_ops *ops = d->backend->queue;
+    struct pp_mark *mark;
+    bool reached = false;
+    PARITY_OK(ops->mark_create(d->device, false, &mark));
+    PARITY_OK(ops->record(d->device, ops->compute(d->device), mark));
+    while (!reached) PARITY_OK(ops->reached(d->device, mark, &reached));
+    ops->mark_destroy(d->device, mark);
+}
+
+enum { PARTS = 5, MOST = 3001 };
+
+/* Sums in the order of the parts: the same bits as here. in_place: the third part is the result. */
+static void check_float_sum(int n, int offset, bool in_place)
+{
+    const struct parity_device *d = &devices[PP_FP32];
+    static float host[PARTS + 1][MOST];
+    const void *parts[PARTS];
+    char *base;
+    PARITY_OK(d->backend->alloc(d->device, sizeof host, (void **)&base));
+    for (int i = 0; i < PARTS; i++) {
+        for (int k = 0; k < MOST; k++) host[i][k] = (float)(sin(i * MOST + k) * pow(10, i));
+        parts[i] = base + i * (int64_t)sizeof host[0] + offset * (int64_t)sizeof(float);
+    }
+    PARITY_OK(d->backend->upload(d->device, base, host, sizeof host));
+    const int to = in_place ? 2 : PARTS;
+    const struct pp_queue_ops *ops = d->backend->queue;
+    PARITY_OK(ops->sum(d->device, ops->compute(d->device),
+                       base + to * (int64_t)sizeof host[0] + offset * (int64_t)sizeof(float), parts, PARTS, n,
+                       PP_SUM_FLOAT));
+    wait_for_queue(d);
+    float got[MOST];
+    PARITY_OK(d->backend->download(d->device, got, base + to * (int64_t)sizeof host[0], sizeof got));
+    for (int k = 0; k < MOST; k++) {
+        float sum = host[0][k];
+        for (int i = 1; i < PARTS; i++) sum += host[i][k];
+        const bool inside = k >= offset && k < offset + n;
+        const float expected = inside ? sum : host[to][k];
+        if (got[k] != expected) fail_msg("sum of %d: element %d is %.9g, not %.9g", n, k, got[k], expected);
+    }
+    d->backend->release(d->device, base, sizeof host);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    check_float_sum(1, 0, false);
+    check_float_sum(3000, 0, false);
+    check_float_sum(3000, 0, true);
+    check_float_sum(2996, 1, false); /* elements that are not aligned to quads */
+    check_float_sum(2999, 0, true);
+}
+
+/* The factor, from sums of squares in double that also went through sum(). */
+static void check_clip(const double *sums, int n, double most, float expected)
+{
+    const struct parity_device *d = &devices[PP_FP32];
+    const struct pp_queue_ops *ops = d->backend->queue;
+    const int64_t bytes = n * (int64_t)sizeof *sums;
+    char *base;
+    float factor;
+    PARITY_OK(d->backend->alloc(d->device, 3 * bytes + 8, (void **)&base));
+    PARITY_OK(d->backend->upload(d->device, base, sums, bytes)); /* the second part is zeros */
+    const void *const parts[] = {base, base + bytes};
+    PARITY_OK(ops->sum(d->device, ops->compute(d->device), base + 2 * bytes, parts, 2, n, PP_SUM_DOUBLE));
+    PARITY_OK(ops->clip_factor(d->device, ops->compute(d->device), (const double *)(base + 2 * bytes), n, most,
+                               (float *)(base + 3 * bytes)));
+    wait_for_queue(d);
+    PARITY_OK(d->backend->download(d->device, &factor, base + 3 * bytes, sizeof factor));
+    d->backend->release(d->device, base, 3 * bytes + 8);
+    if (factor != expected && !(isnan(factor) && isnan(expected)))
+        fail_msg("clip factor of %d sums at %g is %.9g, expected %.9g", n, most, factor, expected);
+}
+
+static void test_clip(void **state)
+{
+    (void)state;
+    const double sums[] = {9, 0.5, 6.5, 1e-9, 3}, broken[] = {1, NAN};
+    double total = 0;
+    for (int i = 0; i < 5; i++) total += sums[i];
+    check_clip(sums, 5, 0.5, (float)(0.5 / (sqrt(total) + 1e-6)));
+    check_clip(sums, 3, 2, (float)(2 / (4 + 1e-6)));
+    check_clip(sums, 1, 4, 1);
+    check_clip(broken, 2, 1, NAN); /* a step that failed stays visible */
+}
+
+static void test_model(void **state)
+{
+    (void)state;
+    for (int precision = PP_FP32; precision <= PP_BF16; precision++) parity_model(&devices[precision]);
+}
+
+/* ---- the program ---- */
+
+static pp_status open_devices(void)
+{
+    const struct pp_backend *backend;
+    PP_TRY(pp_backend_find("cuda", &backend));
+    PP_TRY(pp_gemm_open(1));
+    for (int precision = PP_FP32; precision <= PP_BF16; precision++) {
+        const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1, .precision = precision};
+        struct parity_device *d = &devices[precision];
+        *d = (struct parity_device){.backend = backend, .precision = precision};
+        PP_TRY(backend->open(&spec, &d->device));
+        PP_TRY(backend->queue->use(d->device));
+    }
+    fprintf(stderr, "%s\n", backend->describe(devices[PP_FP32].device));
+    return PP_OK;
+}
+
+int main(int argc, char **argv)
+{
+    const pp_status status = open_devices();
+    if (status != PP_OK) {
+        fprintf(stderr, "%s\n", pp_message());
+        return status == PP_UNSUPPORTED ? 77 : 1;
+    }
+    struct CMUnitTest tests[PP_KERNELS + 3] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_clip),
+                                               cmocka_unit_test(test_model)};
+    int kernels[PP_KERNELS];
+    for (int i = 0; i < PP_KERNELS; i++) {
+        kernels[i] = i;
+        tests[3 + i] = (struct CMUnitTest){pp_kernel_table[i].name, test_kernel, NULL, NULL, &kernels[i]};
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const int failed = cmocka_run_group_tests_name("parity", tests, NULL, NULL);
+    for (int precision = PP_FP32; precision <= PP_BF16; precision++)
+        devices[precision].backend->close(devices[precision].device);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products of the backend `cuda` on the emulated cublasLt: every operation, precision and mode against sums in double,
+ * and what becomes of each thing that may fail. The emulator reads its orders once, so each case is a process.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/cuda/gemm.h"
+
+/* In a case's process: says why and ends it. */
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, pp_message());                         \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+struct product {
+    int kernel, m, n, k, mode, wide, precision;
+    int shift; /* operands lie so many elements behind a well aligned place */
+};
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+/* A matrix on both sides; `half`: of bfloat16. */
+struct operand {
+    float *host;
+    char *memory, *device;
+    int64_t n;
+    bool half;
+};
+
+static struct operand operand_make(int64_t n, bool half, int shift, uint32_t salt)
+{
+    struct operand o = {.host = malloc(sizeof(float) * (size_t)n), .n = n, .half = half};
+    const int64_t bytes = half ? 2 : 4;
+    uint32_t x = salt * 2654435761u + 1;
+    EXPECT(o.host && !cudaMalloc((void **)&o.memory, (size_t)((n + shift) * bytes)));
+    o.device = o.memory + shift * bytes;
+    for (int64_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        o.host[i] = (float)(x >> 8) * 0x1p-23f - 1;
+        const uint16_t rounded = to_bf16(o.host[i]);
+        if (half) o.host[i] = from_bf16(rounded);
+        EXPECT(!cudaMemcpy(o.device + i * bytes, half ? (void *)&rounded : (void *)&o.host[i], (size_t)bytes,
+                           cudaMemcpyHostToDevice));
+    }
+    return o;
+}
+
+static float operand_get(const struct operand *o, int64_t i)
+{
+    float whole;
+    uint16_t half;
+    if (!o->half) {
+        EXPECT(!cudaMemcpy(&whole, o->device + 4 * i, 4, cudaMemcpyDeviceToHost));
+        return whole;
+    }
+    EXPECT(!cudaMemcpy(&half, o->device + 2 * i, 2, cudaMemcpyDeviceToHost));
+    return from_bf16(half);
+}
+
+static void operand_free(struct operand *o)
+{
+    free(o->host);
+    cudaFree(o->memory);
+}
+
+static double expected(const struct product *p, const float *a, const float *b, int i, int j)
+{
+    double sum = 0;
+    for (int k = 0; k < p->k; k++)
+        sum += (double)(p->kernel == PP_KERNEL_GEMM_TN ? a[k * p->m + i] : a[i * p->k + k]) *
+               (p->kernel == PP_KERNEL_GEMM_NT ? b[j * p->k + k] : b[k * p->n + j]);
+    return sum;
+}
+
+static struct pp_call call_of(const struct product *p)
+{
+    return (struct pp_call){.kernel = p->kernel, .n = {p->m, p->n, p->k, p->mode, p->wide}, .precision = p->precision};
+}
+
+static cudaError_t launch(const struct pp_cuda_call *c)
+{
+    return c->call->kernel == PP_KERNEL_GEMM_NT   ? pp_cuda_gemm_nt(c)
+           : c->call->kernel == PP_KERNEL_GEMM_NN ? pp_cuda_gemm_nn(c)
+                                                  : pp_cuda_gemm_tn(c);
+}
+
+static cudaStream_t stream;
+
+/* accumulate: of the frame. Ends the process where the result is wrong. */
+static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bool accumulate)
+{
+    static const double tolerance[][2] = {[PP_FP32] = {1e-5, 1e-5}, [PP_TF32] = {2e-3, 2e-3}, [PP_BF16] = {4e-3, 1e-5}};
+    const bool half = p->precision == PP_BF16;
+    struct operand a = operand_make((int64_t)p->m * p->k, half, p->shift, 1),
+                   b = operand_make((int64_t)p->n * p->k, half, p->shift, 2),
+                   c = operand_make((int64_t)p->m * p->n, half && !p->wide, p->shift, 3);
+    const struct pp_call call = call_of(p);
+    const struct pp_frame frame = {.accumulate = accumulate};
+    const struct pp_cuda_call cuda = {
+        .call = &call, .frame = &frame, .p = {c.device, a.device, b.device}, .stream = stream, .gemm = gemm};
+    const bool add = p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_BY_FRAME && accumulate);
+    EXPECT(launch(&cuda) == cudaSuccess);
+    EXPECT(!cudaStreamSynchronize(stream));
+    for (int i = 0; i < p->m; i++)
+        for (int j = 0; j < p->n; j++) {
+            const int64_t at = (int64_t)i * p->n + j;
+            const double exact = expected(p, a.host, b.host, i, j) + (add ? c.host[at] : 0),
+                         error = fabs(operand_get(&c, at) - exact);
+            EXPECT(error <= tolerance[p->precision][p->wide] * (fabs(exact) + sqrt(p->k)));
+        }
+    operand_free(&a);
+    operand_free(&b);
+    operand_free(&c);
+}
+
+static struct pp_cuda_gemm *open_products(void)
+{
+    struct pp_cuda_gemm *gemm;
+    EXPECT(!cudaSetDevice(0));
+    EXPECT(!cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    EXPECT(pp_cuda_gemm_open(32, &gemm) == PP_OK);
+    EXPECT(!strncmp(pp_cuda_gemm_describe(gemm), "cuBLAS 13.", 10));
+    return gemm;
+}
+
+static void results(void)
+{
+    static const int shapes[][3] = {{27, 36, 12}, {35, 100, 24}, {7, 5, 9}, {16, 64, 32}, {1, 1, 1}};
+    static const int kernels[] = {PP_KERNEL_GEMM_NT, PP_KERNEL_GEMM_NN, PP_KERNEL_GEMM_TN};
+    struct pp_cuda_gemm *gemm = open_products();
+    for (int shape = 0; shape < 5; shape++)
+        for (int i = 0; i < 3 * 3 * 2 * 3 * 2 * 2; i++) { /* every combination of what follows */
+            int rest = i;
+            struct product p = {.m = shapes[shape][0], .n = shapes[shape][1], .k = shapes[shape][2]};
+            p.kernel = kernels[rest % 3], rest /= 3;
+            p.precision = rest % 3, rest /= 3;
+            p.wide = rest % 2, rest /= 2;
+            p.mode = rest % 3, rest /= 3;
+            p.shift = rest % 2, rest /= 2;
+            check_product(gemm, &p, rest);
+        }
+    pp_cuda_gemm_close(gemm);
+}
+
+static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0},
+                            other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0};
+
+/* The second question to the heuristic fails: a known shape asks none. */
+static void one_plan_for_a_shape(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    const struct pp_call call = call_of(&one), none = {.kernel = PP_KERNEL_RELU}, unknown = call_of(&other);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &none, stream) == PP_OK);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK);
+    check_product(gemm, &one, false);
+    check_product(gemm, &one, false);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &unknown, stream) == PP_UNSUPPORTED);
+    EXPECT(strstr(pp_message(), "gemm_nt 27x36x24 in fp32"));
+    pp_cuda_gemm_close(gemm);
+}
+
+static void no_handle(void)
+{
+    struct pp_cuda_gemm *gemm;
+    EXPECT(!cudaSetDevice(0));
+    EXPECT(pp_cuda_gemm_open(0, &gemm) != PP_OK);
+    EXPECT(!gemm && strstr(pp_message(), "cuBLAS cannot start"));
+}
+
+static void no_workspace(void)
+{
+    struct pp_cuda_gemm *gemm;
+    EXPECT(!cudaSetDevice(0));
+    EXPECT(pp_cuda_gemm_open(0, &gemm) == PP_NOMEM);
+    EXPECT(!gemm && strstr(pp_message(), "32 MiB"));
+}
+
+/* A kernel that cannot be loaded beforehand is loaded later; nothing remembers the failure. */
+static void no_memory_to_load(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    const struct pp_call call = call_of(&one);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK);
+    EXPECT(cudaGetLastError() == cudaSuccess);
+    check_product(gemm, &one, false);
+    pp_cuda_gemm_close(gemm);
+}
+
+static void product_fails(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    const struct pp_call call = call_of(&one);
+    const struct pp_frame frame = {0};
+    struct operand a = operand_make(27 * 36, false, 0, 1);
+    const struct pp_cuda_call c = {
+        .call = &call, .frame = &frame, .p = {a.device, a.device, a.device}, .stream = stream, .gemm = gemm};
+    EXPECT(pp_cuda_gemm_nt(&c) == cudaErrorUnknown);
+    EXPECT(strstr(pp_message(), "cuBLAS cannot run gemm_nt 27x36x12 in fp32"));
+    operand_free(&a);
+    pp_cuda_gemm_close(gemm);
+}
+
+/* Runs a case with the emulator's failures in a process of its own. */
+static void in_process(void (*run)(void), const char *failures)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("PP_EMULATE_FAIL", failures, 1);
+        run();
+        exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_results(void **state)
+{
+    (void)state;
+    in_process(results, "");
+}
+
+static void test_plans(void **state)
+{
+    (void)state;
+    in_process(one_plan_for_a_shape, "cublasLtMatmulAlgoGetHeuristic:2=15"); /* not supported */
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    in_process(no_handle, "cublasLtCreate:1");
+    in_process(no_workspace, "cudaMalloc:1");
+    in_process(no_memory_to_load, "cudaMalloc:2");
+    in_process(product_fails, "cublasLtMatmul:1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_plans),
+                                       cmocka_unit_test(test_failures)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
