@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "exec/link_profile.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -8,24 +7,13 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "exec/link_profile_inside.h"
 #include "exec/reduce.h"
 
 enum {
     WARM_UP = 3, /* exchanges that do not count */
-    MANY = 400,  /* ... that are enough */
-    SMALL = 64,  /* bytes of the message whose calls are the overheads */
-    NEAR = 4     /* sizes count from a quarter of the smallest to four times the largest asked for */
+    MANY = 400   /* ... that are enough */
 };
-
-static const int64_t message_sizes[] = {SMALL,     1 << 10, 4 << 10, 16 << 10, 64 << 10,
-                                        256 << 10, 1 << 20, 4 << 20, 16 << 20};
-static const int64_t gradient_sizes[] = {4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
-enum {
-    MESSAGE_SIZES = sizeof message_sizes / sizeof *message_sizes,
-    GRADIENT_SIZES = sizeof gradient_sizes / sizeof *gradient_sizes,
-    SIZES = MESSAGE_SIZES + 2 /* and the two of the plans */
-};
-static const int64_t largest_gradient = 64 << 20; /* larger ones cost the same per byte */
 
 static const struct link_names {
     const char *transport, *p2p, *allreduce;
@@ -146,72 +134,20 @@ static pp_status follow_exchanges(struct side *s, int64_t bytes, bool write)
     return PP_OK;
 }
 
-static pp_status add_sample(struct side *s, const char *name, const char *context, int64_t bytes,
-                            const struct pp_quantiles *ns)
-{
-    struct pp_link_profile *out = s->out;
-    if (out->nsamples == PP_LINK_SAMPLES) return pp_fail(PP_INTERNAL, "more than %d samples of links", PP_LINK_SAMPLES);
-    out->samples[out->nsamples++] = (struct pp_sample){
-        .name = name,
-        .context = context,
-        .load = 2,
-        .bytes = bytes,
-        .count = ns->count,
-        .median_ns = ns->median_ns,
-        .p5_ns = ns->p5_ns,
-        .p95_ns = ns->p95_ns,
-        .min_ns = ns->min_ns,
-        .flops = NAN,
-        .moved_bytes = NAN,
-    };
-    return PP_OK;
-}
-
-/* A fixed list of sizes and the two that the plans ask for; returns how many. */
-static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64_t limit, int64_t sizes[SIZES])
-{
-    int count = 0;
-    for (int i = 0; i < n; i++) sizes[count++] = fixed[i];
-    for (int i = 0; i < 2; i++) {
-        int64_t size = asked[i] < limit ? asked[i] : limit;
-        bool known = size < SMALL;
-        for (int j = 0; j < count; j++) known = known || sizes[j] == size;
-        if (!known) sizes[count++] = size;
-    }
-    return count;
-}
-
-/* The first point is a size so small that its time is all latency. What a byte adds is taken at the sizes near those
- * asked for, or at all where there are none: caches of several sizes make it no constant. */
-static void fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte)
-{
-    double sum = 0, near_sum = 0;
-    int near = 0;
-    for (int i = 1; i < n; i++) {
-        double slope = fmax(0, (y[i] - y[0]) / x[i]);
-        sum += slope / (n - 1);
-        if (x[i] * NEAR < (double)asked[0] || x[i] > (double)asked[1] * NEAR) continue;
-        near_sum += slope;
-        near++;
-    }
-    *latency = y[0];
-    *per_byte = near ? near_sum / near : sum;
-}
-
 static pp_status measure_size(struct side *s, int64_t bytes, bool write, struct pp_quantiles *ns)
 {
     forget(s);
     if (s->me != 0) return follow_exchanges(s, bytes, write);
     PP_TRY(lead_exchanges(s, bytes, write));
     *ns = pp_times_quantiles(&s->one_way);
-    return add_sample(s, s->names->p2p, write ? "written" : "same", bytes, ns);
+    return pp_link_sample(s->out, s->names->p2p, write ? "written" : "same", bytes, ns);
 }
 
 /* The receive was posted before, and what the sender does after its call is nobody's latency. */
 static pp_status add_parameters(struct side *s, const double *x, const double *y, int n, const double calls[CALLS])
 {
     double a, b;
-    fit(x, y, n, s->setup->message_bytes, &a, &b);
+    pp_link_fit(x, y, n, s->setup->message_bytes, &a, &b);
     PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
     PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
     PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
@@ -220,13 +156,13 @@ static pp_status add_parameters(struct side *s, const double *x, const double *y
 
 static pp_status measure_p2p(struct side *s)
 {
-    int64_t sizes[SIZES];
-    double x[SIZES], y[SIZES], calls[CALLS] = {0};
-    int n = list_sizes(message_sizes, MESSAGE_SIZES, s->setup->message_bytes, s->room, sizes), points = 0;
+    int64_t sizes[PP_LINK_SIZES];
+    double x[PP_LINK_SIZES], y[PP_LINK_SIZES], calls[CALLS] = {0};
+    int n = pp_link_message_sizes(s->setup->message_bytes, s->room, sizes), points = 0;
     for (int i = 0; i < n; i++) {
         struct pp_quantiles same = {0}, written = {0};
         PP_TRY(measure_size(s, sizes[i], false, &same));
-        for (int k = 0; k < CALLS && sizes[i] == SMALL; k++)
+        for (int k = 0; k < CALLS && sizes[i] == PP_LINK_SMALL; k++)
             calls[k] = (double)pp_times_quantiles(&s->calls[k]).median_ns;
         PP_TRY(measure_size(s, sizes[i], true, &written));
         x[points] = (double)sizes[i];
@@ -271,14 +207,14 @@ static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t b
         PP_TRY(reduce_once(s, reduce, bytes));
     }
     *ns = pp_times_quantiles(&s->one_way);
-    return s->me == 0 ? add_sample(s, s->names->allreduce, "", bytes, ns) : PP_OK;
+    return s->me == 0 ? pp_link_sample(s->out, s->names->allreduce, "", bytes, ns) : PP_OK;
 }
 
 static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *reduce)
 {
-    int64_t sizes[SIZES];
-    double x[SIZES], y[SIZES], a, b;
-    int n = list_sizes(gradient_sizes, GRADIENT_SIZES, s->setup->gradient_bytes, s->room, sizes);
+    int64_t sizes[PP_LINK_SIZES];
+    double x[PP_LINK_SIZES], y[PP_LINK_SIZES], a, b;
+    int n = pp_link_gradient_sizes(s->setup->gradient_bytes, s->room, sizes);
     for (int i = 0; i < n; i++) {
         struct pp_quantiles ns;
         PP_TRY(reduce_size(s, reduce, sizes[i], &ns));
@@ -286,7 +222,7 @@ static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *re
         y[i] = (double)ns.median_ns;
     }
     if (s->me != 0) return PP_OK;
-    fit(x, y, n, s->setup->gradient_bytes, &a, &b);
+    pp_link_fit(x, y, n, s->setup->gradient_bytes, &a, &b);
     PP_TRY(pp_link_profile_add(s->out, s->names->allreduce, "latency_ns", a));
     return pp_link_profile_add(s->out, s->names->allreduce, "ns_per_byte", b);
 }
@@ -301,18 +237,10 @@ static pp_status measure_reduction(struct side *s)
     return status;
 }
 
-static int64_t room_for(const struct pp_link_setup *setup)
-{
-    int64_t room = message_sizes[MESSAGE_SIZES - 1];
-    if (setup->message_bytes[1] > room) room = setup->message_bytes[1];
-    int64_t gradient = setup->gradient_bytes[1] < largest_gradient ? setup->gradient_bytes[1] : largest_gradient;
-    return gradient > room ? gradient : room;
-}
-
 static pp_status measure(struct side *s)
 {
     const struct pp_backend *backend = s->setup->backend;
-    s->room = room_for(s->setup);
+    s->room = pp_link_room(s->setup);
     struct pp_device_spec spec = {.worker = s->me, .workers = 2, .on_host = 1, .threads = s->setup->threads};
     PP_TRY(backend->open(&spec, &s->device));
     PP_TRY(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
@@ -338,7 +266,8 @@ static void *side_main(void *arg)
 {
     struct side *s = arg;
     s->status = s->setup->pin ? s->setup->pin(s->me, 2) : PP_OK;
-    if (s->status == PP_OK) s->status = measure(s);
+    if (s->status == PP_OK)
+        s->status = s->setup->backend->queue ? pp_link_profile_queue(s->setup, s->world, s->me, s->out) : measure(s);
     if (s->status != PP_OK) {
         snprintf(s->message, sizeof s->message, "%s", pp_message());
         pp_world_stop(s->world, s->status);
@@ -373,8 +302,32 @@ pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_l
     struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct pp_world *world;
     PP_TRY(pp_world_open(pp_transports[0], &alone, 2, setup->threads, &world));
+    world->polled = setup->backend->queue != NULL;
     pp_status status = measure_threads(setup, world, out);
     pp_world_close(world);
+    return status;
+}
+
+/* Names in the database; devices have others for theirs. */
+static pp_status find_names(const char *transport, const struct link_names **out)
+{
+    for (size_t i = 0; i < sizeof link_names / sizeof *link_names; i++)
+        if (!strcmp(link_names[i].transport, transport)) *out = &link_names[i];
+    return *out ? PP_OK : pp_fail(PP_INTERNAL, "links of transport '%s' have no name for the database", transport);
+}
+
+static pp_status measure_between(const struct pp_link_setup *setup, const struct link_names *names,
+                                 struct pp_world *world, struct pp_link_profile *out)
+{
+    struct side side = {
+        .setup = setup, .names = names, .world = world, .me = world->first, .out = world->first == 0 ? out : NULL};
+    pp_status status = PP_OK;
+    if (side.me < 2 && setup->backend->queue)
+        status = pp_link_profile_queue(setup, world, side.me, side.out);
+    else if (side.me < 2)
+        status = measure(&side);
+    if (status == PP_OK) status = pp_barrier(world, side.me);
+    release(&side);
     return status;
 }
 
@@ -382,16 +335,12 @@ pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const str
                                     const struct pp_processes *processes, struct pp_link_profile *out)
 {
     const struct link_names *names = NULL;
-    for (size_t i = 0; i < sizeof link_names / sizeof *link_names; i++)
-        if (!strcmp(link_names[i].transport, transport->name)) names = &link_names[i];
-    if (!names) return pp_fail(PP_INTERNAL, "links of transport '%s' have no name for the database", transport->name);
     struct pp_world *world;
+    PP_TRY(find_names(transport->name, &names));
     PP_TRY(pp_world_open(transport, processes, processes->count, setup->threads, &world));
-    struct side side = {
-        .setup = setup, .names = names, .world = world, .me = world->first, .out = world->first == 0 ? out : NULL};
-    pp_status status = side.me < 2 ? measure(&side) : PP_OK;
-    if (status == PP_OK) status = pp_barrier(world, side.me);
-    release(&side);
+    world->polled = setup->backend->queue != NULL;
+    world->carrier = setup->carrier;
+    pp_status status = measure_between(setup, names, world, out);
     pp_world_close(world);
     return status;
 }

@@ -11,6 +11,13 @@
  *
  * All-reduce: pp_reduce over two workers, from a common start until done at worker 0: latency_ns + bytes * ns_per_byte;
  * with D replicas a worker moves and adds 2 (D - 1) / D as much.
+ *
+ * Devices that work through queues are measured through the carrier that training uses, on their own clocks. "round
+ * trip": half of the time between two answers, each sent by the other device as soon as it has the message: latency_ns,
+ * and ns_per_byte at the sizes that the plans send. "in a row": messages sent one behind the other with one answer, the
+ * time of each: what a busy channel moves; nobody waits for a host or for a receiver that is not there. The overheads
+ * are what the calls take the host. posts_in_order and receiver_copies say what the simulator must know of the carrier:
+ * 1 or 0. All-reduce: sums one behind the other.
  */
 #ifndef PP_EXEC_LINK_PROFILE_H
 #define PP_EXEC_LINK_PROFILE_H
@@ -23,6 +30,9 @@
 
 struct pp_link_setup {
     const struct pp_backend *backend;
+    const struct pp_carrier *carrier;          /* between processes: exec/carrier_choose.h */
+    int gpus;                                  /* --gpus */
+    int precision;                             /* enum pp_precision */
     int threads;                               /* of each worker */
     double seconds;                            /* for each size */
     pp_status (*pin)(int worker, int workers); /* called in threads that it starts; NULL: they stay where they are */
@@ -42,9 +52,9 @@ struct pp_link_profile {
 pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter,
                               double value) PP_MUST_CHECK;
 
-/* Between two threads of this process: "inproc p2p", "inproc allreduce". Appends to *out, which is zeroed at first. */
+/* Between two threads of this process: "inproc p2p", "inproc allreduce", also for devices. Appends to *out, which is zeroed at first. */
 pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
-/* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce". All processes call it; only the
+/* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce", or by the carrier's name. All processes call it; only the
  * first gets results. */
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
                                     const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;

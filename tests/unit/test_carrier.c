@@ -15,6 +15,7 @@
 
 #include "crew.h"
 #include "exec/carrier.h"
+#include "exec/link_profile.h"
 #include "queue_device.h"
 
 enum { PARCELS = 60, SLOTS = 3, OPEN = 5, MOST_WORDS = 5000 };
@@ -307,11 +308,41 @@ static void sums_have_the_bits_of_member_order(void **state)
     queued_set(NULL);
 }
 
+/* --- the link profile of devices --- */
+
+static void link_profiles_name_the_carrier(void **state)
+{
+    (void)state;
+    static struct pp_link_profile profile;
+    const struct pp_link_setup setup = {.backend = &pp_backend_queued,
+                                        .threads = 1,
+                                        .seconds = 1e-9,
+                                        .message_bytes = {5000, 40000},
+                                        .gradient_bytes = {10000, 20000}};
+    static const char *const figures[] = {"latency_ns",       "ns_per_byte",    "send_overhead_ns",
+                                          "recv_overhead_ns", "posts_in_order", "receiver_copies"};
+    OK(pp_link_profile_threads(&setup, &profile));
+    assert_int_equal(profile.nsamples, 2 * 11 + 7); /* a round trip and a row of each size; sums */
+    for (int i = 0; i < profile.nsamples; i++) {
+        assert_string_equal(profile.samples[i].name, i < 2 * 11 ? "inproc p2p" : "inproc allreduce");
+        assert_true(profile.samples[i].count >= 7);
+        assert_true(profile.samples[i].median_ns > 0);
+    }
+    assert_int_equal(profile.nfigures, 6 + 2);
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(profile.figures[i].of, "inproc p2p");
+        assert_string_equal(profile.figures[i].name, figures[i]);
+        assert_true(profile.figures[i].value >= 0);
+    }
+    assert_string_equal(profile.figures[6].of, "inproc allreduce");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parcels_arrive),
         cmocka_unit_test(sums_have_the_bits_of_member_order),
+        cmocka_unit_test(link_profiles_name_the_carrier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

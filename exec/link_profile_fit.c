@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "exec/link_profile_inside.h"
+
+enum { NEAR = 4 /* sizes count from a quarter of the smallest to four times the largest asked for */ };
+
+static const int64_t message_sizes[] = {PP_LINK_SMALL, 1 << 10, 4 << 10, 16 << 10, 64 << 10,
+                                        256 << 10,     1 << 20, 4 << 20, 16 << 20};
+static const int64_t gradient_sizes[] = {4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+enum {
+    MESSAGE_SIZES = sizeof message_sizes / sizeof *message_sizes,
+    GRADIENT_SIZES = sizeof gradient_sizes / sizeof *gradient_sizes
+};
+_Static_assert(MESSAGE_SIZES + 2 == PP_LINK_SIZES, "the fixed list and the two of the plans");
+const int64_t pp_link_largest_gradient = 64 << 20;
+
+pp_status pp_link_sample(struct pp_link_profile *out, const char *name, const char *context, int64_t bytes,
+                         const struct pp_quantiles *ns)
+{
+    if (out->nsamples == PP_LINK_SAMPLES) return pp_fail(PP_INTERNAL, "more than %d samples of links", PP_LINK_SAMPLES);
+    out->samples[out->nsamples++] = (struct pp_sample){
+        .name = name,
+        .context = context,
+        .load = 2,
+        .bytes = bytes,
+        .count = ns->count,
+        .median_ns = ns->median_ns,
+        .p5_ns = ns->p5_ns,
+        .p95_ns = ns->p95_ns,
+        .min_ns = ns->min_ns,
+        .flops = NAN,
+        .moved_bytes = NAN,
+    };
+    return PP_OK;
+}
+
+/* A fixed list of sizes and the two that the plans ask for; returns how many. */
+static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES])
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) sizes[count++] = fixed[i];
+    for (int i = 0; i < 2; i++) {
+        int64_t size = asked[i] < limit ? asked[i] : limit;
+        bool known = size < PP_LINK_SMALL;
+        for (int j = 0; j < count; j++) known = known || sizes[j] == size;
+        if (!known) sizes[count++] = size;
+    }
+    return count;
+}
+
+int pp_link_message_sizes(const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES])
+{
+    return list_sizes(message_sizes, MESSAGE_SIZES, asked, limit, sizes);
+}
+
+int pp_link_gradient_sizes(const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES])
+{
+    return list_sizes(gradient_sizes, GRADIENT_SIZES, asked, limit, sizes);
+}
+
+int64_t pp_link_room(const struct pp_link_setup *setup)
+{
+    int64_t room = message_sizes[MESSAGE_SIZES - 1];
+    if (setup->message_bytes[1] > room) room = setup->message_bytes[1];
+    int64_t gradient = setup->gradient_bytes[1];
+    if (gradient > pp_link_largest_gradient) gradient = pp_link_largest_gradient;
+    return gradient > room ? gradient : room;
+}
+
+/* The first point is a size so small that its time is all latency. What a byte adds is taken at the sizes near those
+ * asked for, or at all where there are none: caches of several sizes make it no constant. */
+void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte)
+{
+    double sum = 0, near_sum = 0;
+    int near = 0;
+    for (int i = 1; i < n; i++) {
+        double slope = fmax(0, (y[i] - y[0]) / x[i]);
+        sum += slope / (n - 1);
+        if (x[i] * NEAR < (double)asked[0] || x[i] > (double)asked[1] * NEAR) continue;
+        near_sum += slope;
+        near++;
+    }
+    *latency = y[0];
+    *per_byte = near ? near_sum / near : sum;
+}
