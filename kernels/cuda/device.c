@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { BOUNCE_BYTES = 4 << 20 };
 
 /* GPUs of this process whose memory workers of this GPU read in sums, and write in copies. */
 static pp_status see_peers(struct pp_device *device)
@@ -51,6 +54,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(pp_cuda_stream(&device->share, false, &device->compute.stream));
     PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
     PP_CUDA(cudaEventCreateWithFlags(&device->computed, cudaEventDisableTiming), "making an event");
+    PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
     PP_TRY(pp_cuda_gemm_open(device->share.context ? device->share.sms : 0, &device->gemm));
     return write_text(device, &gpu);
@@ -77,6 +81,7 @@ void pp_cuda_close(struct pp_device *device)
     (void)cudaSetDevice(device->place.gpu);
     pp_cuda_gemm_close(device->gemm);
     if (device->scratch) (void)cudaFree(device->scratch);
+    pp_cuda_host_release(device, device->bounce);
     for (int i = 0; i < device->ntimes; i++) (void)cudaEventDestroy(device->times[i]);
     free(device->times);
     if (device->computed) (void)cudaEventDestroy(device->computed);
@@ -129,23 +134,41 @@ void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes)
     (void)cudaFree(memory);
 }
 
-static pp_status move(struct pp_device *device, void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind,
-                      const char *doing)
+/* What follows in the stream of upload and download comes after what is in the compute queue. */
+static pp_status after_compute(struct pp_device *device, const char *doing)
 {
     PP_CUDA(cudaEventRecord(device->computed, device->compute.stream), doing);
-    PP_CUDA(cudaStreamWaitEvent(device->host, device->computed, 0), doing);
-    PP_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, kind, device->host), doing);
-    return finish(device, doing);
+    return pp_cuda_check(cudaStreamWaitEvent(device->host, device->computed, 0), doing);
 }
 
+static size_t piece_of(int64_t bytes) { return bytes < BOUNCE_BYTES ? (size_t)bytes : BOUNCE_BYTES; }
+
+/* By way of locked memory: a copy from other memory would stop the driver for the other workers. */
 pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes)
 {
-    return move(device, to, from, bytes, cudaMemcpyHostToDevice, "copying to the GPU");
+    static const char doing[] = "copying to the GPU";
+    PP_TRY(after_compute(device, doing));
+    for (int64_t at = 0; at < bytes; at += BOUNCE_BYTES) {
+        const size_t piece = piece_of(bytes - at);
+        memcpy(device->bounce, (const char *)from + at, piece);
+        PP_CUDA(cudaMemcpyAsync((char *)to + at, device->bounce, piece, cudaMemcpyHostToDevice, device->host), doing);
+        PP_TRY(finish(device, doing));
+    }
+    return PP_OK;
 }
 
 pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from, int64_t bytes)
 {
-    return move(device, to, from, bytes, cudaMemcpyDeviceToHost, "copying from the GPU");
+    static const char doing[] = "copying from the GPU";
+    PP_TRY(after_compute(device, doing));
+    for (int64_t at = 0; at < bytes; at += BOUNCE_BYTES) {
+        const size_t piece = piece_of(bytes - at);
+        PP_CUDA(cudaMemcpyAsync(device->bounce, (const char *)from + at, piece, cudaMemcpyDeviceToHost, device->host),
+                doing);
+        PP_TRY(finish(device, doing));
+        memcpy((char *)to + at, device->bounce, piece);
+    }
+    return PP_OK;
 }
 
 const char *pp_cuda_describe(struct pp_device *device) { return device->text; }

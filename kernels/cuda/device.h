@@ -72,6 +72,7 @@ struct pp_device {
     struct pp_queue compute;
     cudaStream_t host;    /* of upload, download, alloc */
     cudaEvent_t computed; /* what they wait for */
+    void *bounce;         /* locked host memory of theirs */
     bool blind;           /* some GPU of the process cannot be read from this one */
     void *scratch;
     struct pp_cuda_gemm *gemm;

@@ -56,8 +56,7 @@ static pp_status time_members(struct pp_device *const *member, int n, double *be
 {
     for (int attempt = 0; attempt < TRIES; attempt++) {
         const int64_t start = pp_now_ns();
-        for (int i = 0; i < n; i++)
-            PP_CUDA(pp_cuda_spin(member[i]->compute.stream, member[i]->share.sms, PROBE_CYCLES), "the probe");
+        for (int i = 0; i < n; i++) PP_CUDA(pp_cuda_spin(member[i]->compute.stream, 1, PROBE_CYCLES), "the probe");
         for (int i = 0; i < n; i++) PP_TRY(wait_for(member[i]->compute.stream));
         const double ms = (double)(pp_now_ns() - start) * 1e-6;
         if (attempt == 0 || ms < *best_ms) *best_ms = ms;

@@ -171,7 +171,7 @@ static pp_status time_reference(struct pp_device *device, int64_t *ns)
 {
     PP_TRY(pp_cuda_times(device, 2));
     PP_CUDA(cudaEventRecord(device->times[0], device->compute.stream), "recording an event");
-    PP_CUDA(pp_cuda_spin(device->compute.stream, device->share.sms, REFERENCE_CYCLES), "the reference");
+    PP_CUDA(pp_cuda_spin(device->compute.stream, 1, REFERENCE_CYCLES), "the reference");
     PP_CUDA(cudaEventRecord(device->times[1], device->compute.stream), "recording an event");
     PP_TRY(pp_cuda_poll(device->times[1], NULL));
     return pp_cuda_between(device->times[0], device->times[1], ns);
