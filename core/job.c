@@ -179,8 +179,12 @@ static pp_status check_shape(const struct pp_config *config, const struct pp_poi
 static void name_key(struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
-    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d rows",
-                                   job->config->replicas, plan->microbatches, job->config->threads);
+    const struct pp_shape *shape = &job->model->shape;
+    char precision[16] = "", columns[24] = "";
+    if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
+    if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
+    size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s rows",
+                                   job->config->replicas, plan->microbatches, job->config->threads, precision, columns);
     for (int m = 0; m < plan->microbatches && used + 16 < sizeof job->accumulation_key; m++) {
         int same = 1;
         while (m + 1 < plan->microbatches && plan->rows[m + 1] == plan->rows[m]) m++, same++;

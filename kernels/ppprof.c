@@ -83,7 +83,7 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, 0, 0, &job));
-        int64_t row = (int64_t)s->config.tokens * s->config.d_model * (int64_t)sizeof(float);
+        int64_t row = (int64_t)s->config.tokens * s->config.d_model * pp_element_bytes(s->config.precision);
         for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);
         for (int k = 0; k < job->model->nstages; k++) widen(setup->gradient_bytes, job->model->stages[k].param_bytes);
         pp_job_free(job);

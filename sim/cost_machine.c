@@ -17,7 +17,8 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_model *model = job->model;
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
-        return (int64_t)cls->rows * job->config->tokens * model->shape.d_model * (int64_t)sizeof(float);
+        return (int64_t)cls->rows * job->config->tokens * model->shape.d_model *
+               pp_element_bytes(model->shape.precision);
     return cls->kind == PP_REDUCE_GRAD ? model->stages[cls->stage].param_bytes : 0;
 }
 

@@ -109,6 +109,27 @@ static void test_presets(void **state)
 }
 
 /* Eleven evaluation rows suit interleaved on 4 ranks only in fewer chunks; the job finds them. */
+/* What results depend on is part of the key, and defaults leave no trace in it. */
+static void test_accumulation_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *key;
+    } cases[] = {
+        {"--preset small --threads 1", "D1 M4 threads 1 rows 4x5"},
+        {"--preset small --threads 1 --vocab-multiple 2", "D1 M4 threads 1 rows 4x5"},
+        {"--preset small --threads 1 --vocab-multiple 128", "D1 M4 threads 1 logits 28800 rows 4x5"},
+        {"--preset tutorial --threads 2 --precision bf16 --batch-w 4", "D2 M7 threads 2 bf16 rows 6x3 1x2 batch-w 4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct pp_job *job;
+        configure(cases[i].options);
+        if (create(&job, false) != PP_OK) fail_msg("%s: %s", cases[i].options, pp_message());
+        assert_string_equal(job->accumulation_key, cases[i].key);
+        pp_job_free(job);
+    }
+}
+
 static void test_evaluation_plan(void **state)
 {
     (void)state;
@@ -126,6 +147,7 @@ static void test_evaluation_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_presets), cmocka_unit_test(test_evaluation_plan)};
+                                       cmocka_unit_test(test_presets), cmocka_unit_test(test_accumulation_key),
+                                       cmocka_unit_test(test_evaluation_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
