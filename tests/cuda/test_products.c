@@ -47,47 +47,48 @@ static float from_bf16(uint16_t x)
     return out;
 }
 
-/* A matrix on both sides; `half`: of bfloat16. */
+/* A matrix on both sides; `half`: the device's is of bfloat16. */
 struct operand {
     float *host;
+    void *stored; /* as the device has it */
     char *memory, *device;
     int64_t n;
     bool half;
 };
 
+static size_t bytes_of(const struct operand *o) { return (size_t)o->n * (o->half ? 2 : 4); }
+
 static struct operand operand_make(int64_t n, bool half, int shift, uint32_t salt)
 {
-    struct operand o = {.host = malloc(sizeof(float) * (size_t)n), .n = n, .half = half};
-    const int64_t bytes = half ? 2 : 4;
+    struct operand o = {.n = n, .half = half};
+    const size_t place = (size_t)shift * (half ? 2 : 4);
     uint32_t x = salt * 2654435761u + 1;
-    EXPECT(o.host && !cudaMalloc((void **)&o.memory, (size_t)((n + shift) * bytes)));
-    o.device = o.memory + shift * bytes;
+    o.host = malloc(sizeof(float) * (size_t)n);
+    o.stored = malloc(bytes_of(&o));
+    EXPECT(o.host && o.stored && !cudaMalloc((void **)&o.memory, place + bytes_of(&o)));
+    o.device = o.memory + place;
     for (int64_t i = 0; i < n; i++) {
         x = x * 1664525u + 1013904223u;
-        o.host[i] = (float)(x >> 8) * 0x1p-23f - 1;
-        const uint16_t rounded = to_bf16(o.host[i]);
-        if (half) o.host[i] = from_bf16(rounded);
-        EXPECT(!cudaMemcpy(o.device + i * bytes, half ? (void *)&rounded : (void *)&o.host[i], (size_t)bytes,
-                           cudaMemcpyHostToDevice));
+        const float value = (float)(x >> 8) * 0x1p-23f - 1;
+        if (half) ((uint16_t *)o.stored)[i] = to_bf16(value);
+        o.host[i] = half ? from_bf16(((uint16_t *)o.stored)[i]) : value;
     }
+    EXPECT(!cudaMemcpy(o.device, half ? o.stored : o.host, bytes_of(&o), cudaMemcpyHostToDevice));
     return o;
 }
 
-static float operand_get(const struct operand *o, int64_t i)
+/* What the device has now. */
+static void operand_read(const struct operand *o, float *out)
 {
-    float whole;
-    uint16_t half;
-    if (!o->half) {
-        EXPECT(!cudaMemcpy(&whole, o->device + 4 * i, 4, cudaMemcpyDeviceToHost));
-        return whole;
-    }
-    EXPECT(!cudaMemcpy(&half, o->device + 2 * i, 2, cudaMemcpyDeviceToHost));
-    return from_bf16(half);
+    EXPECT(!cudaMemcpy(o->stored, o->device, bytes_of(o), cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < o->n; i++)
+        out[i] = o->half ? from_bf16(((uint16_t *)o->stored)[i]) : ((float *)o->stored)[i];
 }
 
 static void operand_free(struct operand *o)
 {
     free(o->host);
+    free(o->stored);
     cudaFree(o->memory);
 }
 
@@ -129,11 +130,13 @@ static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bo
     const bool add = p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_BY_FRAME && accumulate);
     EXPECT(launch(&cuda) == cudaSuccess);
     EXPECT(!cudaStreamSynchronize(stream));
+    float got[35 * 100];
+    operand_read(&c, got);
     for (int i = 0; i < p->m; i++)
         for (int j = 0; j < p->n; j++) {
             const int64_t at = (int64_t)i * p->n + j;
             const double exact = expected(p, a.host, b.host, i, j) + (add ? c.host[at] : 0),
-                         error = fabs(operand_get(&c, at) - exact);
+                         error = fabs(got[at] - exact);
             EXPECT(error <= tolerance[p->precision][p->wide] * (fabs(exact) + sqrt(p->k)));
         }
     operand_free(&a);
