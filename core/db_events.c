@@ -91,8 +91,8 @@ static void bind_event(sqlite3_stmt *statement, int row, int64_t run_id, int64_t
     for (int k = 0; k < COLUMNS; k++) sqlite3_bind_int64(statement, row * COLUMNS + k + 1, values[k]);
 }
 
-/* Of a reduction that waited for an earlier one of its worker, its own start. Clocks of two workers agree only to within
- * their uncertainty, but nothing starts after its end. */
+/* Of a reduction that waited for an earlier one of its worker, its own start. Clocks of two workers agree only to
+ * within their uncertainty, but nothing starts after its end. */
 static int64_t start_of(const struct summary *s, const struct pp_event *e)
 {
     if (pp_kinds[s->plan->tasks[e->task].kind].computes) return e->start_ns;

@@ -97,6 +97,7 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
     sem_init(&crew.ended, 0, 0);
     pp_status status = start(&crew), reported = attend(&crew, report);
     for (int i = 0; i < crew.started; i++) pthread_join(crew.members[i].thread, NULL);
+    for (int i = 0; i < crew.started; i++) pp_trainee_disconnect(crew.members[i].trainee);
     for (int i = 0; i < crew.started; i++) pp_trainee_free(crew.members[i].trainee);
     if (status == PP_OK && reported == PP_OK) status = first_failure(&crew);
     sem_destroy(&crew.ended);
@@ -186,6 +187,7 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     PP_TRY_DONE(check_files(exec, job));
     PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas,
                               exec->config.threads, &s.world));
+    s.world->polled = exec->backend->queue != NULL;
     pp_carrier_set(s.world, &exec->config, exec->backend, exec->carrier);
     PP_TRY_DONE(run_session(exec, &s, out));
 done:

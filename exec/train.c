@@ -149,6 +149,7 @@ static pp_status prepare(struct pp_trainee *t)
     struct pp_worker *w = t->worker;
     const struct pp_config *config = s->config;
     int ranks = s->job->train->ranks;
+    PP_TRY(pp_worker_prepare(w, &s->test_tail));
     PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica,
@@ -177,9 +178,15 @@ pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)
     t->session = session;
     t->learning_rate = session->config->lr;
     t->best_loss = INFINITY;
-    PP_TRY(pp_worker_open(session->world, session->job, session->backend, me, agenda->steps - agenda->first_traced,
-                          &t->worker));
-    return run(t);
+    pp_status status = pp_worker_open(session->world, session->job, session->backend, me,
+                                      agenda->steps - agenda->first_traced, &t->worker);
+    if (status == PP_OK) status = run(t);
+    return status != PP_OK && t->worker ? pp_worker_abandon(t->worker, status) : status;
+}
+
+void pp_trainee_disconnect(struct pp_trainee *t)
+{
+    if (t) pp_worker_disconnect(t->worker);
 }
 
 void pp_trainee_free(struct pp_trainee *t)

@@ -53,7 +53,10 @@ struct pp_trainee;
 
 /* All that one worker does, on its own thread. *out is set even on failure. */
 pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out) PP_MUST_CHECK;
-/* NULL is fine. Only when all workers of the process have ended: others may be copying from this one's memory. */
+/* NULL is fine. Only when all workers of the process have ended, and then all of them before one is freed: their
+ * devices may be copying from each other's memory. */
+void pp_trainee_disconnect(struct pp_trainee *trainee);
+/* NULL is fine. */
 void pp_trainee_free(struct pp_trainee *trainee);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "exec/worker.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
+#include "exec/worker_queue.h"
 
 /* --- opening and closing --- */
 
@@ -24,6 +24,7 @@ static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const stru
     PP_TRY(open_flows(track->walk->recv, track->walk->nrecv, &track->recv));
     PP_TRY(open_flows(track->walk->send, track->walk->nsend, &track->send));
     for (int i = 0; i < track->walk->nrecv; i++) track->recv[i].posted = track->recv[i].done = track->walk->recv[i].n;
+    for (int i = 0; i < track->walk->nrecv; i++) track->recv[i].after = track->walk->recv[i].after;
     track->slot_offset = w->job->layout->slot_offset[table];
     return PP_OK;
 }
@@ -40,24 +41,20 @@ static int most_tensors(const struct pp_job *job)
     return most;
 }
 
-static pp_status open_norm(struct pp_worker *w)
+/* Host memory: what a device with queues has elsewhere. */
+static pp_status open_here(struct pp_worker *w, int microbatches)
 {
     int ranks = w->job->train->ranks, most = most_tensors(w->job);
     w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks},
                                  .me = w->me,
                                  .kind = PP_MESSAGE_NORM,
                                  .bytes = most * (int64_t)sizeof(double)};
+    PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
+    PP_TRY(PP_NEW(&w->losses, microbatches));
     PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
-    return pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes);
-}
-
-static pp_status open_reduce(struct pp_worker *w)
-{
-    const struct pp_plan *plan = w->job->train;
-    struct pp_group group = {w->rank, plan->ranks, plan->replicas};
-    PP_TRY(PP_NEW(&w->reductions, plan->stages));
-    PP_TRY(PP_NEW(&w->reduction_posted_ns, plan->stages));
-    return plan->replicas > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
+    PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes));
+    struct pp_group group = {w->rank, ranks, w->job->train->replicas};
+    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
 }
 
 struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config)
@@ -81,10 +78,9 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
-    PP_TRY(PP_NEW(&w->inputs, 2 * job->layout->data_elements));
-    PP_TRY(PP_NEW(&w->losses, most));
-    PP_TRY(open_norm(w));
-    PP_TRY(open_reduce(w));
+    PP_TRY(PP_NEW(&w->reductions, job->train->stages));
+    PP_TRY(PP_NEW(&w->reduction_posted_ns, job->train->stages));
+    PP_TRY(w->backend->queue ? pp_worker_queue_open(w, most, trace_steps > 0) : open_here(w, most));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
 }
@@ -114,9 +110,15 @@ static void close_track(struct pp_track *track)
     pp_walk_free(track->walk);
 }
 
+void pp_worker_disconnect(struct pp_worker *w)
+{
+    if (w && w->queue) pp_worker_queue_disconnect(w);
+}
+
 void pp_worker_close(struct pp_worker *w)
 {
     if (!w) return;
+    if (w->queue) pp_worker_queue_close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
     pp_reduce_free(w->reduce);
     free(w->reductions);
@@ -140,6 +142,11 @@ static int32_t *tokens_of(const struct pp_worker *w)
 
 bool pp_worker_has(const struct pp_worker *w, int stage) { return w->job->train->stage_rank[stage] == w->rank; }
 
+static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
+{
+    return w->queue ? pp_worker_queue_load(w, to, from, bytes) : w->backend->upload(w->device, to, from, bytes);
+}
+
 /* The first stage reads the inputs, the last one the targets. */
 static pp_status load_batch(struct pp_worker *w)
 {
@@ -148,14 +155,19 @@ static pp_status load_batch(struct pp_worker *w)
     int32_t *targets = w->inputs + w->job->layout->data_elements;
     bool first = pp_worker_has(w, 0), last = pp_worker_has(w, step->phase->plan->stages - 1);
     pp_batches_get(step->batches, step->batch, first ? w->inputs : NULL, last ? targets : NULL);
-    if (first) PP_TRY(w->backend->upload(w->device, tokens_of(w), w->inputs, bytes));
-    if (last) PP_TRY(w->backend->upload(w->device, tokens_of(w) + w->job->layout->data_elements, targets, bytes));
-    return PP_OK;
+    if (first) PP_TRY(load(w, tokens_of(w), w->inputs, bytes));
+    return last ? load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
 }
 
-static void *slot(const struct pp_worker *w, int32_t id)
+void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
 {
-    return id < 0 ? NULL : w->arena + w->track->slot_offset[id];
+    return slot < 0 ? NULL : w->arena + w->track->slot_offset[slot];
+}
+
+static void *param16_of(const struct pp_worker *w, int stage)
+{
+    int64_t offset = w->job->layout->param16_offset[stage];
+    return offset < 0 ? NULL : w->arena + offset;
 }
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
@@ -164,11 +176,12 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     const struct pp_phase *phase = w->step.phase;
     *frame = w->frame;
     frame->base[PP_MEM_PARAM] = w->arena + layout->param_offset[task->stage];
+    frame->base[PP_MEM_PARAM16] = param16_of(w, task->stage);
     frame->base[PP_MEM_GRAD] = w->arena + layout->grad_offset[task->stage];
-    frame->base[PP_MEM_ACT] = slot(w, task->act);
-    frame->base[PP_MEM_CKPT] = slot(w, task->ckpt);
-    frame->base[PP_MEM_IN] = slot(w, task->in);
-    frame->base[PP_MEM_OUT] = slot(w, task->out);
+    frame->base[PP_MEM_ACT] = pp_worker_slot(w, task->act);
+    frame->base[PP_MEM_CKPT] = pp_worker_slot(w, task->ckpt);
+    frame->base[PP_MEM_IN] = pp_worker_slot(w, task->in);
+    frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
     frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
     frame->sums = w->sums + w->job->model->stages[task->stage].first_tensor;
@@ -183,21 +196,27 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->loss = &w->losses[task->microbatch];
 }
 
+/* In this thread. posted_ns: when it reached the task. */
+static pp_status run_here(struct pp_worker *w, const struct pp_stop *stop, const struct pp_frame *frame,
+                          int64_t posted_ns)
+{
+    const struct pp_phase *phase = w->step.phase;
+    const struct pp_progress progress = {pp_worker_poll, w};
+    struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN, .posted_ns = posted_ns};
+    if (w->step.traced) event.start_ns = pp_now_ns();
+    PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
+    if (!w->step.traced) return PP_OK;
+    event.end_ns = pp_now_ns();
+    return pp_worker_record(w, &event);
+}
+
 static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
 {
-    const struct pp_task *task = &w->step.phase->plan->tasks[stop->task];
-    const struct pp_progress progress = {pp_worker_poll, w};
     struct pp_frame frame;
-    struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN};
-    if (w->step.traced) event.posted_ns = pp_now_ns();
+    int64_t posted_ns = w->step.traced ? pp_now_ns() : 0;
     PP_TRY(pp_worker_await(w, stop));
-    set_frame(w, task, &frame);
-    if (w->step.traced) event.start_ns = pp_now_ns();
-    PP_TRY(w->backend->run(w->device, &w->step.phase->programs[task->cls], &frame, &progress, NULL));
-    if (w->step.traced) {
-        event.end_ns = pp_now_ns();
-        PP_TRY(pp_worker_record(w, &event));
-    }
+    set_frame(w, &w->step.phase->plan->tasks[stop->task], &frame);
+    PP_TRY(w->queue ? pp_worker_queue_run(w, stop, &frame) : run_here(w, stop, &frame, posted_ns));
     return stop->send_lane >= 0 ? pp_worker_post_send(w, stop->send_lane) : PP_OK;
 }
 
@@ -216,7 +235,8 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
     w->track = &w->tracks[step->track];
     w->position = w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
     w->norm_ready = false;
-    for (int i = 0; i < w->track->walk->nrecv; i++) w->track->recv[i].posted = w->track->recv[i].done = 0;
+    for (int i = 0; i < w->track->walk->nrecv; i++)
+        w->track->recv[i].posted = w->track->recv[i].done = w->track->recv[i].retired = 0;
     for (int i = 0; i < w->track->walk->nsend; i++) w->track->send[i].base = w->track->send[i].posted;
     w->frame = (struct pp_frame){.seed = config->seed,
                                  .step = (uint32_t)step->number,
@@ -225,37 +245,39 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .loss_scale = (float)step->loss_scale,
                                  .learning_rate = step->learning_rate,
                                  .clip_factor = 1};
-    memset(w->losses, 0, (size_t)step->phase->plan->microbatches * sizeof *w->losses);
+}
+
+/* Starts with nothing under way in the compute queue. */
+static pp_status load_step(struct pp_worker *w)
+{
+    if (w->queue)
+        PP_TRY(pp_worker_queue_begin(w));
+    else
+        memset(w->losses, 0, (size_t)w->step.phase->plan->microbatches * sizeof *w->losses);
+    return load_batch(w);
 }
 
 pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double *loss_sum)
 {
     begin_step(w, step);
-    PP_TRY(load_batch(w));
+    PP_TRY(load_step(w));
     for (w->position = 0; w->position < w->track->walk->nstops; w->position++) {
         PP_TRY(run_stop(w, &w->track->walk->stops[w->position]));
         PP_TRY(w->status);
     }
     PP_TRY(pp_worker_settle(w));
+    if (w->queue) PP_TRY(pp_worker_queue_end(w));
+    const double *losses = w->queue ? w->queue->host_losses : w->losses;
     *loss_sum = 0;
-    for (int m = 0; m < step->phase->plan->microbatches; m++) *loss_sum += w->losses[m];
+    for (int m = 0; m < step->phase->plan->microbatches; m++) *loss_sum += losses[m];
     return PP_OK;
 }
 
-/* --- parameters --- */
-
-static char *tensor_at(const struct pp_worker *w, int tensor, int64_t first)
+pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
 {
-    const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    return w->arena + w->job->layout->param_offset[t->stage] + t->offset + first * (int64_t)sizeof(float);
-}
-
-pp_status pp_worker_get(struct pp_worker *w, int tensor, int64_t first, int64_t n, float *out)
-{
-    return w->backend->download(w->device, out, tensor_at(w, tensor, first), n * (int64_t)sizeof *out);
-}
-
-pp_status pp_worker_set(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
-{
-    return w->backend->upload(w->device, tensor_at(w, tensor, first), values, n * (int64_t)sizeof *values);
+    char message[600];
+    snprintf(message, sizeof message, "%s", pp_message());
+    pp_world_stop(w->world, why);
+    if (w->queue) pp_worker_queue_abandon(w);
+    return pp_fail(why, "%s", message);
 }

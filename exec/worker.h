@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run on
- * its own thread, in the order of the plan, and between their kernels it polls whatever it has under way: receives
- * (posted as soon as their slot is free), sends (posted as soon as their data is there), the reduction of gradients,
- * the global norm. It waits only where the next computation lacks its input or its output slot. Nothing is allocated
- * in a step.
+ * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run in
+ * the order of the plan, and beside them whatever it has under way: receives (posted as soon as their slot is free, or,
+ * if the carrier asks for it, at their place in the list), sends (posted as soon as their data is there), the reduction
+ * of gradients, the global norm. It waits only where the next computation lacks its input or its output slot. Nothing
+ * is allocated in a step.
+ *
+ * A device without queues computes in the worker's own thread, which polls between kernels. With queues (core/queue.h)
+ * the thread only puts work into them, ahead of the device: "done" then means issued, with a mark behind it that the
+ * next computation's queue waits for. The thread waits for other threads and processes to have issued their part, and
+ * at the end of a step for the device, always by polling.
  */
 #ifndef PP_EXEC_WORKER_H
 #define PP_EXEC_WORKER_H
@@ -14,14 +19,24 @@
 #include "exec/collective.h"
 #include "exec/data.h"
 #include "exec/reduce.h"
+#include "exec/routes.h"
 #include "exec/walk.h"
+
+/* Marks of a parcel: `done` where the step is not traced; else two that are timed. */
+struct pp_parcel_marks {
+    struct pp_mark *done, *timed_begun, *timed_done;
+};
 
 /* One transfer under way or done. */
 struct pp_transfer {
-    struct pp_request request;
+    struct pp_request request;    /* memory of the host */
+    struct pp_parcel parcel;      /* memory of a queue device */
+    struct pp_parcel_marks marks; /* the parcel's */
     int64_t posted_ns;
     int32_t task, step;
     bool traced;
+    int turn;              /* queue devices: which base its times count from */
+    struct pp_mark *ready; /* timed: its slot is free; of a send: the end of the task that wrote the data */
 };
 
 /* The transfers of a channel end. Receives count from 0 in each step; sends go on counting, because the last ones of
@@ -30,6 +45,15 @@ struct pp_flow {
     struct pp_transfer *transfers; /* [n] */
     int64_t posted, done;
     int64_t base; /* sends: number of the step's first */
+    /* Queue devices: `done` counts what is issued, `retired` what the device was seen to have done. */
+    int64_t retired;
+    const struct pp_route *route;
+    const int32_t *after; /* receives: the rule of the carrier, walk's after[] or place[] */
+};
+
+/* Of a stop. passed: NULL where nothing waits for it. Timed ones: NULL where nothing is traced. */
+struct pp_stop_marks {
+    struct pp_mark *passed, *timed_begin, *timed_end;
 };
 
 /* A plan, ready to be walked by this worker. */
@@ -37,6 +61,7 @@ struct pp_track {
     struct pp_walk *walk;
     struct pp_flow *recv, *send; /* parallel to walk->recv, walk->send */
     const int64_t *slot_offset;
+    struct pp_stop_marks *marks; /* queue devices: [nstops] */
 };
 
 enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };
@@ -53,11 +78,14 @@ struct pp_step {
     double loss_scale; /* 1 / tokens of the step over all replicas */
 };
 
+struct pp_worker_queue; /* exec/worker_queue.h */
+
 struct pp_worker {
     struct pp_world *world;
     const struct pp_job *job;
     const struct pp_backend *backend;
     struct pp_device *device;
+    struct pp_worker_queue *queue; /* NULL: the device computes in the worker's thread */
     int me, rank, replica;
     char *arena;
     struct pp_track tracks[PP_TRACKS];
@@ -65,8 +93,8 @@ struct pp_worker {
     struct pp_step step;
     struct pp_frame frame;    /* what all tasks of the step share */
     int32_t *inputs;          /* host memory for a batch: tokens, then targets */
-    double *losses;           /* [microbatches] of the step, on the last stage's worker */
-    double *sums;             /* [model tensors] sums of squares, this rank's filled in by NORM */
+    double *losses;           /* [microbatches] of the step, on the last stage's worker; memory of the device */
+    double *sums;             /* [model tensors] sums of squares, this rank's filled in by NORM; of the device */
     int position;             /* stops passed in this step */
     struct pp_reduce *reduce; /* NULL with one replica */
     int32_t *reductions;      /* tasks: REDUCE_GRAD of this step in order */
@@ -81,12 +109,20 @@ struct pp_worker {
     pp_status status; /* a failure inside a poll, told at the next wait */
 };
 
-/* Takes all memory: the arena and what a step needs. Called by the worker's own thread. `trace_steps` steps can be
- * traced. */
+/* Takes all memory: the arena and what a step needs. Called by the worker's own thread; with a queue device collective
+ * over all workers. `trace_steps` steps can be traced. */
 pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me,
                          int trace_steps, struct pp_worker **out) PP_MUST_CHECK;
-void pp_worker_close(
-    struct pp_worker *worker); /* NULL is fine. After a failure only when all workers of the process have stopped */
+/* NULL is fine. After a failure only when all workers of the process have stopped and been disconnected. */
+void pp_worker_close(struct pp_worker *worker);
+/* Ends the worker's queues that use memory of others. Any thread, when all workers of the process have stopped. NULL is
+ * fine. */
+void pp_worker_disconnect(struct pp_worker *worker);
+/* After a failure, by the worker's own thread: tells the others, and waits, shortly, until the device is at rest.
+ * Returns `why` with its message. */
+pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHECK;
+/* Makes the device ready for a phase that is not the job's; before its steps. */
+pp_status pp_worker_prepare(struct pp_worker *worker, const struct pp_phase *phase) PP_MUST_CHECK;
 
 /* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage,
  * else 0. Sends may still be under way when it returns. */
@@ -94,7 +130,8 @@ pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, d
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
-/* Host access to the parameters of one tensor of this rank. */
+/* Host access to the parameters of one tensor of this rank; outside of steps. set() renews their bfloat16 copies,
+ * too. */
 pp_status pp_worker_get(struct pp_worker *worker, int tensor, int64_t first, int64_t n, float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
@@ -104,7 +141,7 @@ bool pp_worker_has(const struct pp_worker *worker, int stage);
 /* What a worker of the world opens. */
 struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config);
 
-/* The inside, between worker.c and worker_poll.c. */
+/* The inside, between worker.c, worker_poll.c and worker_queue*.c. */
 
 /* Moves everything that can move. */
 pp_status pp_worker_advance(struct pp_worker *worker) PP_MUST_CHECK;
@@ -115,6 +152,10 @@ pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUS
 pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
 /* Waits until the stop can run: its input is there, its output slot free. */
 pp_status pp_worker_await(struct pp_worker *worker, const struct pp_stop *stop) PP_MUST_CHECK;
+/* Where a slot of the step's plan lies; NULL for none. */
+void *pp_worker_slot(const struct pp_worker *worker, int32_t slot);
+/* Fails when the run has been stopped, or a peer has gone. */
+pp_status pp_worker_check(struct pp_worker *worker) PP_MUST_CHECK;
 /* Waits for the rest of the step: reductions and norm. */
 pp_status pp_worker_settle(struct pp_worker *worker) PP_MUST_CHECK;
 pp_status pp_worker_record(struct pp_worker *worker, const struct pp_event *event) PP_MUST_CHECK;

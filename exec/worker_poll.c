@@ -5,15 +5,14 @@
 #include <math.h>
 
 #include "core/clock.h"
-#include "exec/worker.h"
+#include "exec/worker_queue.h"
 
 static int worker_of(const struct pp_worker *w, int rank) { return w->replica * w->job->train->ranks + rank; }
 
 static int64_t transfer_bytes(const struct pp_worker *w, const struct pp_task *task)
 {
     const struct pp_phase *phase = w->step.phase;
-    return (int64_t)phase->plan->rows[task->microbatch] * phase->seq * w->job->model->shape.d_model *
-           (int64_t)sizeof(float);
+    return pp_transfer_bytes(w->job, phase->plan->rows[task->microbatch], phase->seq);
 }
 
 static int message_kind(const struct pp_channel_end *end)
@@ -37,17 +36,23 @@ pp_status pp_worker_post_send(struct pp_worker *w, int lane)
     const struct pp_channel_end *end = &w->track->walk->send[lane];
     struct pp_transfer *transfer = open_transfer(w, &w->track->send[lane], end);
     const struct pp_task *task = &w->track->walk->plan->tasks[transfer->task];
-    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end),
-                   w->arena + w->track->slot_offset[task->in], transfer_bytes(w, task), &transfer->request);
+    void *memory = pp_worker_slot(w, task->in);
+    int64_t bytes = transfer_bytes(w, task);
+    if (w->queue) return pp_worker_queue_send(w, &w->track->send[lane], transfer, memory, bytes);
+    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end), memory, bytes, &transfer->request);
 }
 
 static pp_status post_receives(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end)
 {
-    while (flow->posted < end->n && end->after[flow->posted] < w->position) {
+    while (flow->posted < end->n && flow->after[flow->posted] < w->position) {
+        int32_t after = flow->after[flow->posted];
         struct pp_transfer *transfer = open_transfer(w, flow, end);
         const struct pp_task *task = &w->track->walk->plan->tasks[transfer->task];
-        PP_TRY(pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end),
-                       w->arena + w->track->slot_offset[task->out], transfer_bytes(w, task), &transfer->request));
+        void *memory = pp_worker_slot(w, task->out);
+        int64_t bytes = transfer_bytes(w, task);
+        PP_TRY(w->queue ? pp_worker_queue_recv(w, flow, transfer, after, memory, bytes)
+                        : pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end), memory, bytes,
+                                  &transfer->request));
     }
     return PP_OK;
 }
@@ -66,6 +71,7 @@ pp_status pp_worker_record(struct pp_worker *w, const struct pp_event *event)
 /* Tests in order, the oldest first. */
 static pp_status test_flow(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end, int side)
 {
+    if (w->queue) return pp_worker_queue_poll(w, flow, end);
     while (flow->done < flow->posted) {
         struct pp_transfer *transfer = &flow->transfers[flow->done % end->n];
         PP_TRY(pp_test(w->world, &transfer->request));
@@ -99,6 +105,7 @@ pp_status pp_worker_ask_reduction(struct pp_worker *w, int32_t task)
 {
     w->reductions[w->reductions_asked] = task;
     w->reduction_posted_ns[w->reductions_asked++] = pp_now_ns();
+    if (w->queue) PP_TRY(pp_worker_queue_ask_reduction(w));
     return pp_worker_advance(w);
 }
 
@@ -143,6 +150,7 @@ static void copy_sums(struct pp_worker *w, int rank, double *block, bool into_bl
 
 pp_status pp_worker_ask_norm(struct pp_worker *w, int32_t task)
 {
+    if (w->queue) return pp_worker_queue_ask_norm(w);
     w->norm_task = task;
     w->norm_posted_ns = pp_now_ns();
     copy_sums(w, w->rank, (double *)(void *)w->norm.blocks, true);
@@ -172,6 +180,17 @@ static pp_status advance_norm(struct pp_worker *w)
     return record_collective(w, w->norm_task, w->norm_posted_ns, w->norm_posted_ns);
 }
 
+static bool is_full(const struct pp_flow *flow, const struct pp_channel_end *end)
+{
+    return flow->posted - flow->retired >= end->n;
+}
+
+/* Asking the device costs time: sends are looked at where there is nothing else to do, or no place for another. */
+static bool must_retire(const struct pp_worker *w, const struct pp_flow *flow, const struct pp_channel_end *end)
+{
+    return w->queue && (w->position >= w->track->walk->nstops || is_full(flow, end));
+}
+
 pp_status pp_worker_advance(struct pp_worker *w)
 {
     struct pp_track *track = w->track;
@@ -179,8 +198,12 @@ pp_status pp_worker_advance(struct pp_worker *w)
         PP_TRY(post_receives(w, &track->recv[i], &track->walk->recv[i]));
         PP_TRY(test_flow(w, &track->recv[i], &track->walk->recv[i], PP_SIDE_RECV));
     }
-    for (int i = 0; i < track->walk->nsend; i++)
+    for (int i = 0; i < track->walk->nsend; i++) {
         PP_TRY(test_flow(w, &track->send[i], &track->walk->send[i], PP_SIDE_SEND));
+        if (must_retire(w, &track->send[i], &track->walk->send[i]))
+            PP_TRY(pp_worker_queue_retire(w, &track->send[i], &track->walk->send[i], PP_SIDE_SEND));
+    }
+    if (w->queue) return pp_worker_queue_sums(w);
     PP_TRY(advance_reductions(w));
     return advance_norm(w);
 }
@@ -198,15 +221,19 @@ static bool can_run(const struct pp_worker *w, const struct pp_stop *stop)
     if (w->reductions_done < stop->reductions || (stop->after_norm && !w->norm_ready)) return false;
     if (stop->send_lane < 0) return true;
     const struct pp_flow *flow = &track->send[stop->send_lane];
-    return flow->done > flow->base + track->walk->send[stop->send_lane].after[flow->posted - flow->base];
+    const struct pp_channel_end *end = &track->walk->send[stop->send_lane];
+    if (w->queue && is_full(flow, end)) return false;
+    return flow->done > flow->base + end->after[flow->posted - flow->base];
 }
 
 static bool is_settled(const struct pp_worker *w) { return w->reductions_done == w->reductions_asked && !w->norm.open; }
 
 static bool is_drained(const struct pp_worker *w)
 {
-    for (int i = 0; i < w->track->walk->nsend; i++)
-        if (w->track->send[i].done < w->track->send[i].posted) return false;
+    for (int i = 0; i < w->track->walk->nsend; i++) {
+        const struct pp_flow *flow = &w->track->send[i];
+        if ((w->queue ? flow->retired : flow->done) < flow->posted) return false;
+    }
     return true;
 }
 
@@ -220,7 +247,7 @@ static bool is_drained(const struct pp_worker *w)
         PP_TRY((w)->status);                                                                                           \
         PP_TRY(pp_worker_advance(w));                                                                                  \
         if (condition) return PP_OK;                                                                                   \
-        PP_TRY(pp_world_check((w)->world));                                                                            \
+        PP_TRY(pp_worker_check(w));                                                                                    \
         pp_world_wait((w)->world, (w)->me, seen, &idle_since);                                                         \
     }
 

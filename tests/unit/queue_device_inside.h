@@ -58,8 +58,8 @@ struct pp_device {
     int nprograms;
 };
 
-/* One lock for all of them: speed does not matter here. `moved` tells that a point was reached, that a queue got work or
- * became idle. */
+/* One lock for all of them: speed does not matter here. `moved` tells that a point was reached, that a queue got work
+ * or became idle. */
 extern pthread_mutex_t queued_lock;
 extern pthread_cond_t queued_moved;
 

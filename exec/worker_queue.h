@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a worker has besides where its device works through queues (core/queue.h). Between exec/worker*.c only.
+ *
+ * The compute queue gets, per task: waits for the marks of its receive and of whatever still reads its output slot, the
+ * kernels, and a mark if something waits for the task. Channels and sums have queues of their own, in their carriers.
+ * The device may be a whole step behind the thread; at the end of a step the thread waits for the compute queue.
+ */
+#ifndef PP_EXEC_WORKER_QUEUE_H
+#define PP_EXEC_WORKER_QUEUE_H
+
+#include "core/queue.h"
+#include "exec/worker.h"
+
+/* A sum under way: gradients of a stage, or squares. */
+struct pp_summing {
+    struct pp_parcel parcel;
+    struct pp_parcel_marks marks;
+    struct pp_mark *after; /* on the compute queue: its memory is written */
+};
+
+/* A point on the device's clock whose time on the host's is known. */
+struct pp_base {
+    struct pp_mark *mark;
+    int64_t ns;
+};
+
+struct pp_worker_queue {
+    const struct pp_queue_ops *ops;
+    struct pp_queue *compute;
+    struct pp_routes routes;
+    void *block; /* of the device: losses, sums, zeros, clip factor */
+    int64_t block_bytes;
+    double *zeros;       /* [model tensors] in the block */
+    float *clip_factor;  /* in the block */
+    double *host_losses; /* [microbatches] memory for copies */
+    struct pp_mark *ended;
+    struct pp_summing *gradients; /* [virtual stages] in the order of this step's reductions */
+    struct pp_summing norm;
+    int norm_stop;
+    /* Of the traced steps by turns: sends of one step may be read in the next. */
+    struct pp_base base[2];
+    int turn;
+    int64_t uncertainty_ns; /* of the bases, the worst so far */
+    unsigned checks;        /* of the carriers: not at every look */
+    bool traces;            /* there are timed marks */
+};
+
+/* Calls an operation of the worker's device. */
+#define PP_OPS(w, op, ...) ((w)->queue->ops->op((w)->device, __VA_ARGS__))
+
+/* --- worker_queue_open.c --- */
+
+/* After the device, the arena and the tracks are there. */
+pp_status pp_worker_queue_open(struct pp_worker *worker, int microbatches, bool traces) PP_MUST_CHECK;
+void pp_worker_queue_disconnect(struct pp_worker *worker);
+void pp_worker_queue_close(struct pp_worker *worker);
+
+/* --- worker_queue.c --- */
+
+/* After begin_step. */
+pp_status pp_worker_queue_begin(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_queue_load(struct pp_worker *worker, void *to, const void *from, int64_t bytes) PP_MUST_CHECK;
+pp_status pp_worker_queue_run(struct pp_worker *worker, const struct pp_stop *stop,
+                              const struct pp_frame *frame) PP_MUST_CHECK;
+/* The parcel of an opened transfer: memory and bytes are set by these. */
+pp_status pp_worker_queue_send(struct pp_worker *worker, struct pp_flow *flow, struct pp_transfer *transfer,
+                               void *memory, int64_t bytes) PP_MUST_CHECK;
+pp_status pp_worker_queue_recv(struct pp_worker *worker, struct pp_flow *flow, struct pp_transfer *transfer,
+                               int32_t after, void *memory, int64_t bytes) PP_MUST_CHECK;
+/* Counts what has been issued. */
+pp_status pp_worker_queue_poll(struct pp_worker *worker, struct pp_flow *flow,
+                               const struct pp_channel_end *end) PP_MUST_CHECK;
+/* Counts what the device has done, and records its times. */
+pp_status pp_worker_queue_retire(struct pp_worker *worker, struct pp_flow *flow, const struct pp_channel_end *end,
+                                 int side) PP_MUST_CHECK;
+pp_status pp_worker_queue_ask_reduction(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_queue_ask_norm(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_queue_sums(struct pp_worker *worker) PP_MUST_CHECK;
+/* Waits for the device to end the step; the losses are in host_losses then. */
+pp_status pp_worker_queue_end(struct pp_worker *worker) PP_MUST_CHECK;
+
+/* After a failure: ends what is under way, and waits for it some seconds at most. */
+void pp_worker_queue_abandon(struct pp_worker *worker);
+
+/* --- worker_trace.c --- */
+
+/* Before a traced step: the base of its times. */
+pp_status pp_worker_trace_begin(struct pp_worker *worker) PP_MUST_CHECK;
+/* After it: events of its tasks. */
+pp_status pp_worker_trace_stops(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_trace_transfer(struct pp_worker *worker, struct pp_transfer *transfer, int side) PP_MUST_CHECK;
+
+#endif

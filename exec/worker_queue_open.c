@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "exec/worker_queue.h"
+
+static pp_status make_timed(struct pp_worker *w, struct pp_mark **out)
+{
+    return w->queue->traces ? PP_OPS(w, mark_create, true, out) : PP_OK;
+}
+
+static pp_status make_parcel_marks(struct pp_worker *w, struct pp_parcel_marks *marks)
+{
+    PP_TRY(PP_OPS(w, mark_create, false, &marks->done));
+    PP_TRY(make_timed(w, &marks->timed_begun));
+    return make_timed(w, &marks->timed_done);
+}
+
+static void destroy_mark(struct pp_worker *w, struct pp_mark *mark)
+{
+    if (mark) PP_OPS(w, mark_destroy, mark);
+}
+
+static void destroy_parcel_marks(struct pp_worker *w, const struct pp_parcel_marks *marks)
+{
+    destroy_mark(w, marks->done);
+    destroy_mark(w, marks->timed_begun);
+    destroy_mark(w, marks->timed_done);
+}
+
+/* --- tracks --- */
+
+static pp_status make_flow(struct pp_worker *w, const struct pp_channel_end *end, bool receives, struct pp_flow *flow)
+{
+    int peer = w->replica * w->job->train->ranks + end->peer, src = receives ? peer : w->me;
+    int kind = end->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
+    flow->route = pp_routes_find(&w->queue->routes, src, receives ? w->me : peer, kind);
+    flow->after = flow->route->carrier->posts_in_order ? end->place : end->after;
+    for (int i = 0; i < end->n; i++) PP_TRY(make_parcel_marks(w, &flow->transfers[i].marks));
+    return PP_OK;
+}
+
+/* Marks of the stops that something waits for: sends, and receives into a slot that the stop empties. */
+static pp_status make_passed(struct pp_worker *w, struct pp_track *track)
+{
+    const struct pp_walk *walk = track->walk;
+    for (int i = 0; i < walk->nstops; i++)
+        if (walk->stops[i].send_lane >= 0) PP_TRY(PP_OPS(w, mark_create, false, &track->marks[i].passed));
+    for (int r = 0; r < walk->nrecv; r++)
+        for (int i = 0; i < walk->recv[r].n; i++) {
+            int32_t after = track->recv[r].after[i];
+            if (after < 0 || track->marks[after].passed) continue;
+            PP_TRY(PP_OPS(w, mark_create, false, &track->marks[after].passed));
+        }
+    return PP_OK;
+}
+
+static pp_status make_track(struct pp_worker *w, struct pp_track *track, bool traced)
+{
+    const struct pp_walk *walk = track->walk;
+    if (!walk) return PP_OK;
+    PP_TRY(PP_NEW(&track->marks, walk->nstops));
+    for (int i = 0; i < walk->nrecv; i++) PP_TRY(make_flow(w, &walk->recv[i], true, &track->recv[i]));
+    for (int i = 0; i < walk->nsend; i++) PP_TRY(make_flow(w, &walk->send[i], false, &track->send[i]));
+    PP_TRY(make_passed(w, track));
+    for (int i = 0; i < walk->nstops && traced; i++) {
+        PP_TRY(make_timed(w, &track->marks[i].timed_begin));
+        PP_TRY(make_timed(w, &track->marks[i].timed_end));
+    }
+    return PP_OK;
+}
+
+static void destroy_flows(struct pp_worker *w, struct pp_flow *flows, const struct pp_channel_end *ends, int n)
+{
+    for (int i = 0; flows && i < n; i++)
+        for (int k = 0; flows[i].transfers && k < ends[i].n; k++) destroy_parcel_marks(w, &flows[i].transfers[k].marks);
+}
+
+static void destroy_track(struct pp_worker *w, struct pp_track *track)
+{
+    if (!track->walk) return;
+    destroy_flows(w, track->recv, track->walk->recv, track->walk->nrecv);
+    destroy_flows(w, track->send, track->walk->send, track->walk->nsend);
+    for (int i = 0; track->marks && i < track->walk->nstops; i++) {
+        destroy_mark(w, track->marks[i].passed);
+        destroy_mark(w, track->marks[i].timed_begin);
+        destroy_mark(w, track->marks[i].timed_end);
+    }
+    free(track->marks);
+    track->marks = NULL;
+}
+
+/* --- sums, losses, inputs --- */
+
+static pp_status make_summing(struct pp_worker *w, struct pp_summing *summing)
+{
+    PP_TRY(make_parcel_marks(w, &summing->marks));
+    return PP_OPS(w, mark_create, false, &summing->after);
+}
+
+static pp_status make_sums(struct pp_worker *w)
+{
+    struct pp_worker_queue *q = w->queue;
+    int n = w->job->train->virtual_stages;
+    PP_TRY(PP_NEW(&q->gradients, n));
+    for (int i = 0; i < n && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
+    return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
+}
+
+static void destroy_summing(struct pp_worker *w, const struct pp_summing *summing)
+{
+    destroy_parcel_marks(w, &summing->marks);
+    destroy_mark(w, summing->after);
+}
+
+static pp_status make_block(struct pp_worker *w, int microbatches)
+{
+    struct pp_worker_queue *q = w->queue;
+    int tensors = w->job->model->ntensors;
+    q->block_bytes = (microbatches + 2 * (int64_t)tensors) * (int64_t)sizeof(double) + (int64_t)sizeof(float);
+    PP_TRY(w->backend->alloc(w->device, q->block_bytes, &q->block));
+    w->losses = q->block;
+    w->sums = w->losses + microbatches;
+    q->zeros = w->sums + tensors;
+    q->clip_factor = (float *)(void *)(q->zeros + tensors);
+    PP_TRY(PP_OPS(w, host_alloc, microbatches * (int64_t)sizeof *q->host_losses, (void **)&q->host_losses));
+    int64_t bytes = 2 * w->job->layout->data_elements * (int64_t)sizeof *w->inputs;
+    return PP_OPS(w, host_alloc, bytes, (void **)&w->inputs);
+}
+
+static pp_status make_bases(struct pp_worker *w)
+{
+    for (int i = 0; i < 2; i++) PP_TRY(make_timed(w, &w->queue->base[i].mark));
+    return PP_OPS(w, mark_create, false, &w->queue->ended);
+}
+
+pp_status pp_worker_prepare(struct pp_worker *w, const struct pp_phase *phase)
+{
+    if (!w->queue || !phase->plan) return PP_OK;
+    for (int c = 0; c < phase->plan->nclasses; c++) {
+        const struct pp_class *cls = &phase->plan->classes[c];
+        if (pp_kinds[cls->kind].computes && phase->plan->stage_rank[cls->stage] == w->rank)
+            PP_TRY(PP_OPS(w, prepare, &phase->programs[c]));
+    }
+    return PP_OK;
+}
+
+pp_status pp_worker_queue_open(struct pp_worker *w, int microbatches, bool traces)
+{
+    struct pp_worker_queue *q;
+    struct pp_port port = {.world = w->world, .backend = w->backend, .device = w->device, .me = w->me};
+    PP_TRY(PP_NEW(&q, 1));
+    w->queue = q;
+    q->ops = w->backend->queue;
+    q->traces = traces;
+    PP_TRY(q->ops->use(w->device));
+    q->compute = q->ops->compute(w->device);
+    for (int p = 0; p < PP_PHASES; p++) PP_TRY(pp_worker_prepare(w, &w->job->phase[p]));
+    PP_TRY(pp_routes_open(&port, w->job, &q->routes));
+    PP_TRY(make_block(w, microbatches));
+    PP_TRY(make_track(w, &w->tracks[PP_TRACK_TRAIN], true));
+    PP_TRY(make_track(w, &w->tracks[PP_TRACK_EVAL], false));
+    PP_TRY(make_sums(w));
+    return make_bases(w);
+}
+
+void pp_worker_queue_disconnect(struct pp_worker *w)
+{
+    (void)w->queue->ops->use(w->device); /* what failed is closed all the same */
+    pp_routes_close(&w->queue->routes);
+}
+
+void pp_worker_queue_close(struct pp_worker *w)
+{
+    struct pp_worker_queue *q = w->queue;
+    pp_worker_queue_disconnect(w);
+    for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
+    for (int i = 0; q->gradients && i < w->job->train->virtual_stages; i++) destroy_summing(w, &q->gradients[i]);
+    free(q->gradients);
+    destroy_summing(w, &q->norm);
+    for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);
+    destroy_mark(w, q->ended);
+    if (w->inputs) PP_OPS(w, host_release, w->inputs);
+    if (q->host_losses) PP_OPS(w, host_release, q->host_losses);
+    if (q->block) w->backend->release(w->device, q->block, q->block_bytes);
+    w->inputs = NULL;
+    w->losses = w->sums = NULL;
+    free(q);
+    w->queue = NULL;
+}

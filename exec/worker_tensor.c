@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host's access to parameters.
+ */
+#include "core/bf16.h"
+#include "exec/worker.h"
+
+enum { PIECE = 4096 /* elements rounded at a time */ };
+
+static char *tensor_at(const struct pp_worker *w, int tensor, int64_t first)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    return w->arena + w->job->layout->param_offset[t->stage] + t->offset + first * (int64_t)sizeof(float);
+}
+
+pp_status pp_worker_get(struct pp_worker *w, int tensor, int64_t first, int64_t n, float *out)
+{
+    return w->backend->download(w->device, out, tensor_at(w, tensor, first), n * (int64_t)sizeof *out);
+}
+
+/* bf16: the copy that products read, where the tensor has one. */
+static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    uint16_t rounded[PIECE];
+    if (t->offset16 < 0) return PP_OK;
+    char *to = w->arena + w->job->layout->param16_offset[t->stage] + t->offset16 + first * (int64_t)sizeof *rounded;
+    for (int64_t done = 0; done < n; done += PIECE) {
+        int64_t count = n - done < PIECE ? n - done : PIECE;
+        for (int64_t i = 0; i < count; i++) rounded[i] = pp_bf16(values[done + i]);
+        PP_TRY(w->backend->upload(w->device, to + done * (int64_t)sizeof *rounded, rounded,
+                                  count * (int64_t)sizeof *rounded));
+    }
+    return PP_OK;
+}
+
+pp_status pp_worker_set(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+{
+    PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, first), values, n * (int64_t)sizeof *values));
+    return set_copy(w, tensor, first, n, values);
+}

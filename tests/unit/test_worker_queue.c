@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training on a queue device: losses and weights have the bits of the cpu's own runs, whatever the queues' timing;
+ * traces are complete; failures and signals end the run soon.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/db_query.h"
+#include "exec/signals.h"
+#include "kernels/cpu/cpu.h"
+#include "queue_device.h"
+#include "trained.h"
+
+enum { OPTIONS = 700 };
+
+static const int64_t SOON_NS = 8000000000; /* with a sanitizer, on a busy machine */
+
+static void compare(const char *options)
+{
+    struct outcome here, queued;
+    pp_status status = train(&pp_backend_cpu, options, NULL, &here);
+    if (status == PP_USAGE) return; /* impossible as asked */
+    if (status != PP_OK) fail_msg("%s: %s", options, pp_message());
+    if (train(&pp_backend_queued, options, NULL, &queued) != PP_OK) fail_msg("queued, %s: %s", options, pp_message());
+    expect_equal(&here, &queued, options);
+    free(here.weights);
+    free(queued.weights);
+}
+
+#define SHORT MODEL "--rows 5 --tokens 7 --generated-tokens 1000 --max-batches 3 --epochs 1 --eval-batches 2 "
+
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
+static const char *const checkpoints[] = {"never", "except_last", "always"};
+static const int stage_counts[] = {1, 2, 4};
+
+static void compare_shapes(const char *extra)
+{
+    for (int s = 0; s < 3; s++)
+        for (int p = 0; p < 3; p++)
+            for (int c = 0; c < 3; c++) {
+                char options[OPTIONS];
+                int chunks = (s + p + c) % 3 ? 4 : 2, virtual_stages = s < 2 || stage_counts[p] == 4 ? 1 : 2;
+                snprintf(options, sizeof options,
+                         SHORT "--schedule %s --stages %d --virtual %d --chunks %d --checkpoint %s %s", schedules[s],
+                         stage_counts[p], virtual_stages, chunks, checkpoints[c], extra);
+                compare(options);
+            }
+}
+
+static void bits_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    queued_set(NULL);
+    compare_shapes("");
+    compare(BASE "--schedule 1f1b --stages 2");
+    compare(BASE "--schedule gpipe --stages 4 --recv-buffers 1");
+    compare(BASE "--schedule 1f1b --stages 2 --recv-buffers 8 --split 1,3");
+    compare(BASE "--schedule 1f1b --stages 4 --batch-w 2");
+}
+
+static void replicas_too(void **state)
+{
+    (void)state;
+    queued_set(NULL);
+    compare_shapes("--replicas 2 --max-batches 2 --no-eval");
+    compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 3");
+    compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
+}
+
+/* Whatever a dependency was forgotten for, a delay brings out. */
+static void delays_change_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
+        compare(SHORT "--schedule 1f1b --stages 2 --chunks 4 --recv-buffers 1");
+        compare(SHORT "--schedule gpipe --stages 4 --chunks 4 --checkpoint always");
+        compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 2");
+        compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 2 --clip 0");
+        compare(BASE "--schedule gpipe --stages 4");
+    }
+    queued_set(NULL);
+}
+
+/* --- traces --- */
+
+static int64_t count(struct pp_db *db, const char *text)
+{
+    int64_t n = -1;
+    bool found;
+    if (pp_db_integer(db, text, NULL, 0, &n, &found) != PP_OK || !found) fail_msg("%s: %s", text, pp_message());
+    return n;
+}
+
+#define EVENTS "FROM event e JOIN run r ON r.id = e.run JOIN task t ON t.plan = r.plan AND t.id = e.task "
+#define OF_WORKER "e.step = f.step AND e.worker = f.worker AND e.run = f.run "
+
+static void check_events(struct pp_db *db, int64_t tasks_and_ends)
+{
+    assert_int_equal(count(db, "SELECT count(*) " EVENTS), tasks_and_ends);
+    assert_int_equal(count(db, "SELECT count(*) FROM (SELECT DISTINCT step, worker, task, side FROM event)"),
+                     tasks_and_ends);
+    assert_int_equal(count(db, "SELECT count(*) " EVENTS "WHERE NOT posted_ns <= start_ns OR NOT start_ns <= end_ns"),
+                     0);
+    /* one computation after the other */
+    assert_int_equal(count(db, "SELECT count(*) " EVENTS "JOIN event f ON " OF_WORKER
+                               "JOIN task u ON u.plan = t.plan AND u.id = f.task "
+                               "WHERE t.computes AND u.computes AND e.task < f.task AND e.end_ns > f.start_ns"),
+                     0);
+    /* and its input before it: on one worker times are exact */
+    assert_int_equal(count(db, "SELECT count(*) " EVENTS "JOIN event f ON " OF_WORKER
+                               "JOIN task u ON u.plan = t.plan AND u.id = f.task "
+                               "WHERE e.side = 2 AND u.kind = 'F' AND u.microbatch = t.microbatch "
+                               "AND t.kind = 'XFER_F' AND u.stage = t.stage + 1 AND e.end_ns > f.start_ns"),
+                     0);
+    assert_true(count(db, "SELECT count(*) " EVENTS "WHERE t.kind = 'F' AND e.end_ns > e.start_ns") > 0);
+}
+
+static void traces_have_every_task_once(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct outcome out;
+    queued_set(&(struct queued_settings){.seed = 7, .most_delay_us = 100});
+    unlink("trace.db");
+    assert_int_equal(pp_db_open("trace.db", PP_DB_WRITE, &db), PP_OK);
+    if (train(&pp_backend_queued,
+              SHORT "--schedule 1f1b --stages 2 --chunks 4 --replicas 2 --max-batches 6 --trace-steps 2", db,
+              &out) != PP_OK)
+        fail_msg("%s", pp_message());
+    /* A step of a replica: 3 microbatches through 2 stages, F and B; 3 transfers each way with two ends; of each stage
+     * its reduction, norm and step; the global norm on both ranks. */
+    check_events(db, 2 * 2 * (3 * 2 * 2 + 3 * 2 * 2 + 2 * 3 + 2));
+    assert_int_equal(pp_db_close(db), PP_OK);
+    free(out.weights);
+    queued_set(NULL);
+}
+
+/* --- failures --- */
+
+static void expect_failure(const char *options, pp_status expected, const char *text)
+{
+    struct outcome out;
+    int64_t start = pp_now_ns();
+    pp_status status = train(&pp_backend_queued, options, NULL, &out);
+    if (status != expected || !strstr(pp_message(), text)) fail_msg("%s: %d, %s", options, status, pp_message());
+    assert_true(pp_now_ns() - start < SOON_NS);
+}
+
+static void a_failure_ends_all_workers(void **state)
+{
+    (void)state;
+    static const char *const options[] = {SHORT "--schedule 1f1b --stages 4 --chunks 4",
+                                          SHORT "--schedule gpipe --stages 2 --chunks 2 --replicas 2"};
+    for (int i = 0; i < 2; i++)
+        for (int worker = 0; worker < 4; worker++) {
+            queued_set(&(struct queued_settings){
+                .seed = 3, .most_delay_us = 200, .fail_worker = worker, .fail_run = 9, .at_once = worker % 2});
+            expect_failure(options[i], PP_IO, "the test's failure");
+        }
+    queued_set(NULL);
+}
+
+static void *interrupt(void *arg)
+{
+    usleep(300000);
+    kill(getpid(), SIGTERM);
+    return arg;
+}
+
+/* The last test: the signal is remembered. */
+static void a_signal_ends_all_workers(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    queued_set(&(struct queued_settings){.seed = 5, .most_delay_us = 900});
+    assert_int_equal(pp_signals_catch(), PP_OK);
+    pthread_create(&thread, NULL, interrupt, NULL);
+    expect_failure(MODEL "--rows 5 --tokens 7 --generated-tokens 400000 --max-batches 0 --no-eval --epochs 50 "
+                         "--schedule 1f1b --stages 4 --chunks 4",
+                   PP_INTERRUPTED, "signal");
+    pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_those_of_the_cpu),  cmocka_unit_test(replicas_too),
+        cmocka_unit_test(delays_change_nothing),      cmocka_unit_test(traces_have_every_task_once),
+        cmocka_unit_test(a_failure_ends_all_workers), cmocka_unit_test(a_signal_ends_all_workers),
+    };
+    pp_log_init("test_worker_queue", true);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
