@@ -52,10 +52,11 @@ struct pp_link_profile {
 pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter,
                               double value) PP_MUST_CHECK;
 
-/* Between two threads of this process: "inproc p2p", "inproc allreduce", also for devices. Appends to *out, which is zeroed at first. */
+/* Between two threads of this process: "inproc p2p", "inproc allreduce", also for devices. Appends to *out, which is
+ * zeroed at first. */
 pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
-/* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce", or by the carrier's name. All processes call it; only the
- * first gets results. */
+/* Between the first two processes of a run of several: "mpi p2p", "mpi allreduce", or by the carrier's name. All
+ * processes call it; only the first gets results. */
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
                                     const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;
 /* What a worker takes for itself: "worker", task_overhead_ns and step_overhead_ns. Runs steps of two jobs of one rank

@@ -10,6 +10,7 @@
 #include "core/cores.h"
 #include "core/log.h"
 #include "core/split_time.h"
+#include "exec/carrier_choose.h"
 #include "exec/data.h"
 #include "exec/link_profile.h"
 #include "exec/signals.h"
@@ -43,6 +44,7 @@ struct session {
     struct pp_config config;
     const struct pp_backend *backend;
     const struct pp_transport *transport;
+    const struct pp_carrier *carrier; /* between devices; NULL: the transport */
     struct pp_processes processes;
     struct pp_profile *profile;
     struct pp_link_profile links;
@@ -112,8 +114,13 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
 
 static pp_status measure_links(struct session *s)
 {
-    struct pp_link_setup setup = {
-        .backend = s->backend, .threads = s->config.threads, .seconds = fmin(s->config.seconds, 0.05), .pin = pin};
+    struct pp_link_setup setup = {.backend = s->backend,
+                                  .carrier = s->carrier,
+                                  .gpus = s->config.gpus,
+                                  .precision = s->config.precision,
+                                  .threads = s->config.threads,
+                                  .seconds = fmin(s->config.seconds, 0.05),
+                                  .pin = pin};
     PP_TRY(find_sizes(s, &setup));
     if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
     if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
@@ -143,7 +150,7 @@ static pp_status begin_run(struct session *s)
         .tool = "ppprof",
         .device = s->backend->name,
         .device_text = s->backend->describe(device),
-        .transport = s->transport->name,
+        .transport = s->carrier ? s->carrier->name : s->transport->name,
         .processes = s->processes.count,
         .cores = s->cores,
     };
@@ -206,6 +213,7 @@ static pp_status prepare(struct session *s)
 {
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
+    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));
     PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend));
