@@ -52,8 +52,9 @@ static pp_status check_age(int gpu)
 pp_status pp_cuda_available(void)
 {
     int count;
-    PP_TRY(count_gpus(&count));
-    return check_age(0);
+    pp_status status = count_gpus(&count);
+    if (status == PP_OK) status = check_age(0);
+    return status == PP_OK ? PP_OK : PP_UNSUPPORTED;
 }
 
 /* The most of `gpus` that `workers` can be dealt out to evenly. */

@@ -166,7 +166,7 @@ static __global__ void spin(int64_t cycles)
 
 cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles)
 {
-    PP_LAUNCH(spin, blocks, PP_WARP, 0, stream, cycles);
+    PP_LAUNCH(spin, blocks, 1, 0, stream, cycles);
     return cudaGetLastError();
 }
 
