@@ -75,6 +75,8 @@ struct pp_sample {
     int64_t count, median_ns, p5_ns, p95_ns, min_ns;
     double flops, moved_bytes;
 };
+/* Name of the kernel row that holds what issuing a task takes the host (queue devices). */
+#define PP_SAMPLE_ISSUE "issue"
 enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
                            const struct pp_sample *sample) PP_MUST_CHECK;
@@ -88,11 +90,16 @@ pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, con
  * this context (pp_job_context) is better than a newer one in another. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *median_ns, bool *found) PP_MUST_CHECK;
+/* What issuing the task takes the host: the newest median, under this load if it was measured with it. */
+pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
+                           int64_t *median_ns, bool *found) PP_MUST_CHECK;
 /* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
                             bool *found) PP_MUST_CHECK;
 pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
                           bool *found) PP_MUST_CHECK;
+/* The device of the newest profile, into buf; "" if there is none. */
+pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix` (newest per signature and load

@@ -2,6 +2,8 @@
  *
  * Look-ups of measured times: the newest profile of the device wins.
  */
+#include <stdio.h>
+
 #include "core/db.h"
 #include "core/db_query.h"
 
@@ -16,6 +18,16 @@ pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, con
         " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), median_ns,
         found);
+}
+
+pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
+                           int64_t *median_ns, bool *found)
+{
+    return pp_db_integer(db,
+                         "SELECT median_ns FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
+                         "' AND context = ?3 AND " OF_DEVICE " ORDER BY load = ?4 DESC, run DESC LIMIT 1",
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load)), median_ns,
+                         found);
 }
 
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
@@ -38,6 +50,19 @@ pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link
         PP_VALUES(PP_TEXT(device), PP_TEXT(link), PP_TEXT(parameter)), &statement));
     PP_TRY(pp_db_row(db, statement, found));
     if (*found) *value = sqlite3_column_double(statement, 0);
+    sqlite3_reset(statement);
+    return PP_OK;
+}
+
+pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
+{
+    sqlite3_stmt *statement;
+    bool found;
+    PP_TRY(pp_db_query(db, "SELECT device FROM run WHERE id IN (SELECT run FROM task_time) ORDER BY id DESC LIMIT 1",
+                       NULL, 0, &statement));
+    PP_TRY(pp_db_row(db, statement, &found));
+    const char *text = found ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    snprintf(buf, size, "%s", text ? text : "");
     sqlite3_reset(statement);
     return PP_OK;
 }

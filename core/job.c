@@ -240,11 +240,10 @@ void pp_job_free(struct pp_job *job)
     free(job);
 }
 
-const char *pp_job_context(const struct pp_job *job, char *buf, size_t size)
+const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size)
 {
-    size_t used =
-        (size_t)snprintf(buf, size, "%s %s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint]);
-    if (job->train->slot_microbatches > 1 && used < size)
-        snprintf(buf + used, size - used, " batch-w %d", job->train->slot_microbatches);
+    char share[24] = "";
+    if (sharers > 1) snprintf(share, sizeof share, " share 1/%d", sharers);
+    snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint], share);
     return buf;
 }

@@ -57,7 +57,8 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
 void pp_job_free(struct pp_job *job);
 
 /* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b
- * never") say how many activation slots are in use, so how cold they are. Into buf; returns buf. */
-const char *pp_job_context(const struct pp_job *job, char *buf, size_t size);
+ * never") say how many activation slots are in use, so how cold they are; where several workers share a GPU, which part
+ * of it the task has ("1f1b never share 1/4"). sharers: of one GPU; 1: none share. Into buf; returns buf. */
+const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size);
 
 #endif

@@ -146,6 +146,7 @@ static pp_status begin_run(struct session *s)
     struct pp_device *device;
     struct pp_device_spec spec = pp_profile_device(&s->config, 0, 1);
     PP_TRY(s->backend->open(&spec, &device));
+    pp_status status = pp_profile_use(s->backend, device);
     struct pp_run run = {
         .tool = "ppprof",
         .device = s->backend->name,
@@ -156,7 +157,7 @@ static pp_status begin_run(struct session *s)
     };
     pp_info("%s; %d cores; %d task shapes of %d configurations", run.device_text, s->cores, s->profile->nshapes,
             s->profile->npoints);
-    pp_status status = pp_db_run_begin(s->db, &run, &s->config, NULL, &s->run_id);
+    if (status == PP_OK) status = pp_db_run_begin(s->db, &run, &s->config, NULL, &s->run_id);
     s->backend->close(device);
     return status;
 }
@@ -213,6 +214,7 @@ static pp_status prepare(struct session *s)
 {
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
+    s->config.device = s->backend->name;
     PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/queue.h"
 #include "kernels/profile_team.h"
 
 enum { ROUNDS = 3, REFERENCES = 50 };
@@ -64,6 +65,7 @@ static pp_status keep(const struct visit *v, const struct pp_team_member *member
         struct pp_profile_shape *shape = &v->session->profile->shapes[v->shape[c]];
         struct pp_profile_cell *cell = &shape->cell[load];
         PP_TRY(pp_times_merge(&cell->task, &tally->task));
+        PP_TRY(pp_times_merge(&cell->host, &tally->host));
         for (int i = 0; i < shape->ncalls && tally->call; i++) PP_TRY(pp_times_merge(&cell->call[i], &tally->call[i]));
     }
     return PP_OK;
@@ -78,6 +80,7 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
                 pp_times_free(&tally->call[k]);
             free(tally->call);
             pp_times_free(&tally->task);
+            pp_times_free(&tally->host);
         }
         free(members[i].tally);
     }
@@ -141,7 +144,7 @@ static pp_status visit_point(struct session *s, const struct pp_point *point, bo
     struct visit v = {.session = s, .open = open};
     PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &v.job));
     char context[48];
-    pp_job_context(v.job, context, sizeof context);
+    pp_profile_context(setup, v.job, context, sizeof context);
     pp_status status = PP_NEW(&v.shape, v.job->train->nclasses);
     for (int c = 0; c < v.job->train->nclasses && status == PP_OK; c++) {
         bool computes = pp_kinds[v.job->train->classes[c].kind].computes;
@@ -180,17 +183,24 @@ struct pp_device_spec pp_profile_device(const struct pp_config *config, int work
                                    .precision = config->precision};
 }
 
+pp_status pp_profile_use(const struct pp_backend *backend, struct pp_device *device)
+{
+    return backend->queue ? backend->queue->use(device) : PP_OK;
+}
+
 static pp_status take_references(struct pp_profile *profile, int when)
 {
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_device *device;
     struct pp_device_spec spec = pp_profile_device(setup->config, 0, 1);
     PP_TRY(setup->backend->open(&spec, &device));
-    pp_status status = PP_OK;
-    for (int i = 0; i < REFERENCES; i++) setup->backend->reference_ns(device); /* until the clock has settled */
+    pp_status status = pp_profile_use(setup->backend, device);
+    for (int i = 0; i < REFERENCES && status == PP_OK; i++)
+        setup->backend->reference_ns(device); /* until the clock has settled */
     for (int i = 0; i < REFERENCES && status == PP_OK; i++)
         status = pp_times_add(&profile->reference[when], setup->backend->reference_ns(device));
-    strncpy(profile->device_text, setup->backend->describe(device), sizeof profile->device_text - 1);
+    if (status == PP_OK)
+        strncpy(profile->device_text, setup->backend->describe(device), sizeof profile->device_text - 1);
     setup->backend->close(device);
     return status;
 }
@@ -199,6 +209,7 @@ static pp_status take_references(struct pp_profile *profile, int when)
 static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
 {
     cell->ns = pp_times_quantiles(&cell->task);
+    cell->host_ns = pp_times_quantiles(&cell->host);
     if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
     free(cell->kernels);
     cell->nkernels = 0;

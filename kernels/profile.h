@@ -14,6 +14,10 @@
  * (a disturbance then hits one of them) and over the plans that contain it. Samples during which the operating system
  * took the core away are dropped. Some tasks are timed kernel by kernel instead: what the sum of the kernels' medians
  * misses of the whole task is its residual.
+ *
+ * Queue devices (core/queue.h) time themselves: a task takes from its first kernel's start to its last kernel's end,
+ * all of them queued before, and what queueing them takes the host is noted beside it. Where workers share a GPU, each
+ * has its part of it: tasks are measured in that part, alone and with all sharers busy, and the context names it.
  */
 #ifndef PP_KERNELS_PROFILE_H
 #define PP_KERNELS_PROFILE_H
@@ -32,7 +36,7 @@ struct pp_profile_setup {
     const struct pp_schedules *schedules;
     const struct pp_model_ops *ops;
     const struct pp_backend *backend;
-    int cores;                                 /* how many workers may run at once */
+    int cores;                                 /* how many workers may run at once; unused with queue devices */
     pp_status (*pin)(int worker, int workers); /* called in each worker's thread; NULL: workers stay where they are */
     bool (*interrupted)(void);                 /* measuring ends early when it says so; NULL: never */
 };
@@ -47,11 +51,11 @@ struct pp_profile_kernel {
 /* One shape under one load. */
 struct pp_profile_cell {
     int load;
-    struct pp_quantiles ns;
+    struct pp_quantiles ns, host_ns; /* host_ns: to issue it; count 0 but for queue devices */
     int nkernels;
     struct pp_profile_kernel *kernels;
-    int64_t kernels_ns;          /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
-    struct pp_times task, *call; /* raw samples: of whole tasks; of each call [ncalls] */
+    int64_t kernels_ns;                /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
+    struct pp_times task, host, *call; /* raw samples: of whole tasks; of each call [ncalls] */
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
@@ -76,6 +80,8 @@ struct pp_profile {
     char device_text[128];
 };
 
+/* Makes an opened device the calling thread's. */
+pp_status pp_profile_use(const struct pp_backend *backend, struct pp_device *device) PP_MUST_CHECK;
 /* What the worker-th of `workers` threads of one process opens. */
 struct pp_device_spec pp_profile_device(const struct pp_config *config, int worker, int workers);
 
@@ -90,8 +96,12 @@ void pp_profile_free(struct pp_profile *profile); /* NULL is fine */
 
 /* The shape with this signature and context, or -1. */
 int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context);
-/* Position in loads[] of what a configuration puts on the machine: min(workers, cores). */
+/* Workers of a configuration that slow each other down: min(workers, cores), or those that share a GPU. */
+int pp_profile_at_once(const struct pp_profile_setup *setup, const struct pp_plan *plan);
+/* Position of that in loads[]. */
 int pp_profile_load(const struct pp_profile *profile, const struct pp_plan *plan);
+/* pp_job_context with the share of a GPU that the workers of the configuration have. */
+void pp_profile_context(const struct pp_profile_setup *setup, const struct pp_job *job, char *buf, size_t size);
 /* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not
  * measured. */
 double pp_profile_drift(struct pp_profile *profile);

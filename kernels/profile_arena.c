@@ -6,7 +6,7 @@
 
 #include "core/bf16.h"
 
-enum { PIECE = 1 << 16 }; /* numbers made and uploaded at a time */
+enum { PIECE = 1 << 18 }; /* numbers made; longer data repeats them */
 
 /* Values of received gradients: small, as after division by the number of tokens. */
 static const float gradient_scale = 1e-4F;
@@ -45,11 +45,12 @@ static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int6
     const int64_t size = numbers->bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
     uint64_t state = numbers->seed;
     void *piece;
-    PP_TRY(pp_alloc_bytes(&piece, PIECE, (size_t)size));
+    const int64_t most = n < PIECE ? n : PIECE;
+    PP_TRY(pp_alloc_bytes(&piece, (size_t)most, (size_t)size));
+    make_numbers(numbers, &state, most, piece);
     pp_status status = PP_OK;
-    for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
-        int64_t m = n - done < PIECE ? n - done : PIECE;
-        make_numbers(numbers, &state, m, piece);
+    for (int64_t done = 0; done < n && status == PP_OK; done += most) {
+        int64_t m = n - done < most ? n - done : most;
         status = arena->backend->upload(arena->device, arena->base + offset + done * size, piece, m * size);
     }
     free(piece);
@@ -127,8 +128,10 @@ pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backen
 {
     *out = (struct pp_profile_arena){
         .job = job, .backend = backend, .device = device, .rank = rank, .bytes = job->layout->arena_bytes[rank]};
-    void *base = NULL;
-    pp_status status = PP_NEW(&out->sums, job->model->ntensors);
+    void *base = NULL, *results = NULL;
+    out->results_bytes = (1 + (int64_t)job->model->ntensors) * (int64_t)sizeof *out->results;
+    pp_status status = backend->alloc(device, out->results_bytes, &results);
+    out->results = results;
     if (status == PP_OK) status = backend->alloc(device, out->bytes, &base);
     out->base = base;
     if (status == PP_OK) status = fill(out);
@@ -139,9 +142,9 @@ pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backen
 void pp_profile_arena_close(struct pp_profile_arena *arena)
 {
     if (arena->base) arena->backend->release(arena->device, arena->base, arena->bytes);
-    free(arena->sums);
+    if (arena->results) arena->backend->release(arena->device, arena->results, arena->results_bytes);
     arena->base = NULL;
-    arena->sums = NULL;
+    arena->results = NULL;
 }
 
 static void *slot_memory(const struct pp_profile_arena *arena, int32_t slot)
@@ -183,7 +186,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .loss_scale = 1.0F / (float)((int64_t)job->config->rows * seq * job->config->replicas),
         .learning_rate = learning_rate,
         .clip_factor = 1,
-        .loss = &arena->loss,
-        .sums = arena->sums,
+        .loss = arena->results,
+        .sums = arena->results + 1,
     };
 }

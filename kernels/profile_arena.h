@@ -16,8 +16,8 @@ struct pp_profile_arena {
     int rank;
     char *base;
     int64_t bytes;
-    double loss;
-    double *sums; /* [tensors of the model] */
+    double *results; /* of the device: the loss, then sums of squares [tensors of the model] */
+    int64_t results_bytes;
 };
 
 /* Allocates on `device` (borrowed) and fills in. On failure there is nothing to close. */

@@ -7,10 +7,10 @@
 /* One record. Figures that it does not have are NAN. */
 struct record {
     const char *what, *name, *context;
-    double load, bytes, count, median_ns, p5_ns, p95_ns, min_ns, gflops, residual_ns, value;
+    double load, bytes, count, median_ns, p5_ns, p95_ns, min_ns, gflops, residual_ns, host_ns, value;
 };
 
-static const struct record nothing = {"", "", "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+static const struct record nothing = {"", "", "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 
 typedef void (*record_fn)(FILE *out, const struct record *record, bool first);
 
@@ -35,6 +35,7 @@ static struct record of_cell(const struct pp_profile_shape *shape, const struct 
     r.context = shape->context;
     r.load = cell->load;
     r.gflops = ratio(shape->flops, r.median_ns);
+    if (cell->host_ns.count > 0) r.host_ns = (double)cell->host_ns.median_ns;
     if (cell->nkernels > 0) r.residual_ns = (double)(cell->ns.median_ns - cell->kernels_ns);
     return r;
 }
@@ -81,14 +82,14 @@ static void each_record(FILE *out, struct pp_profile *profile, const struct pp_p
 }
 
 /* The figures of a record in the order in which they are printed. */
-static const char *const figure_names[] = {"load",   "bytes",  "count",  "median_ns",   "p5_ns",
-                                           "p95_ns", "min_ns", "gflops", "residual_ns", "value"};
+static const char *const figure_names[] = {"load",   "bytes",  "count",       "median_ns", "p5_ns", "p95_ns",
+                                           "min_ns", "gflops", "residual_ns", "host_ns",   "value"};
 enum { FIGURES = sizeof figure_names / sizeof *figure_names };
 
 static void list_figures(const struct record *r, double figures[FIGURES])
 {
-    double all[] = {r->load,   r->bytes,  r->count,  r->median_ns,   r->p5_ns,
-                    r->p95_ns, r->min_ns, r->gflops, r->residual_ns, r->value};
+    double all[] = {r->load,   r->bytes,  r->count,       r->median_ns, r->p5_ns, r->p95_ns,
+                    r->min_ns, r->gflops, r->residual_ns, r->host_ns,   r->value};
     memcpy(figures, all, sizeof all);
 }
 
@@ -139,23 +140,30 @@ static void measure_names(const struct pp_profile *profile, int *signature, int 
     }
 }
 
+static void print_task(FILE *out, const struct record *r, int wide, int narrow, bool queues)
+{
+    fprintf(out, "%-*s  %-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", wide, r->name, narrow, r->context,
+            r->load, r->count, r->median_ns / 1e6, 100 * (r->p5_ns / r->median_ns - 1),
+            100 * (r->p95_ns / r->median_ns - 1), r->gflops);
+    if (isnan(r->residual_ns))
+        fputs("         -", out);
+    else
+        fprintf(out, "  %+7.1f%%", 100 * r->residual_ns / r->median_ns);
+    if (queues) fprintf(out, "  %8.1f", r->host_ns / 1e3);
+    fputs("\n", out);
+}
+
 static void print_tasks(FILE *out, const struct pp_profile *profile)
 {
     int wide, narrow;
+    bool queues = profile->setup.backend->queue != NULL;
     measure_names(profile, &wide, &narrow);
-    fprintf(out, "%-*s  %-*s  load  samples  median ms      p5     p95   GF/s  residual\n", wide, "task", narrow,
-            "in steps of");
+    fprintf(out, "%-*s  %-*s  load  samples  median ms      p5     p95   GF/s  residual%s\n", wide, "task", narrow,
+            "in steps of", queues ? "  issue us" : "");
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++) {
             struct record r = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
-            if (!(r.count > 0)) continue;
-            fprintf(out, "%-*s  %-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", wide, r.name, narrow, r.context,
-                    r.load, r.count, r.median_ns / 1e6, 100 * (r.p5_ns / r.median_ns - 1),
-                    100 * (r.p95_ns / r.median_ns - 1), r.gflops);
-            if (isnan(r.residual_ns))
-                fputs("         -\n", out);
-            else
-                fprintf(out, "  %+7.1f%%\n", 100 * r.residual_ns / r.median_ns);
+            if (r.count > 0) print_task(out, &r, wide, narrow, queues);
         }
 }
 

@@ -18,25 +18,40 @@ int pp_profile_find(const struct pp_profile *profile, const char *signature, con
     return -1;
 }
 
+static int sharers(const struct pp_profile_setup *setup, const struct pp_plan *plan)
+{
+    struct pp_device_spec spec = pp_profile_device(setup->config, 0, plan->ranks * plan->replicas);
+    return setup->backend->sharers ? setup->backend->sharers(&spec) : 1;
+}
+
+int pp_profile_at_once(const struct pp_profile_setup *setup, const struct pp_plan *plan)
+{
+    int workers = plan->ranks * plan->replicas;
+    if (setup->backend->queue) return sharers(setup, plan);
+    return workers < setup->cores ? workers : setup->cores;
+}
+
+void pp_profile_context(const struct pp_profile_setup *setup, const struct pp_job *job, char *buf, size_t size)
+{
+    pp_job_context(job, setup->backend->queue ? sharers(setup, job->train) : 1, buf, size);
+}
+
 int pp_profile_load(const struct pp_profile *profile, const struct pp_plan *plan)
 {
-    int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
-    int load = workers < cores ? workers : cores;
-    int i = 0;
+    int load = pp_profile_at_once(&profile->setup, plan), i = 0;
     while (i < profile->nloads && profile->loads[i] != load) i++;
     return i;
 }
 
 static pp_status add_load(struct pp_profile *profile, const struct pp_plan *plan)
 {
-    int workers = plan->ranks * plan->replicas, cores = profile->setup.cores;
     if (pp_profile_load(profile, plan) < profile->nloads) return PP_OK;
     if (profile->nloads == PP_PROFILE_LOADS)
         return pp_fail(PP_USAGE,
                        "the configurations keep more than %d different numbers of workers busy at once: "
                        "profile them in several runs (shorter lists for --stages)",
                        PP_PROFILE_LOADS);
-    profile->loads[profile->nloads++] = workers < cores ? workers : cores;
+    profile->loads[profile->nloads++] = pp_profile_at_once(&profile->setup, plan);
     return PP_OK;
 }
 
@@ -71,7 +86,7 @@ static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     char context[48];
-    pp_job_context(job, context, sizeof context);
+    pp_profile_context(&profile->setup, job, context, sizeof context);
     PP_TRY(add_load(profile, plan));
     for (int c = 0; c < plan->nclasses; c++) {
         const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
@@ -127,6 +142,7 @@ pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_prof
 static void free_cell(struct pp_profile_cell *cell, int ncalls)
 {
     pp_times_free(&cell->task);
+    pp_times_free(&cell->host);
     for (int i = 0; i < ncalls && cell->call; i++) pp_times_free(&cell->call[i]);
     free(cell->call);
     free(cell->kernels);

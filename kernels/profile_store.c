@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The profile as rows of the database. Kernel rows name the task that they ran in; two of them are no kernels: "all
- * kernels" (the sum over the calls of their medians) and "residual" (what the whole task took beyond that).
+ * The profile as rows of the database. Kernel rows name the task that they ran in; three of them are no kernels: "all
+ * kernels" (the sum over the calls of their medians), "residual" (what the whole task took beyond that), and for queue
+ * devices PP_SAMPLE_ISSUE (what issuing the task takes the host).
  */
 #include <math.h>
 #include <string.h>
@@ -54,6 +55,8 @@ static pp_status store_cell(const struct pp_profile_shape *shape, const struct p
     s.flops = shape->flops;
     s.moved_bytes = shape->bytes;
     PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_TASK, &s));
+    struct pp_sample issue = sample_of(PP_SAMPLE_ISSUE, shape->signature, cell->load, &cell->host_ns);
+    if (issue.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &issue));
     return store_kernels(shape, cell, db, run_id);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "core/clock.h"
+#include "core/queue.h"
 #include "kernels/profile_arena.h"
 
 enum {
@@ -26,6 +27,7 @@ struct team {
     const struct pp_job *job;
     int n;
     atomic_int opened;    /* workers that are ready, or failed */
+    atomic_int probed;    /* ... and know that they compute at the same time */
     atomic_int contented; /* workers that have what they want */
     atomic_int arrived;   /* at the optimizer step, summed over steps */
     atomic_int gathered;  /* ... and wait there */
@@ -59,15 +61,22 @@ static void pause_since(int64_t start_ns)
     if (pp_now_ns() - start_ns > YIELD_AFTER_NS) sched_yield();
 }
 
-/* Waits until the counter has reached `target`, and all that waited for it have seen it, or the team stops. */
-static void wait_for(struct team *team, atomic_int *counter, int target)
+/* Waits until the counter has reached `target`, or the team stops. */
+static void wait_until(struct team *team, atomic_int *counter, int target)
 {
     int64_t start = pp_now_ns();
-    atomic_fetch_add(&team->waiting, 1);
     while (atomic_load(counter) < target && !atomic_load(&team->stop)) {
         if (interrupted(team)) atomic_store(&team->stop, true);
         pause_since(start);
     }
+}
+
+/* ... and until all that waited for it have seen it. Then they must not wait again before all have worked. */
+static void wait_for(struct team *team, atomic_int *counter, int target)
+{
+    int64_t start = pp_now_ns();
+    atomic_fetch_add(&team->waiting, 1);
+    wait_until(team, counter, target);
     atomic_fetch_sub(&team->waiting, 1);
     while (atomic_load(&team->waiting) > 0 && !atomic_load(&team->stop)) pause_since(start);
 }
@@ -97,11 +106,30 @@ static bool disturbed(const struct run *before, const struct run *after)
 }
 
 static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program,
-                        const int64_t *kernel_ns, int64_t wall_ns)
+                        const int64_t *kernel_ns, const struct pp_run_time *time)
 {
-    if (!kernel_ns) return pp_times_add(&tally->task, wall_ns);
+    if (!kernel_ns && w->team->setup->backend->queue) PP_TRY(pp_times_add(&tally->host, time->host_ns));
+    if (!kernel_ns) return pp_times_add(&tally->task, time->device_ns);
     if (!tally->call) PP_TRY(PP_NEW(&tally->call, program->ncalls));
     for (int i = 0; i < program->ncalls; i++) PP_TRY(pp_times_add(&tally->call[i], w->kernel_ns[i]));
+    return PP_OK;
+}
+
+/* A device that computes in this thread is timed from here, and the system may take the core away meanwhile; one with
+ * queues times itself. */
+static pp_status time_program(struct worker *w, const struct pp_program *program, const struct pp_frame *frame,
+                              int64_t *kernel_ns, struct pp_run_time *out, bool *is_disturbed)
+{
+    const struct pp_backend *backend = w->team->setup->backend;
+    struct run before, after;
+    *is_disturbed = false;
+    if (backend->queue) return backend->queue->measure(w->arena.device, program, frame, out, kernel_ns);
+    stamp(&before);
+    int64_t start = pp_now_ns();
+    PP_TRY(backend->run(w->arena.device, program, frame, NULL, kernel_ns));
+    out->device_ns = pp_now_ns() - start;
+    stamp(&after);
+    *is_disturbed = disturbed(&before, &after);
     return PP_OK;
 }
 
@@ -114,20 +142,16 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     struct pp_tally *tally = &w->member->tally[task->cls];
     int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_FROM ? w->kernel_ns : NULL;
     struct pp_frame frame;
+    struct pp_run_time time = {0};
+    bool is_disturbed, full = atomic_load(&team->waiting) == 0;
     pp_profile_arena_frame(&w->arena, task, &frame);
 
-    struct run before, after;
-    bool full = atomic_load(&team->waiting) == 0;
-    stamp(&before);
-    int64_t start = pp_now_ns();
-    PP_TRY(team->setup->backend->run(w->arena.device, program, &frame, NULL, kernel_ns));
-    int64_t end = pp_now_ns();
-    stamp(&after);
+    PP_TRY(time_program(w, program, &frame, kernel_ns, &time, &is_disturbed));
     full = full && atomic_load(&team->waiting) == 0 && !atomic_load(&team->stop);
 
-    bool late = end > w->deadline; /* better a disturbed sample than none */
-    if (tally->seen++ == 0 || !full || (disturbed(&before, &after) && !late)) return PP_OK;
-    return record(w, tally, program, kernel_ns, end - start);
+    bool late = pp_now_ns() > w->deadline; /* better a disturbed sample than none */
+    if (tally->seen++ == 0 || !full || (is_disturbed && !late)) return PP_OK;
+    return record(w, tally, program, kernel_ns, &time);
 }
 
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
@@ -196,24 +220,63 @@ static pp_status list_tasks(struct worker *w)
     return PP_NEW(&w->kernel_ns, longest);
 }
 
+/* Makes the device this thread's, and lets it choose how it will run the rank's programs. */
+static pp_status prepare(struct worker *w, struct pp_device *device)
+{
+    const struct pp_queue_ops *queue = w->team->setup->backend->queue;
+    const struct pp_job *job = w->team->job;
+    if (!queue) return PP_OK;
+    PP_TRY(queue->use(device));
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_class *cls = &job->train->classes[c];
+        bool mine = pp_kinds[cls->kind].computes && job->train->stage_rank[cls->stage] == w->member->rank;
+        if (mine) PP_TRY(queue->prepare(device, &job->phase[PP_TRAIN].programs[c]));
+    }
+    return PP_OK;
+}
+
+/* All are there. One asks whether they can compute at the same time, while nobody does. */
+static pp_status gather(struct worker *w, struct pp_device *device)
+{
+    struct team *team = w->team;
+    const struct pp_queue_ops *queue = team->setup->backend->queue;
+    atomic_fetch_add(&team->opened, 1);
+    wait_until(team, &team->opened, team->n);
+    if (queue && team->n > 1 && w->index == 0 && !atomic_load(&team->stop)) PP_TRY(queue->probe(device));
+    atomic_fetch_add(&team->probed, 1);
+    wait_for(team, &team->probed, team->n);
+    return PP_OK;
+}
+
+static pp_status measure_tasks(struct worker *w, struct pp_device *device)
+{
+    const struct pp_profile_setup *setup = w->team->setup;
+    PP_TRY(prepare(w, device));
+    PP_TRY(pp_profile_arena_open(w->team->job, setup->backend, device, w->member->rank, &w->arena));
+    pp_status status = gather(w, device);
+    if (status == PP_OK) {
+        w->reference_ns = setup->backend->reference_ns(device);
+        w->deadline = pp_now_ns() + w->member->budget_ns;
+        status = run_steps(w);
+    }
+    pp_profile_arena_close(&w->arena);
+    return status;
+}
+
+/* Members of a team on a queue device are workers of the job, with a share of the device each; else the team is all
+ * there is. */
 static pp_status measure(struct worker *w)
 {
     struct team *team = w->team;
     const struct pp_profile_setup *setup = team->setup;
+    const struct pp_plan *plan = team->job->train;
     struct pp_device *device;
     if (setup->pin) PP_TRY(setup->pin(w->index, team->n));
     PP_TRY(list_tasks(w));
-    struct pp_device_spec spec = pp_profile_device(setup->config, w->index, team->n);
+    int workers = setup->backend->queue ? plan->ranks * plan->replicas : team->n;
+    struct pp_device_spec spec = pp_profile_device(setup->config, w->index, workers);
     PP_TRY(setup->backend->open(&spec, &device));
-    pp_status status = pp_profile_arena_open(team->job, setup->backend, device, w->member->rank, &w->arena);
-    if (status == PP_OK) {
-        atomic_fetch_add(&team->opened, 1);
-        wait_for(team, &team->opened, team->n);
-        w->reference_ns = setup->backend->reference_ns(device);
-        w->deadline = pp_now_ns() + w->member->budget_ns;
-        status = run_steps(w);
-        pp_profile_arena_close(&w->arena);
-    }
+    pp_status status = measure_tasks(w, device);
     setup->backend->close(device);
     return status;
 }

@@ -11,7 +11,8 @@
 struct pp_tally {
     bool wanted;           /* the class is the rank's and its shape is still to be measured */
     int seen;              /* runs, timed or not */
-    struct pp_times task;  /* whole tasks */
+    struct pp_times task;  /* whole tasks: on the device */
+    struct pp_times host;  /* ... what issuing them takes the host; queue devices only */
     struct pp_times *call; /* [ncalls of the program] single calls, from runs of their own; NULL until there are any */
 };
 
@@ -21,9 +22,9 @@ struct pp_team_member {
     struct pp_tally *tally; /* [nclasses]; `wanted` is set by the caller */
 };
 
-/* Runs n members until all are content. Samples count only while all run. *reference: the mean over the members of
- * the reference kernel's duration, taken in their threads at the same moment. PP_INTERRUPTED: stopped early, the
- * samples so far are there. */
+/* Runs n members until all are content; with queue devices each has a device opened for one of the job's workers.
+ * Samples count only while all run. *reference: the mean over the members of the reference kernel's duration, taken in
+ * their threads at the same moment. PP_INTERRUPTED: stopped early, the samples so far are there. */
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
                       int n, int64_t *reference_ns) PP_MUST_CHECK;
 

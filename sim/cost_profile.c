@@ -206,7 +206,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     int cores = 0, workers = job->train->ranks * job->train->replicas;
     bool found;
     pp_status status;
-    pp_job_context(job, s.context, sizeof s.context);
+    pp_job_context(job, 1, s.context, sizeof s.context);
     *origin = (struct pp_cost_origin){0};
     *out = NULL;
     PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiling of devices with queues: which loads, in which share, from whose clock, and what is kept of the host's.
+ */
+#include "tests/unit/profile_case.h"
+
+/* The same with queues: measuring takes no time, issuing a tenth of running. There are config_gpus(), shared by as
+ * many workers as it takes. */
+enum { ISSUE_NS = CALL_NS / 10 };
+
+static atomic_int probes, strangers, prepared;
+static bool cannot_share;
+static _Thread_local const struct pp_device *used;
+
+static pp_status queued_use(struct pp_device *device)
+{
+    used = device;
+    return PP_OK;
+}
+
+static pp_status queued_prepare(struct pp_device *device, const struct pp_program *program)
+{
+    (void)program;
+    strangers += used != device;
+    prepared++;
+    return PP_OK;
+}
+
+/* A device that has a part of a GPU takes twice as long. */
+static pp_status queued_measure(struct pp_device *device, const struct pp_program *program,
+                                const struct pp_frame *frame, struct pp_run_time *out, int64_t *kernel_ns)
+{
+    int64_t call_ns = device->workers > config_gpus() ? 2 * CALL_NS : CALL_NS;
+    runs++;
+    strangers += used != device;
+    if (!has_memory(program, frame)) bad_frames++;
+    out->device_ns = call_ns * program->ncalls;
+    out->host_ns = (int64_t)ISSUE_NS * program->ncalls;
+    for (int i = 0; kernel_ns && i < program->ncalls; i++) kernel_ns[i] = call_ns;
+    return PP_OK;
+}
+
+static pp_status queued_probe(struct pp_device *device)
+{
+    (void)device;
+    probes++;
+    return cannot_share ? pp_fail(PP_UNSUPPORTED, "workers do not overlap") : PP_OK;
+}
+
+static int queued_sharers(const struct pp_device_spec *spec)
+{
+    int gpus = config_gpus();
+    return spec->workers > gpus ? spec->workers / gpus : 1;
+}
+
+static const struct pp_queue_ops queued_ops = {
+    .use = queued_use, .prepare = queued_prepare, .measure = queued_measure, .probe = queued_probe};
+
+static struct pp_backend queued_backend(void)
+{
+    struct pp_backend backend = fake;
+    backend.name = "queued";
+    backend.run = NULL;
+    backend.queue = &queued_ops;
+    backend.sharers = queued_sharers;
+    return backend;
+}
+
+/* What the profile of a queue device says of each shape, alone and with all sharers. */
+static void check_queued(const struct pp_profile *profile, const char *share, int call_ns)
+{
+    for (int i = 0; i < profile->nshapes; i++) {
+        const struct pp_profile_shape *shape = &profile->shapes[i];
+        const char *named = strstr(shape->context, " share ");
+        assert_string_equal(named ? named : "", share);
+        for (int load = 0; load < profile->nloads; load++) {
+            const struct pp_profile_cell *cell = &shape->cell[load];
+            assert_int_equal(cell->ns.median_ns, (int64_t)call_ns * shape->ncalls);
+            assert_int_equal(cell->host_ns.median_ns, (int64_t)ISSUE_NS * shape->ncalls);
+            assert_true(cell->host_ns.count > 0);
+        }
+    }
+}
+
+static struct pp_profile *queued_profile(const char *options, const struct pp_backend *backend)
+{
+    struct pp_profile_setup setup = configure(options, 64);
+    struct pp_profile *profile;
+    probes = strangers = prepared = 0;
+    setup.backend = backend;
+    if (pp_profile_create(&setup, &profile) != PP_OK) fail_msg("%s: %s", options, pp_message());
+    return profile;
+}
+
+static void test_queue_device(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    const struct {
+        const char *options, *share;
+        int loads, last_load;
+    } cases[] = {{"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 4", "", 1, 1},
+                 {"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 2", " share 1/2", 2, 2},
+                 {"--preset lab --layers 4 --seconds 0.005 --stages 2 --replicas 2 --gpus 1", " share 1/4", 2, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_profile *profile = queued_profile(cases[i].options, &backend);
+        assert_int_equal(profile->nloads, cases[i].loads);
+        assert_int_equal(profile->loads[profile->nloads - 1], cases[i].last_load);
+        if (pp_profile_run(profile) != PP_OK) fail_msg("%s: %s", cases[i].options, pp_message());
+        check_queued(profile, cases[i].share, *cases[i].share ? 2 * CALL_NS : CALL_NS);
+        assert_int_equal(strangers + bad_frames + open_devices + open_blocks, 0);
+        assert_true(prepared > 0);
+        assert_int_equal(probes > 0, cases[i].loads > 1);
+        pp_profile_free(profile);
+    }
+}
+
+/* Workers that take turns on a GPU have no times. */
+static void test_cannot_share(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile = queued_profile("--preset lab --seconds 0.005 --stages 2 --gpus 1", &backend);
+    cannot_share = true;
+    assert_int_equal(pp_profile_run(profile), PP_UNSUPPORTED);
+    cannot_share = false;
+    assert_non_null(strstr(pp_message(), "do not overlap"));
+    assert_int_equal(open_devices + open_blocks, 0);
+    pp_profile_free(profile);
+}
+
+static void test_issue_is_stored(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile = queued_profile("--preset lab --seconds 0.005 --stages 2 --gpus 1", &backend);
+    struct pp_run run = {.tool = "ppprof", .device = "queued", .processes = 1, .cores = 2};
+    struct pp_db *db;
+    int64_t run_id, ns;
+    char device[16];
+    bool found;
+    remove("queued.db");
+    assert_int_equal(pp_profile_run(profile), PP_OK);
+    assert_int_equal(pp_db_open("queued.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_db_newest_device(db, device, sizeof device), PP_OK);
+    assert_string_equal(device, "");
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &run_id), PP_OK);
+    if (pp_profile_store(profile, db, run_id) != PP_OK) fail_msg("%s", pp_message());
+    for (int i = 0; i < profile->nshapes; i++) {
+        const struct pp_profile_shape *shape = &profile->shapes[i];
+        assert_int_equal(pp_db_find_issue(db, "queued", 1, shape->signature, 2, &ns, &found), PP_OK);
+        assert_true(found);
+        assert_int_equal(ns, (int64_t)ISSUE_NS * shape->ncalls);
+    }
+    assert_int_equal(pp_db_find_issue(db, "fake", 1, profile->shapes[0].signature, 2, &ns, &found), PP_OK);
+    assert_false(found);
+    assert_int_equal(pp_db_newest_device(db, device, sizeof device), PP_OK);
+    assert_string_equal(device, "queued");
+    assert_int_equal(pp_db_close(db), PP_OK);
+    pp_profile_free(profile);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue_device),
+        cmocka_unit_test(test_cannot_share),
+        cmocka_unit_test(test_issue_is_stored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
