@@ -9,7 +9,7 @@
 
 enum {
     THREADS = 256,
-    SORT_TOKENS = 1 << 14 /* sorted at a time: the work is their square */
+    SORT_TOKENS = 1 << 12 /* sorted at a time: the work is their square */
 };
 
 /* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). In double, and in half

@@ -2,7 +2,7 @@
 #include "parity.h"
 
 /* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 rounds operands of products (2^-11); bf16
- * rounds what it writes (2^-9), and the inner steps of attention. Operands are the same numbers on both sides. */
+ * rounds what it writes (2^-8), and the inner steps of attention. Operands are the same numbers on both sides. */
 const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_COPY] = {.variants = PARITY_ABSENT, .absent = 1, .tolerance = {0, 0, 0}},
     [PP_KERNEL_EMBED] = {.variants = PARITY_DROP, .probability = 1, .tolerance = {1e-6, 1e-6, 4e-3}},
@@ -49,7 +49,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED_GRAD, {2, 128, 30, 3}, 1, false}, /* words that come again and again */
     {PP_KERNEL_EMBED_GRAD, {2, 9, 4096, 40}, 64, true},
     {PP_KERNEL_EMBED_GRAD, {5, 35, 12, 28782}, 1, true},
-    {PP_KERNEL_EMBED_GRAD, {17, 1000, 4, 300}, 2, true}, /* more tokens than are sorted at a time */
+    {PP_KERNEL_EMBED_GRAD, {5, 1000, 4, 300}, 2, true}, /* more tokens than are sorted at a time */
     /* m, n, k, mode, wide */
     {PP_KERNEL_GEMM_NT, {1, 1, 1, PP_GEMM_WRITE, 0}, PLAIN},
     {PP_KERNEL_GEMM_NT, {27, 36, 12, PP_GEMM_WRITE, 0}, PLAIN},
@@ -82,7 +82,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 1000, 1, 16, 1}, LARGE},
     /* rows, seq, d */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},
-    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-5f, false},
+    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false},
     {PP_KERNEL_LAYERNORM, {7, 35, 200}, 1e-5f, false},
     {PP_KERNEL_LAYERNORM, {2, 3, 131}, 1e-5f, false},
     {PP_KERNEL_LAYERNORM, {1, 128, 768}, 1e-5f, false},

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two training steps of tiny models, on the device in its precision and on the cpu in fp32: losses, gradients, norm,
+ * clip factor and weights. Two stages one after the other, two uneven microbatches each.
+ *
+ * Tolerances are relative: of the loss, of a tensor's distance to the cpu's against its length. bf16 and tf32 round
+ * what goes into products, and what relu passes may turn where it is near zero.
+ */
+#include "parity.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/backend.h"
+#include "kernels/model.h"
+
+enum { STAGES = 2, ROWS = 5, PIECE = 3, SEQ = 9, TOKENS = ROWS * SEQ, STEPS = 2 };
+
+static const double most_norm = 0.05; /* so that clipping works */
+static const struct {
+    double loss, tensor;
+} tolerances[] = {[PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {2e-4, 2e-2}, [PP_BF16] = {1e-3, 1e-1}};
+
+/* A model with its memory on one device. */
+struct side {
+    const struct pp_backend *backend;
+    struct pp_device *device;
+    struct pp_model *model;
+    bool split;
+    char *param[STAGES], *grad[STAGES], *param16[STAGES], *act[STAGES];
+    char *between, *back; /* the activation between the stages and its gradient */
+    char *tokens, *targets, *loss, *sums, *factor;
+    struct pp_frame frame;
+    double losses[STEPS];
+    float factors[STEPS];
+};
+
+static char *device_memory(const struct side *s, int64_t bytes)
+{
+    void *out;
+    PARITY_OK(s->backend->alloc(s->device, bytes, &out));
+    return out;
+}
+
+static void *host_memory(int64_t bytes)
+{
+    void *out = calloc(1, (size_t)bytes);
+    assert_non_null(out);
+    return out;
+}
+
+static struct pp_program_spec spec_of(const struct side *s)
+{
+    return (struct pp_program_spec){SEQ, PIECE, true, s->split};
+}
+
+static void upload_weights(const struct side *s)
+{
+    for (int i = 0; i < s->model->ntensors; i++) {
+        const struct pp_tensor *t = &s->model->tensors[i];
+        float *values = host_memory(t->elements * (int64_t)sizeof *values);
+        uint16_t *rounded = host_memory(t->elements * (int64_t)sizeof *rounded);
+        pp_model_init_tensor(s->model, i, 1, values);
+        for (int64_t k = 0; k < t->elements; k++) rounded[k] = parity_to_bf16(values[k]);
+        PARITY_OK(s->backend->upload(s->device, s->param[t->stage] + t->offset, values, t->elements * 4));
+        if (t->offset16 >= 0)
+            PARITY_OK(s->backend->upload(s->device, s->param16[t->stage] + t->offset16, rounded, t->elements * 2));
+        free(values);
+        free(rounded);
+    }
+}
+
+static void upload_text(const struct side *s)
+{
+    int32_t text[TOKENS + 1];
+    uint32_t x = 12345;
+    for (int i = 0; i <= TOKENS; i++) {
+        x = x * 1664525u + 1013904223u;
+        text[i] = (int32_t)((x >> 8) % (uint32_t)s->model->shape.vocab);
+    }
+    PARITY_OK(s->backend->upload(s->device, s->tokens, text, TOKENS * 4));
+    PARITY_OK(s->backend->upload(s->device, s->targets, text + 1, TOKENS * 4));
+}
+
+static void open_side(struct side *s, const struct pp_shape *shape, int precision)
+{
+    struct pp_shape mine = *shape;
+    mine.precision = precision;
+    PARITY_OK(pp_model_create(&mine, STAGES, "uniform", NULL, &s->model));
+    const struct pp_program_spec spec = spec_of(s);
+    for (int i = 0; i < STAGES; i++) {
+        s->param[i] = device_memory(s, s->model->stages[i].param_bytes);
+        s->grad[i] = device_memory(s, s->model->stages[i].param_bytes);
+        s->param16[i] = precision == PP_BF16 ? device_memory(s, s->model->stages[i].param16_bytes) : NULL;
+        s->act[i] = device_memory(s, pp_model_act_bytes(s->model, i, &spec));
+    }
+    s->between = device_memory(s, (int64_t)PIECE * SEQ * shape->d_model * 4);
+    s->back = device_memory(s, (int64_t)PIECE * SEQ * shape->d_model * 4);
+    s->tokens = device_memory(s, TOKENS * 4);
+    s->targets = device_memory(s, TOKENS * 4);
+    s->loss = device_memory(s, sizeof(double));
+    s->sums = device_memory(s, s->model->ntensors * (int64_t)sizeof(double));
+    s->factor = device_memory(s, sizeof(float));
+    s->frame = (struct pp_frame){.seed = 99, .training = true, .loss_scale = 1.0f / TOKENS, .learning_rate = 0.5f};
+    upload_weights(s);
+    upload_text(s);
+}
+
+static void close_side(struct side *s)
+{
+    const struct pp_program_spec spec = spec_of(s);
+    const struct pp_backend *b = s->backend;
+    const int64_t between = (int64_t)PIECE * SEQ * s->model->shape.d_model * 4;
+    for (int i = 0; i < STAGES; i++) {
+        b->release(s->device, s->param[i], s->model->stages[i].param_bytes);
+        b->release(s->device, s->grad[i], s->model->stages[i].param_bytes);
+        if (s->param16[i]) b->release(s->device, s->param16[i], s->model->stages[i].param16_bytes);
+        b->release(s->device, s->act[i], pp_model_act_bytes(s->model, i, &spec));
+    }
+    b->release(s->device, s->between, between);
+    b->release(s->device, s->back, between);
+    b->release(s->device, s->tokens, TOKENS * 4);
+    b->release(s->device, s->targets, TOKENS * 4);
+    b->release(s->device, s->loss, sizeof(double));
+    b->release(s->device, s->sums, s->model->ntensors * (int64_t)sizeof(double));
+    b->release(s->device, s->factor, sizeof(float));
+    pp_model_free(s->model);
+}
+
+/* Runs one task; in, out: NULL where the stage has none. */
+static void run_task(struct side *s, int kind, int stage, int first_row, void *in, void *out)
+{
+    const int rows = ROWS - first_row < PIECE ? ROWS - first_row : PIECE;
+    const struct pp_class cls = {kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : rows};
+    const struct pp_program_spec spec = spec_of(s);
+    struct pp_program program;
+    PARITY_OK(pp_model_program(s->model, &cls, &spec, &program));
+    char *work = device_memory(s, program.work_bytes);
+    struct pp_frame *f = &s->frame;
+    memcpy(f->base,
+           (void *[PP_MEM_REGIONS]){[PP_MEM_PARAM] = s->param[stage],
+                                    [PP_MEM_GRAD] = s->grad[stage],
+                                    [PP_MEM_ACT] = s->act[stage],
+                                    [PP_MEM_IN] = in,
+                                    [PP_MEM_OUT] = out,
+                                    [PP_MEM_WORK] = work,
+                                    [PP_MEM_TOKENS] = s->tokens + first_row * SEQ * 4,
+                                    [PP_MEM_TARGETS] = s->targets + first_row * SEQ * 4,
+                                    [PP_MEM_PARAM16] = s->param16[stage]},
+           sizeof f->base);
+    f->first_row = first_row;
+    f->accumulate = first_row > 0;
+    f->loss = (double *)s->loss;
+    f->sums = (double *)s->sums + s->model->stages[stage].first_tensor;
+    if (s->backend->queue) PARITY_OK(s->backend->queue->prepare(s->device, &program));
+    PARITY_OK(s->backend->run(s->device, &program, f, NULL, NULL));
+    s->backend->release(s->device, work, program.work_bytes);
+    pp_program_free(&program);
+}
+
+static void run_microbatch(struct side *s, int step, int first_row)
+{
+    double loss;
+    run_task(s, PP_F, 0, first_row, NULL, s->between);
+    run_task(s, PP_F, 1, first_row, s->between, NULL);
+    PARITY_OK(s->backend->download(s->device, &loss, s->loss, sizeof loss));
+    s->losses[step] += loss / TOKENS;
+    run_task(s, s->split ? PP_I : PP_B, 1, first_row, NULL, s->back);
+    if (s->split) run_task(s, PP_W, 1, first_row, NULL, s->back);
+    run_task(s, s->split ? PP_I : PP_B, 0, first_row, s->back, NULL);
+    if (s->split) run_task(s, PP_W, 0, first_row, s->back, NULL);
+}
+
+/* *factor: what the device's own arithmetic, or this one, makes of the sums. */
+static void set_factor(struct side *s, float *factor)
+{
+    const int n = s->model->ntensors;
+    const struct pp_queue_ops *ops = s->backend->queue;
+    double *sums = host_memory(n * (int64_t)sizeof *sums), total = 0;
+    PARITY_OK(s->backend->download(s->device, sums, s->sums, n * (int64_t)sizeof *sums));
+    for (int i = 0; i < n; i++) total += sums[i];
+    free(sums);
+    *factor = (float)fmin(1, most_norm / (sqrt(total) + 1e-6));
+    s->frame.clip_factor = *factor;
+    if (!ops) return;
+    s->frame.clip_factor = NAN;
+    s->frame.clip = (const float *)s->factor;
+    PARITY_OK(ops->clip_factor(s->device, ops->compute(s->device), (const double *)s->sums, n, most_norm,
+                               (float *)s->factor));
+}
+
+static void run_step(struct side *s, int step)
+{
+    s->frame.step = (uint32_t)step;
+    for (int first_row = 0; first_row < ROWS; first_row += PIECE) run_microbatch(s, step, first_row);
+    for (int i = 0; i < STAGES; i++) run_task(s, PP_NORM, i, 0, NULL, NULL);
+    set_factor(s, &s->factors[step]);
+    for (int i = 0; i < STAGES; i++) run_task(s, PP_STEP, i, 0, NULL, NULL);
+}
+
+/* ---- comparison ---- */
+
+static float *download_tensor(const struct side *s, int tensor, char *const *region)
+{
+    const struct pp_tensor *t = &s->model->tensors[tensor];
+    float *out = host_memory(t->elements * (int64_t)sizeof *out);
+    PARITY_OK(s->backend->download(s->device, out, region[t->stage] + t->offset, t->elements * 4));
+    return out;
+}
+
+static void compare_tensor(const char *what, const char *name, const float *a, const float *b, int64_t n,
+                           double tolerance)
+{
+    double distance = 0, length = 0;
+    for (int64_t k = 0; k < n; k++) {
+        distance += ((double)a[k] - b[k]) * ((double)a[k] - b[k]);
+        length += (double)b[k] * b[k];
+    }
+    if (!(sqrt(distance) <= tolerance * (sqrt(length) + 1e-6)))
+        fail_msg("%s of %s: %.3g from the cpu's, which is %.3g long (tolerance %g)", what, name, sqrt(distance),
+                 sqrt(length), tolerance);
+}
+
+/* The copies that products read are the weights, rounded. */
+static void check_copy(const struct side *s, const struct pp_tensor *t, const float *weights)
+{
+    uint16_t *copy = host_memory(t->elements * (int64_t)sizeof *copy);
+    PARITY_OK(s->backend->download(s->device, copy, s->param16[t->stage] + t->offset16, t->elements * 2));
+    for (int64_t k = 0; k < t->elements; k++)
+        if (copy[k] != parity_to_bf16(weights[k]))
+            fail_msg("%s: element %lld of the copy is not the rounded weight", t->name, (long long)k);
+    free(copy);
+}
+
+static void compare(const struct side *s, const struct side *cpu, int precision)
+{
+    const double tolerance = tolerances[precision].tensor;
+    for (int i = 0; i < s->model->ntensors; i++) {
+        const struct pp_tensor *t = &s->model->tensors[i];
+        float *const got[] = {download_tensor(s, i, s->grad), download_tensor(s, i, s->param)};
+        float *const expected[] = {download_tensor(cpu, i, cpu->grad), download_tensor(cpu, i, cpu->param)};
+        compare_tensor("gradient", t->name, got[0], expected[0], t->elements, tolerance);
+        compare_tensor("weights", t->name, got[1], expected[1], t->elements, tolerance);
+        if (t->offset16 >= 0) check_copy(s, t, got[1]);
+        for (int k = 0; k < 2; k++) {
+            free(got[k]);
+            free(expected[k]);
+        }
+    }
+    for (int step = 0; step < STEPS; step++) {
+        const double a = s->losses[step], b = cpu->losses[step];
+        if (!(fabs(a - b) <= tolerances[precision].loss * b)) fail_msg("loss of step %d: %.9g, cpu: %.9g", step, a, b);
+        if (!(fabsf(s->factors[step] - cpu->factors[step]) <= tolerance * cpu->factors[step]))
+            fail_msg("clip factor of step %d: %.9g, cpu: %.9g", step, s->factors[step], cpu->factors[step]);
+    }
+}
+
+static void check_shape(const struct parity_device *d, const struct pp_shape *shape, bool split)
+{
+    struct side device = {.backend = d->backend, .device = d->device, .split = split}, cpu = {.split = split};
+    const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1};
+    PARITY_OK(pp_backend_find(NULL, &cpu.backend));
+    PARITY_OK(cpu.backend->open(&spec, &cpu.device));
+    open_side(&device, shape, d->precision);
+    open_side(&cpu, shape, PP_FP32);
+    for (int step = 0; step < STEPS; step++) {
+        run_step(&device, step);
+        run_step(&cpu, step);
+    }
+    compare(&device, &cpu, d->precision);
+    close_side(&device);
+    close_side(&cpu);
+    cpu.backend->close(cpu.device);
+}
+
+void parity_model(const struct parity_device *d)
+{
+    const struct pp_shape tutorial = {.d_model = 24,
+                                      .heads = 2,
+                                      .d_ff = 40,
+                                      .layers = 2,
+                                      .vocab = 101,
+                                      .mask = PP_MASK_CAUSAL,
+                                      .dropout = 0.2,
+                                      .scale_embedding = true,
+                                      .vocab_multiple = 64};
+    const struct pp_shape lab = {.d_model = 12,
+                                 .heads = 3,
+                                 .d_ff = 18,
+                                 .layers = 2,
+                                 .vocab = 37,
+                                 .dropout = 0.1,
+                                 .residual_only = true,
+                                 .lab_init = true};
+    check_shape(d, &tutorial, false);
+    check_shape(d, &tutorial, true);
+    check_shape(d, &lab, false);
+}
