@@ -80,7 +80,7 @@ static void test_memory(void **state)
 
 enum { N = 1000, HOPS = 20 };
 
-/* A value goes to and fro between two queues and host memory; only marks keep the order. */
+/* A value goes back and forth between two queues and host memory; only marks keep the order. */
 static void marks(void)
 {
     load_cuda();
