@@ -213,7 +213,8 @@ __global__ void __launch_bounds__(pp_tile::THREADS) query_key_grad(pp_attention 
     pp_tile::matrix<T> queries = tokens_of(a, query + s.query * stride, stride);
     queries.rows = s.queries;
 #pragma unroll
-    for (int u = 0; u < PP_QUAD; u++) sum[u] = before(i + pp_tile::row() + u, j + pp_tile::column());
+    for (int u = 0; u < PP_QUAD; u++)
+        sum[u] = before.numbers(before.fetch(i + pp_tile::row() + u, j + pp_tile::column()));
     pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query), s.queries, sum);
     pp_tile::write(to, a.dh, a.seq, a.dh, out.whole, i, j, sum);
 }

@@ -3,10 +3,16 @@
  * Attention of short rows: a thread block takes one pair into shared memory and reads and writes everything once.
  *
  * Two matrices [seq, dh] and the scores are there at a time, as float, sides rounded up to quads with zeros. Each
- * thread makes 4x4 elements of a product. The tutorial's pair (35 tokens, 256 columns) takes 80 KB, so two blocks share
- * a multiprocessor; 48 pairs of a microbatch do not fill the device, and the kernel is as long as one block: some 10 us
- * forward and 20 us backward, of which reading 108 and 143 KB is a third.
+ * thread makes 4x4 elements of a product; of very short rows the scores have fewer tiles than the block has threads,
+ * and their sums over dh are split.
+ *
+ * Estimated for an H200, not measured: the tutorial's pair (35 tokens, 256 columns) takes 92 KB, so two blocks share a
+ * multiprocessor; the 48 pairs of its microbatch fill a third of the device, and the kernel is as long as one block.
+ * Reads of shared memory (a fifth more than the arithmetic takes) and the trips to memory come to 13,000 cycles forward
+ * and 21,000 backward, 8 and 12 us; spread over the device the arithmetic would be 1 and 2 us, the operands 3 us.
  */
+#include <algorithm>
+
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -14,12 +20,15 @@ namespace
 
 /* A warp has one quad of scores in each lane: no row is longer. */
 enum { MOST_SEQ = PP_WARP * PP_QUAD, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4 };
+enum { BATCH = 8 };       /* quads that a thread has on their way from memory at a time */
+enum { MOST_SPLITS = 4 }; /* of a sum over dh */
 
 /* Matrices in shared memory, in floats. The quad between rows keeps lanes that read a column off each other's banks. */
 struct room {
     int seq, dh; /* rounded up */
     int pitch, score_pitch;
     int matrix, scores;
+    int splits; /* scores come in so many parts, to be added */
 };
 
 __host__ __device__ inline room room_of(int seq, int dh)
@@ -31,6 +40,9 @@ __host__ __device__ inline room room_of(int seq, int dh)
     r.score_pitch = r.seq + PP_QUAD;
     r.matrix = r.seq * r.pitch;
     r.scores = r.seq * r.score_pitch;
+    const int tiles = (r.seq / TILE) * (r.seq / TILE), fit = THREADS / tiles, most = r.dh / PP_QUAD;
+    r.splits = fit < 1 ? 1 : fit < MOST_SPLITS ? fit : MOST_SPLITS;
+    if (r.splits > most) r.splits = most;
     return r;
 }
 
@@ -43,33 +55,53 @@ __device__ inline void add_product(pp_quad &sum, float weight, pp_quad q)
 }
 
 /* One matrix of a pair into shared memory. bias: NULL, or added, and the sum goes to `renewed` too. */
+template <bool whole, typename T>
+__device__ inline void take_quads(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
+                                  const float *bias, T *renewed)
+{
+    const int quads = r.dh / PP_QUAD, n = r.seq * quads;
+    for (int first = (int)threadIdx.x; first < n; first += THREADS * BATCH) {
+        pp_quad q[BATCH];
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int t = first + b * THREADS, row = t / quads, column = t % quads * PP_QUAD;
+            q[b] = pp_quad{};
+            if (row < a.seq) q[b] = pp_load<whole>(from + row * stride + column, a.dh - column);
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int t = first + b * THREADS, row = t / quads, column = t % quads * PP_QUAD, left = a.dh - column;
+            if (bias && row < a.seq) {
+#pragma unroll
+                for (int i = 0; i < PP_QUAD; i++)
+                    if (i < left) q[b].v[i] = pp_round<T>(q[b].v[i] + __ldg(bias + column + i));
+                pp_store<whole>(renewed + row * stride + column, left, q[b]);
+            }
+            if (t < n) pp_store<true>(to + row * r.pitch + column, PP_QUAD, q[b]);
+        }
+    }
+}
+
 template <typename T>
 __device__ inline void take(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
                             const float *bias = NULL, T *renewed = NULL)
 {
-    const int quads = r.dh / PP_QUAD;
-    for (int t = (int)threadIdx.x; t < r.seq * quads; t += THREADS) {
-        const int row = t / quads, column = t % quads * PP_QUAD, left = a.dh - column;
-        const int64_t at = row * stride + column;
-        pp_quad q = {};
-        if (row < a.seq) q = pp_load_if(a.whole_heads, from + at, left);
-        if (bias && row < a.seq) {
-#pragma unroll
-            for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? pp_round<T>(q.v[i] + bias[column + i]) : 0;
-            pp_store_if(a.whole_heads, renewed + at, left, q);
-        }
-        pp_store<true>(to + row * r.pitch + column, PP_QUAD, q);
-    }
+    if (a.whole_heads)
+        take_quads<true>(a, r, to, from, stride, bias, renewed);
+    else
+        take_quads<false>(a, r, to, from, stride, bias, renewed);
 }
 
-/* scores = x y'. Rows of a thread lie a quarter of the matrix apart, so that neighbours read neighbouring rows. */
+/* scores = x y', in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the matrix apart, so that
+ * neighbours read neighbouring rows. */
 __device__ inline void multiply_nt(const room &r, const float *x, const float *y, float *scores)
 {
-    const int side = r.seq / TILE;
-    for (int t = (int)threadIdx.x; t < side * side; t += THREADS) {
-        const int i = t / side, j = t % side;
+    const int side = r.seq / TILE, quads = pp_div_up(r.dh / PP_QUAD, r.splits);
+    for (int t = (int)threadIdx.x; t < side * side * r.splits; t += THREADS) {
+        const int i = t / side % side, j = t % side, split = t / (side * side);
+        const int first = split * quads * PP_QUAD, end = min(r.dh, first + quads * PP_QUAD);
         float sum[TILE][TILE] = {};
-        for (int k = 0; k < r.dh; k += PP_QUAD) {
+        for (int k = first; k < end; k += PP_QUAD) {
             pp_quad xs[TILE], ys[TILE];
 #pragma unroll
             for (int u = 0; u < TILE; u++) {
@@ -83,11 +115,20 @@ __device__ inline void multiply_nt(const room &r, const float *x, const float *y
 #pragma unroll
                     for (int w = 0; w < PP_QUAD; w++) sum[u][v] += xs[u].v[w] * ys[v].v[w];
         }
+        float *to = scores + split * r.scores + i * r.score_pitch + j;
 #pragma unroll
         for (int u = 0; u < TILE; u++)
 #pragma unroll
-            for (int v = 0; v < TILE; v++) scores[(i + u * side) * r.score_pitch + j + v * side] = sum[u][v];
+            for (int v = 0; v < TILE; v++) to[u * side * r.score_pitch + v * side] = sum[u][v];
     }
+}
+
+/* A quad of scores from its parts. */
+__device__ inline pp_quad add_parts(const room &r, const float *scores)
+{
+    pp_quad sum = quad_at(scores);
+    for (int split = 1; split < r.splits; split++) add_product(sum, 1, quad_at(scores + split * r.scores));
+    return sum;
 }
 
 /* Where a product goes: rows of dh elements in global memory. */
@@ -142,12 +183,13 @@ __device__ inline void multiply_tn(const pp_attention &a, const room &r, const f
 }
 
 /* One warp: scores of a query -> P in global memory, and drop(P) in place. */
-template <typename T> __device__ inline void softmax(const pp_attention &a, int pair, int query, float *scores, T *p)
+template <typename T>
+__device__ inline void softmax(const pp_attention &a, const room &r, int pair, int query, float *scores, T *p)
 {
     const int lane = (int)threadIdx.x % PP_WARP, column = lane * PP_QUAD, open = pp_attention_open(a, query);
     pp_quad q = {};
     float most = -INFINITY, sum = 0;
-    if (column < a.seq) q = quad_at(scores + column);
+    if (column < a.seq) q = add_parts(r, scores + column);
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++)
         if (column + i < open) most = fmaxf(most, q.v[i]);
@@ -166,9 +208,9 @@ template <typename T> __device__ inline void softmax(const pp_attention &a, int 
     pp_store<true>(scores + column, PP_QUAD, pp_attention_kept(a.drop.scale, q));
 }
 
-/* One warp: gradient of drop(P) of a query -> that of its scores, in place; drop(P) to `kept`. */
+/* One warp: gradient of drop(P) of a query -> that of its scores, in place; drop(P) behind it. */
 template <typename T>
-__device__ inline void softmax_grad(const pp_attention &a, const T *p, float *dscores, float *kept)
+__device__ inline void softmax_grad(const pp_attention &a, const room &r, const T *p, float *dscores)
 {
     const int column = (int)threadIdx.x % PP_WARP * PP_QUAD;
     pp_quad q = {}, weights = {}, grad = {};
@@ -176,13 +218,13 @@ __device__ inline void softmax_grad(const pp_attention &a, const T *p, float *ds
     if (column < a.seq) {
         q = pp_load_if(a.whole_scores, p + column, a.seq - column);
         weights = pp_attention_kept(a.drop.scale, q);
-        grad = quad_at(dscores + column);
+        grad = add_parts(r, dscores + column);
     }
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) sum += weights.v[i] * grad.v[i];
     const float mean = pp_warp_sum(sum);
     if (column >= a.seq) return;
-    pp_store<true>(kept + column, PP_QUAD, weights);
+    pp_store<true>(dscores + r.scores + column, PP_QUAD, weights);
     pp_store<true>(dscores + column, PP_QUAD, pp_attention_dscores(a, q, grad, mean));
 }
 
@@ -203,7 +245,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     __syncthreads();
     take(a, r, x, value, stride, bias + 2 * a.d + first, value);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
-        softmax(a, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
+        softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
     __syncthreads();
     multiply_nn(a, r, scores, x, pp_attention_context(a, ctx, pair), a.d);
 }
@@ -215,7 +257,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) backward(pp_attention 
     const room r = room_of(a.seq, a.dh);
     const int pair = (int)blockIdx.x;
     const int64_t stride = 3 * a.d;
-    float *x = shared, *y = x + r.matrix, *kept = y + r.matrix, *dscores = kept + r.scores;
+    float *x = shared, *y = x + r.matrix, *dscores = y + r.matrix, *kept = dscores + r.scores;
     T *query = pp_attention_head(a, qkv, pair), *key = query + a.d, *value = key + a.d;
     take(a, r, x, pp_attention_context(a, dctx, pair), a.d);
     take(a, r, y, value, stride);
@@ -224,7 +266,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) backward(pp_attention 
     __syncthreads();
     take(a, r, y, key, stride);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
-        softmax_grad(a, pp_attention_row(a, p, pair, i), dscores + i * r.score_pitch, kept + i * r.score_pitch);
+        softmax_grad(a, r, pp_attention_row(a, p, pair, i), dscores + i * r.score_pitch);
     __syncthreads();
     multiply_tn(a, r, kept, x, value, stride);
     __syncthreads();
@@ -234,11 +276,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) backward(pp_attention 
     multiply_tn(a, r, dscores, x, key, stride);
 }
 
-/* squares: of scores. */
-int64_t shared_bytes(int seq, int dh, int squares)
+/* scores: matrices of them that the kernel has beside each other. */
+int64_t shared_bytes(int seq, int dh, int scores)
 {
     const room r = room_of(seq, dh);
-    return (2 * (int64_t)r.matrix + squares * (int64_t)r.scores) * (int64_t)sizeof(float);
+    return (2 * (int64_t)r.matrix + std::max(scores, r.splits) * (int64_t)r.scores) * (int64_t)sizeof(float);
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)

@@ -3,7 +3,8 @@
  * A product of matrices of any size in tiles of 64x64, made by 256 threads of 4x4 elements each, 16 terms at a time:
  * the next 16 are on their way from memory while these are worked on.
  *
- * A factor is a function object that gives quads of a matrix as it lies in memory, zeros beyond its borders.
+ * A factor fetches quads of a matrix as it lies in memory, zeros beyond its borders, and later makes numbers of them:
+ * until then nobody waits for them.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define PP_KERNELS_CUDA_ATTENTION_TILE_CUH
@@ -23,32 +24,51 @@ struct memory {
 
 /* Row-major, `pitch` elements apart. whole: quads may be moved at once. */
 template <typename T> struct matrix {
+    typedef pp_pack<T> raw;
     const T *at;
     int64_t pitch;
     int rows, columns;
     bool whole;
 
-    __device__ inline pp_quad operator()(int row, int column) const
+    __device__ inline raw fetch(int row, int column) const
     {
-        if (row >= rows || column >= columns) return pp_quad{};
-        return pp_load_if(whole, at + row * pitch + column, columns - column);
+        const T *p = at + row * pitch + column;
+        const int left = row < rows ? columns - column : 0;
+        raw q;
+        if (whole && left > 0) {
+            q = *reinterpret_cast<const raw *>(p);
+        } else {
+#pragma unroll
+            for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? p[i] : pp_from_float<T>(0);
+        }
+        return q;
+    }
+
+    __device__ inline pp_quad numbers(const raw &q) const
+    {
+        pp_quad out;
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) out.v[i] = pp_to_float(q.v[i]);
+        return out;
     }
 };
 
 /* drop(P) from P's signs. */
 template <typename T> struct kept {
+    typedef pp_pack<T> raw;
     matrix<T> p;
     float scale;
 
-    __device__ inline pp_quad operator()(int row, int column) const { return pp_attention_kept(scale, p(row, column)); }
+    __device__ inline raw fetch(int row, int column) const { return p.fetch(row, column); }
+    __device__ inline pp_quad numbers(const raw &q) const { return pp_attention_kept(scale, p.numbers(q)); }
 };
 
 /* by_terms: a row of the factor's memory holds one term of many sums, not many terms of one. */
-template <bool by_terms, class M> static __device__ inline pp_quad fetch(const M &m, int first, int term)
+template <bool by_terms, class M> static __device__ inline typename M::raw fetch(const M &m, int first, int term)
 {
     const int t = (int)threadIdx.x;
-    return by_terms ? m(term + t / EDGE, first + t % EDGE * PP_QUAD)
-                    : m(first + t / (DEPTH / PP_QUAD), term + t % (DEPTH / PP_QUAD) * PP_QUAD);
+    return by_terms ? m.fetch(term + t / EDGE, first + t % EDGE * PP_QUAD)
+                    : m.fetch(first + t / (DEPTH / PP_QUAD), term + t % (DEPTH / PP_QUAD) * PP_QUAD);
 }
 
 template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + PP_QUAD], pp_quad q)
@@ -72,10 +92,11 @@ template <bool a_by_terms, bool b_by_terms, class A, class B>
 static __device__ inline void multiply(memory &m, const A &a, const B &b, int i, int j, int first, int end,
                                        pp_quad sum[PP_QUAD])
 {
-    pp_quad next_a = fetch<a_by_terms>(a, i, first), next_b = fetch<b_by_terms>(b, j, first);
+    typename A::raw next_a = fetch<a_by_terms>(a, i, first);
+    typename B::raw next_b = fetch<b_by_terms>(b, j, first);
     for (int term = first; term < end; term += DEPTH) {
-        keep<a_by_terms>(m.a, next_a);
-        keep<b_by_terms>(m.b, next_b);
+        keep<a_by_terms>(m.a, a.numbers(next_a));
+        keep<b_by_terms>(m.b, b.numbers(next_b));
         __syncthreads();
         if (term + DEPTH < end) {
             next_a = fetch<a_by_terms>(a, i, term + DEPTH);
