@@ -175,6 +175,19 @@ bool pp_config_answer(const struct pp_config *config, const struct pp_program_in
     return config->help || config->version;
 }
 
+/* 128 columns of logits are whole lines of a GPU's memory in every precision. */
+static int vocab_multiple(const struct pp_config *config, const char *device)
+{
+    if (config->vocab_multiple) return config->vocab_multiple;
+    return strcmp(device, "cuda") == 0 ? 128 : 1;
+}
+
+void pp_config_found_device(struct pp_config *config, const char *device)
+{
+    const int found = vocab_multiple(config, device);
+    if (found > 1) config->vocab_multiple = found;
+}
+
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
 {
     bool lab = config->style == PP_STYLE_LAB;
@@ -190,9 +203,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .residual_only = lab,
         .lab_init = lab,
         .precision = config->precision,
-        .vocab_multiple = config->vocab_multiple                    ? config->vocab_multiple
-                          : strcmp(config->device, "cuda") == 0 ? 128
-                                                                : 1,
+        .vocab_multiple = vocab_multiple(config, config->device),
     };
 }
 

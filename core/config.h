@@ -69,6 +69,8 @@ bool pp_config_answer(const struct pp_config *config, const struct pp_program_in
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
+/* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
+void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* V for a schedule: what was asked, else 2 for interleaved schedules and 1 otherwise. The list's entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);

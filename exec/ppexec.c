@@ -75,6 +75,7 @@ static pp_status describe_device(struct pp_exec *exec)
 {
     struct pp_device *device;
     PP_TRY(pp_backend_find(exec->config.device, &exec->backend));
+    pp_config_found_device(&exec->config, exec->backend->name);
     struct pp_device_spec spec = {.workers = 1,
                                   .host_index = exec->processes.host_index,
                                   .on_host = exec->processes.on_host,

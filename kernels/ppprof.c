@@ -214,6 +214,7 @@ static pp_status prepare(struct session *s)
 {
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
+    pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
     PP_TRY(pp_signals_catch());
