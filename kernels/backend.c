@@ -55,7 +55,8 @@ static pp_status find_plugin(const struct device *d, char *path, size_t size)
     plugin_path(d, path, size);
     if (access(path, R_OK) == 0) return PP_OK;
     if (getenv(d->file_env)) return pp_fail(PP_UNSUPPORTED, "%s=%s: %s", d->file_env, path, strerror(errno));
-    if (!d->built) return pp_fail(PP_UNSUPPORTED, "not in this build of ppkit, which found no CUDA toolkit");
+    if (!d->built)
+        return pp_fail(PP_UNSUPPORTED, "not in this build of ppkit: build it where the CUDA toolkit is installed");
     return pp_fail(PP_UNSUPPORTED, "%s is missing: install ppkit again", path);
 }
 

@@ -30,13 +30,13 @@ static pp_status see_peers(struct pp_device *device)
 /* "NVIDIA H200, 132 SMs, driver 13.0, cuBLAS 13.1, share 1/4 (32 SMs)" */
 static pp_status write_text(struct pp_device *device, const struct cudaDeviceProp *gpu)
 {
-    char share[300] = "";
+    char share[96] = "";
     int driver = 0;
     PP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
     if (device->share.context)
         snprintf(share, sizeof share, ", share 1/%d (%d SMs)", device->place.sharing, device->share.sms);
     else if (*device->share.none)
-        snprintf(share, sizeof share, ", no shares: %s; times are meaningless", device->share.none);
+        snprintf(share, sizeof share, ", %d workers take turns: times are meaningless", device->place.workers);
     snprintf(device->text, sizeof device->text, "%s, %d SMs, driver %d.%d, %s%s", gpu->name, gpu->multiProcessorCount,
              driver / 1000, driver % 1000 / 10, pp_cuda_gemm_describe(device->gemm), share);
     return PP_OK;

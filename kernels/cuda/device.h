@@ -79,7 +79,7 @@ struct pp_device {
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int ntimes;
     atomic_bool gate_open; /* run.c */
-    char text[384];
+    char text[448];
 };
 
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out);

@@ -23,8 +23,8 @@ static const struct {
     {{.worker = 2, .workers = 3, .on_host = 1, .gpus = 1}, 3, "share 1/3 (40 SMs)"},
     {{.worker = 1, .workers = 4, .on_host = 1, .gpus = 1}, 4, "share 1/4 (32 SMs)"},
     {{.worker = 15, .workers = 16, .on_host = 1, .gpus = 1}, 16, "share 1/16 (8 SMs)"},
-    {{.worker = 0, .workers = 17, .on_host = 1, .gpus = 1}, 17, "no shares: the 132 multiprocessors"},
-    {{.worker = 0, .workers = 1, .host_index = 1, .on_host = 2, .gpus = 1}, 2, "2 workers in several processes"},
+    {{.worker = 0, .workers = 17, .on_host = 1, .gpus = 1}, 17, ", 17 workers take turns: times are meaningless"},
+    {{.worker = 0, .workers = 1, .host_index = 1, .on_host = 2, .gpus = 1}, 2, "2 workers take turns"},
     {{.worker = 0, .workers = 3, .host_index = 1, .on_host = 2, .gpus = 3}, 2, "device 1, 132 SMs"},
     {{.worker = 1, .workers = 3, .host_index = 1, .on_host = 2, .gpus = 3}, 2, "share 1/2"},
     {{0}, 1, "device 0"}, /* what is not said is 1 */
@@ -97,8 +97,7 @@ static void has_no_green_contexts(void)
 {
     load_cuda();
     struct pp_device *device = open_device(0, 2);
-    MUST(strstr(cuda->describe(device), "no shares: "));
-    MUST(strstr(cuda->describe(device), "times are meaningless"));
+    MUST(strstr(cuda->describe(device), ", 2 workers take turns: times are meaningless"));
     MUST(ops->probe(device) == PP_UNSUPPORTED);
     cuda->close(device);
 }
