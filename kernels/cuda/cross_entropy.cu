@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/gpu.cuh"
 
-enum { THREADS = 512 };
+enum { THREADS = 1024, BLOCKS = 2 /* of a multiprocessor at a time, at least */ };
 
 /* Rows whose losses fit into the scratch. */
 static const int64_t loss_rows = PP_CUDA_SCRATCH_BYTES / sizeof(double);
@@ -60,7 +60,7 @@ static __device__ void softmax_sums(const entropy<D> &e, const float *row, float
     *sum = pp_block_sum(mine * expf(top - *most), shared);
 }
 
-template <int lanes, typename D> static __global__ void __launch_bounds__(THREADS) cross_entropy(entropy<D> e)
+template <int lanes, typename D> static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<D> e)
 {
     __shared__ float shared[PP_BLOCK_WARPS];
     const int64_t at = (int64_t)blockIdx.x * e.columns;

@@ -6,24 +6,25 @@
  */
 #include "kernels/cuda/columns.cuh"
 
-enum {
-    FEW = 1,
-    MANY = 4,
-    FEW_THREADS = 256, /* up to 1024 columns */
-    MOST_THREADS = 1024
-};
+/* The kernels, by how many quads a thread holds. */
+enum { VARIANTS = 4 };
+static const int variant_held[VARIANTS] = {1, 2, 4, 0};
 
-/* Which kernel, with how many threads. */
+/* Threads of a block, at most. */
+static __host__ __device__ constexpr int threads_of(int held) { return held == 1 ? 256 : held == 2 ? 512 : 1024; }
+
+/* The first that a row fits into. */
 struct row_shape {
-    int variant, threads; /* variant: 0 FEW, 1 MANY, 2 held = 0 */
+    int variant, threads;
 };
 
 static struct row_shape row_shape_of(int width)
 {
     const int quads = pp_div_up(width, PP_QUAD);
-    if (quads <= FEW_THREADS) return {0, pp_block_threads(quads, FEW_THREADS)};
-    if (quads <= MANY * MOST_THREADS) return {1, pp_block_threads(pp_div_up(quads, MANY), MOST_THREADS)};
-    return {2, MOST_THREADS};
+    for (int i = 0; i + 1 < VARIANTS; i++)
+        if (quads <= variant_held[i] * threads_of(variant_held[i]))
+            return {i, pp_block_threads(pp_div_up(quads, variant_held[i]), threads_of(variant_held[i]))};
+    return {VARIANTS - 1, threads_of(0)};
 }
 
 template <typename T> struct layer_norm {
@@ -66,7 +67,7 @@ static __device__ void write_normal(const layer_norm<T> &n, int64_t at, int j, p
 }
 
 template <typename T, bool aligned, int held>
-static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREADS) layernorm(layer_norm<T> n)
+static __global__ void __launch_bounds__(threads_of(held)) layernorm(layer_norm<T> n)
 {
     __shared__ float shared[PP_BLOCK_WARPS];
     const int64_t at = (int64_t)blockIdx.x * n.d;
@@ -104,9 +105,10 @@ static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREAD
 
 template <typename T> using norm_kernel = void (*)(layer_norm<T>);
 template <typename T>
-static const norm_kernel<T> norm_kernels[3][2] = {{layernorm<T, false, FEW>, layernorm<T, true, FEW>},
-                                                  {layernorm<T, false, MANY>, layernorm<T, true, MANY>},
-                                                  {layernorm<T, false, 0>, layernorm<T, true, 0>}};
+static const norm_kernel<T> norm_kernels[VARIANTS][2] = {{layernorm<T, false, 1>, layernorm<T, true, 1>},
+                                                         {layernorm<T, false, 2>, layernorm<T, true, 2>},
+                                                         {layernorm<T, false, 4>, layernorm<T, true, 4>},
+                                                         {layernorm<T, false, 0>, layernorm<T, true, 0>}};
 
 template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call *c)
 {
@@ -156,7 +158,7 @@ static __device__ void gradient_at(const layer_norm_grad<T> &n, int64_t at, int 
 }
 
 template <typename T, bool aligned, int held>
-static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREADS) layernorm_grad(layer_norm_grad<T> n)
+static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_norm_grad<T> n)
 {
     __shared__ float shared[PP_BLOCK_WARPS];
     const int64_t at = (int64_t)blockIdx.x * n.d;
@@ -192,9 +194,10 @@ static __global__ void __launch_bounds__(held == FEW ? FEW_THREADS : MOST_THREAD
 
 template <typename T> using norm_grad_kernel = void (*)(layer_norm_grad<T>);
 template <typename T>
-static const norm_grad_kernel<T> norm_grad_kernels[3][2] = {
-    {layernorm_grad<T, false, FEW>, layernorm_grad<T, true, FEW>},
-    {layernorm_grad<T, false, MANY>, layernorm_grad<T, true, MANY>},
+static const norm_grad_kernel<T> norm_grad_kernels[VARIANTS][2] = {
+    {layernorm_grad<T, false, 1>, layernorm_grad<T, true, 1>},
+    {layernorm_grad<T, false, 2>, layernorm_grad<T, true, 2>},
+    {layernorm_grad<T, false, 4>, layernorm_grad<T, true, 4>},
     {layernorm_grad<T, false, 0>, layernorm_grad<T, true, 0>}};
 
 /* The gradients of gamma and beta first: the rows' kernel writes over their operands. */
@@ -232,9 +235,9 @@ cudaError_t pp_cuda_layernorm_grad(const struct pp_cuda_call *c) { return PP_BY_
 
 template <typename T> static cudaError_t prepare(void)
 {
-    const void *kernels[12];
+    const void *kernels[4 * VARIANTS];
     int n = 0;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 2 * VARIANTS; i++) {
         kernels[n++] = reinterpret_cast<const void *>(norm_kernels<T>[i / 2][i % 2]);
         kernels[n++] = reinterpret_cast<const void *>(norm_grad_kernels<T>[i / 2][i % 2]);
     }

@@ -17,7 +17,17 @@
 
 #include "kernels/cpu/cpu.h"
 
-enum { ALIGNMENT = 256, SUMS = 8, RUNS = 2, TEXT = 192 };
+enum {
+    ALIGNMENT = 256,
+    SUMS = 8,
+    RUNS = 2,
+    TEXT = 192,
+    /* Operands lie behind their regions' bases by these: offset + ACT_ROW * ROW_BYTES. */
+    OFFSET = 32,
+    ACT_ROW = 3,
+    ROW_BYTES = 16,
+    BEHIND = OFFSET + ACT_ROW * ROW_BYTES
+};
 
 static const float probability = 0.2f, clip = 0.5f;
 
@@ -154,7 +164,8 @@ static void make_call(struct run *r)
     r->call.f[!r->kernel->probability] = c->f;
     r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,
                                  .step = 3,
-                                 .first_row = 11,
+                                 .act_row = ACT_ROW,
+                                 .first_row = 123456789, /* times seq: beyond 32 bits */
                                  .training = r->variant & PARITY_DROP,
                                  .accumulate = r->variant & PARITY_ACCUMULATE,
                                  .loss_scale = 1.0f / 64,
@@ -188,7 +199,7 @@ static void place_operands(struct run *r)
         o->written = o->info.use & PP_USE_WRITE;
         o->poisoned = is_overwritten(r, i);
         o->bytes = o->info.elements * o->info.element_bytes;
-        r->call.ref[i] = (struct pp_ref){.region = 1 + i};
+        r->call.ref[i] = (struct pp_ref){1 + i, OFFSET, ROW_BYTES};
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
         o->host = memory(o->info.elements * (int64_t)sizeof(float));
@@ -236,7 +247,7 @@ static void run_device(struct run *r, int poison, char **given, char **got)
     *got = memory(r->bytes);
     PARITY_OK(d->backend->alloc(d->device, r->bytes, &base));
     char *at = base;
-    for (int i = 0; i < PP_CALL_REFS; i++) frame.base[1 + i] = at + r->operand[i].at;
+    for (int i = 0; i < PP_CALL_REFS; i++) frame.base[1 + i] = at + r->operand[i].at - BEHIND;
     frame.loss = (double *)(at + r->loss_at);
     frame.sums = (double *)(at + r->sums_at);
     if (!(r->variant & PARITY_ABSENT)) {
@@ -257,7 +268,8 @@ static void run_cpu(struct run *r)
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     call.precision = PP_FP32;
     for (int i = 0; i < PP_CALL_REFS; i++)
-        frame.base[1 + i] = r->operand[i].info.type == PP_TYPE_BF16 ? NULL : r->operand[i].host;
+        if (r->operand[i].host && r->operand[i].info.type != PP_TYPE_BF16)
+            frame.base[1 + i] = (char *)r->operand[i].host - BEHIND;
     frame.loss = &r->loss;
     frame.sums = r->sums;
     pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
