@@ -87,7 +87,7 @@ pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, con
                          double value) PP_MUST_CHECK;
 
 /* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. A task's time in
- * this context (pp_job_context) is better than a newer one in another. */
+ * this context (pp_job_context) is better than a newer one in another; times in another share of a GPU do not count. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *median_ns, bool *found) PP_MUST_CHECK;
 /* What issuing the task takes the host: the newest median, under this load if it was measured with it. */
@@ -102,10 +102,10 @@ pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
-/* Calls back for each task sample of the device whose signature starts with `prefix` (newest per signature and load
- * first). */
+/* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
+ * (newest per signature and load first). */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t median_ns);
-pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, pp_db_task_fn fn,
-                          void *arg) PP_MUST_CHECK;
+pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
+                          pp_db_task_fn fn, void *arg) PP_MUST_CHECK;
 
 #endif

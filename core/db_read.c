@@ -7,6 +7,8 @@
 #include "core/db.h"
 #include "core/db_query.h"
 
+/* The part of a context that names the share of a GPU: " share 1/4", or nothing. */
+#define SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
@@ -14,8 +16,8 @@ pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, con
 {
     return pp_db_integer(
         db,
-        "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " OF_DEVICE
-        " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
+        "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " SHARE("context") " = " SHARE(
+            "?5") " AND " OF_DEVICE " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), median_ns,
         found);
 }
@@ -77,16 +79,16 @@ pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bo
     return PP_OK;
 }
 
-pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, pp_db_task_fn fn,
-                          void *arg)
+pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
+                          pp_db_task_fn fn, void *arg)
 {
     sqlite3_stmt *statement;
     bool found;
     PP_TRY(pp_db_query(
         db,
-        "SELECT name, load, median_ns, max(run) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " OF_DEVICE
-        " GROUP BY name, load",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix)), &statement));
+        "SELECT name, load, median_ns, max(run) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " SHARE(
+            "context") " = " SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         fn(arg, (const char *)sqlite3_column_text(statement, 0), sqlite3_column_int(statement, 1),

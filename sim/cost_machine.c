@@ -22,9 +22,31 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
     return cls->kind == PP_REDUCE_GRAD ? model->stages[cls->stage].param_bytes : 0;
 }
 
-static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double bytes_per_ns)
+int pp_cost_sharers(const struct pp_job *job)
 {
-    double ns = fmax(p->flops / m->flops_per_ns, p->bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
+    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus;
+    return gpus > 0 && workers > gpus ? (workers + gpus - 1) / gpus : 1;
+}
+
+/* What one worker has of the machine. */
+struct rates {
+    double flops_per_ns, bytes_per_ns, loaded_bytes_per_ns;
+};
+
+static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m, int sharers, struct rates *out)
+{
+    int precision = job->config->precision;
+    *out = (struct rates){m->flops_per_ns[precision] / sharers, m->bytes_per_ns, m->loaded_bytes_per_ns / sharers};
+    if (out->flops_per_ns > 0) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
+                   m->name, pp_precision_names[precision]);
+}
+
+static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double flops_per_ns,
+                        double bytes_per_ns)
+{
+    double ns = fmax(p->flops / flops_per_ns, p->bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -34,14 +56,16 @@ static int64_t reduction(const struct pp_machine *m, int64_t bytes, int replicas
     return llround(m->reduce_latency_ns + (double)bytes * 2 * (replicas - 1) / replicas / m->reduce_bytes_per_ns);
 }
 
-static void set_class(const struct pp_job *job, const struct pp_machine *m, int cls, struct pp_class_cost *out)
+static void set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
+                      struct pp_class_cost *out)
 {
     const struct pp_class *c = &job->train->classes[cls];
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     out->bytes = pp_class_bytes(job, c);
+    out->host_ns = llround((pp_kinds[c->kind].computes ? program->ncalls : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        out->ns = roofline(m, program, m->bytes_per_ns);
-        out->loaded_ns = roofline(m, program, m->loaded_bytes_per_ns);
+        out->ns = roofline(m, program, rates->flops_per_ns, rates->bytes_per_ns);
+        out->loaded_ns = roofline(m, program, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
     if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);
@@ -52,10 +76,17 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, int 
 
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *m, struct pp_cost **out)
 {
+    struct rates rates;
+    int sharers = m->cores == 0 ? pp_cost_sharers(job) : 1;
+    *out = NULL;
+    PP_TRY(find_rates(job, m, sharers, &rates));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
-    for (int c = 0; c < cost->nclasses; c++) set_class(job, m, c, &cost->classes[c]);
+    for (int c = 0; c < cost->nclasses; c++) set_class(job, m, &rates, c, &cost->classes[c]);
     cost->cores = m->cores;
+    cost->sharers = sharers;
+    cost->host_issues = m->issue_ns > 0;
+    cost->issue_latency_ns = llround(m->issue_latency_ns);
     cost->link = (struct pp_link_cost){.latency_ns = llround(m->link_latency_ns),
                                        .send_overhead_ns = llround(m->link_overhead_ns),
                                        .recv_overhead_ns = llround(m->link_overhead_ns),

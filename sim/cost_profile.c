@@ -15,9 +15,23 @@ static const int64_t longest_ns = 1000000000000000; /* 11 days: what is longer w
 struct search {
     struct pp_db *db;
     const char *device;
+    bool gpu;
     int threads, load;
-    char context[48]; /* pp_job_context */
+    double task_host_ns; /* gpu: what a task takes the host besides issuing its calls */
+    char context[48];    /* pp_job_context */
 };
+
+/* How messages move between workers, in the order in which "auto" looks for them. */
+static const struct mover {
+    const char *name;
+    bool gpu;
+    int host_wait; /* enum pp_host_wait */
+} movers[] = {{"inproc", false, 0},
+              {"mpi", false, 0},
+              {"inproc", true, PP_HOST_MEETS},
+              {"nccl", true, PP_HOST_AHEAD},
+              {"staged", true, PP_HOST_FOLLOWS}};
+enum { MOVERS = sizeof movers / sizeof *movers };
 
 /* A measured row count of some work: nearest below, nearest above. */
 struct neighbour {
@@ -54,7 +68,7 @@ static pp_status interpolate(const struct search *s, const char *signature, int 
     struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
     b.rows = atoi(signature + b.prefix);
     snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
-    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, consider, &b));
+    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, s->context, consider, &b));
     if (b.below.ns == 0 || b.above.ns == 0) return PP_OK;
     double part = (double)(b.rows - b.below.rows) / (b.above.rows - b.below.rows);
     *ns = llround((double)b.below.ns + part * (double)(b.above.ns - b.below.ns));
@@ -78,6 +92,20 @@ static pp_status look_up(const struct search *s, const char *signature, int load
 static void keep_first(char *first, size_t size, const char *signature)
 {
     if (!*first) snprintf(first, size, "%s", signature);
+}
+
+/* The host's part. What was not measured stays the machine's. */
+static pp_status set_issue(const struct search *s, const char *signature, struct pp_class_cost *class)
+{
+    bool found;
+    int64_t ns;
+    if (!s->gpu) return PP_OK;
+    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->load, &ns, &found));
+    if (found && !(ns >= 0 && ns <= longest_ns))
+        return pp_fail(PP_INPUT, "the profile says that issuing \"%s\" takes %lld ns; measure again with ppprof",
+                       signature, (long long)ns);
+    if (found) class->host_ns = ns + llround(s->task_host_ns);
+    return PP_OK;
 }
 
 /* The classes of computations. `cost` comes filled in for the machine; what the profile knows replaces it. */
@@ -106,6 +134,7 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
         cost->classes[c].ns = alone;
         cost->classes[c].loaded_ns = loaded;
         cost->classes[c].source = source;
+        PP_TRY(set_issue(s, signature, &cost->classes[c]));
     }
     return PP_OK;
 }
@@ -113,7 +142,7 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
 /* A parameter of a link, if it is one that a link can have; *found = false leaves *value. */
 static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
 {
-    double measured, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : (double)longest_ns;
+    double measured = 0, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : (double)longest_ns;
     PP_TRY(pp_db_find_link(s->db, s->device, link, name, &measured, found));
     if (*found && !(measured >= 0 && measured <= most))
         return pp_fail(PP_INPUT, "the profile says that %s of link \"%s\" is %g; measure again with ppprof", name, link,
@@ -122,11 +151,24 @@ static pp_status parameter(const struct search *s, const char *link, const char 
     return PP_OK;
 }
 
-static pp_status set_transfers(const struct search *s, const char *transport, struct pp_cost *cost, bool *found)
+/* A GPU's copies are made beside its computations: the calls cost its host, not the device. */
+static void use_host(const struct pp_plan *plan, double send_ns, double receive_ns, struct pp_cost *cost)
 {
-    struct pp_link_cost *link = &cost->link;
+    cost->link.send_overhead_ns = cost->link.recv_overhead_ns = 0;
+    for (int c = 0; c < cost->nclasses; c++) {
+        int kind = plan->classes[c].kind;
+        if (pp_kinds[kind].computes) continue;
+        bool transfer = kind == PP_XFER_F || kind == PP_XFER_B;
+        cost->classes[c].host_ns = llround(transfer ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
+    }
+}
+
+static pp_status set_transfers(const struct search *s, const struct pp_plan *plan, const struct mover *mover,
+                               struct pp_cost *cost, bool *found)
+{
     char name[32];
-    double latency, send, receive, per_byte;
+    double latency, send, receive, per_byte, copies = !s->gpu, in_order = 0;
+    bool known;
     const struct {
         const char *parameter;
         double *value;
@@ -134,16 +176,21 @@ static pp_status set_transfers(const struct search *s, const char *transport, st
                   {"send_overhead_ns", &send},
                   {"recv_overhead_ns", &receive},
                   {"ns_per_byte", &per_byte}};
-    snprintf(name, sizeof name, "%s p2p", transport);
+    snprintf(name, sizeof name, "%s p2p", mover->name);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         PP_TRY(parameter(s, name, wanted[i].parameter, wanted[i].value, found));
         if (!*found) return PP_OK;
     }
-    *link = (struct pp_link_cost){.latency_ns = llround(latency),
-                                  .send_overhead_ns = llround(send),
-                                  .recv_overhead_ns = llround(receive),
-                                  .ns_per_byte = per_byte,
-                                  .receiver_copies = true};
+    PP_TRY(parameter(s, name, "receiver_copies", &copies, &known));
+    PP_TRY(parameter(s, name, "posts_in_order", &in_order, &known));
+    cost->link = (struct pp_link_cost){.latency_ns = llround(latency),
+                                       .send_overhead_ns = llround(send),
+                                       .recv_overhead_ns = llround(receive),
+                                       .ns_per_byte = per_byte,
+                                       .receiver_copies = copies > 0,
+                                       .posts_in_order = in_order > 0,
+                                       .host_wait = mover->host_wait};
+    if (s->gpu) use_host(plan, send, receive, cost);
     return PP_OK;
 }
 
@@ -164,62 +211,79 @@ static pp_status set_collectives(const struct pp_job *job, const struct search *
         double twice_others = 2.0 * (plan->replicas - 1) / plan->replicas;
         if (kind == PP_REDUCE_GRAD && *found)
             class->ns = llround(latency + (double)class->bytes * per_byte * twice_others);
-        if (kind == PP_NORM_ALL)
+        if (kind == PP_NORM_ALL && s->gpu && *found)
+            class->ns = plan->ranks > 1 ? llround(latency) : 0;
+        else if (kind == PP_NORM_ALL)
             class->ns = pp_norm_hops(plan) * (link->latency_ns + link->send_overhead_ns + link->recv_overhead_ns);
         if (kind == PP_REDUCE_GRAD || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
     }
     return PP_OK;
 }
 
-/* Links of the asked transport; "auto": threads of one process if they were measured, else MPI. */
+/* Links of the asked transport; "auto": the first that was measured. */
 static pp_status set_links(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
                            struct pp_cost_origin *origin)
 {
-    const char *asked = job->config->transport, *transports[] = {"inproc", "mpi"};
+    const char *asked = job->config->transport;
     bool found = false, reduces = false;
-    for (int i = 0; i < 2 && !found; i++) {
-        if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, transports[i]) != 0) continue;
-        PP_TRY(set_transfers(s, transports[i], cost, &found));
+    for (int i = 0; i < MOVERS && !found; i++) {
+        if (movers[i].gpu != s->gpu) continue;
+        if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, movers[i].name) != 0) continue;
+        PP_TRY(set_transfers(s, job->train, &movers[i], cost, &found));
         if (!found) continue;
-        snprintf(origin->transport, sizeof origin->transport, "%s", transports[i]);
-        PP_TRY(set_collectives(job, s, transports[i], cost, &reduces));
+        snprintf(origin->transport, sizeof origin->transport, "%s", movers[i].name);
+        PP_TRY(set_collectives(job, s, movers[i].name, cost, &reduces));
     }
     origin->link_computed = (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1);
     return PP_OK;
 }
 
-static pp_status set_overheads(const struct search *s, struct pp_cost *cost)
+/* What a worker takes besides computing: its own time, or that of a GPU's host. */
+static pp_status set_overheads(struct search *s, struct pp_cost *cost)
 {
     bool found;
     double task = 0, step = 0;
     PP_TRY(parameter(s, "worker", "task_overhead_ns", &task, &found));
     PP_TRY(parameter(s, "worker", "step_overhead_ns", &step, &found));
-    cost->launch_ns = llround(task);
+    cost->launch_ns = s->gpu ? 0 : llround(task);
+    s->task_host_ns = task;
     cost->step_overhead_ns = llround(step);
     return PP_OK;
+}
+
+/* How many workers slow each other down, and which of them. */
+static void set_sharing(const struct pp_job *job, int cores, struct search *s, struct pp_cost *cost)
+{
+    int sharers = s->gpu ? pp_cost_sharers(job) : 1, workers = cost->workers;
+    cores = cores > s->threads ? cores / s->threads : 1;
+    cost->sharers = sharers;
+    cost->cores = s->gpu ? 0 : cores;
+    cost->host_issues = s->gpu;
+    s->load = s->gpu ? sharers : workers < cores ? workers : cores;
+    pp_job_context(job, sharers, s->context, sizeof s->context);
 }
 
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin)
 {
-    struct search s = {.db = db, .device = job->config->device, .threads = job->config->threads};
-    int cores = 0, workers = job->train->ranks * job->train->replicas;
+    struct search s = {.db = db,
+                       .device = job->config->device,
+                       .gpu = strcmp(job->config->device, "cpu") != 0,
+                       .threads = job->config->threads};
+    int cores = 0;
     bool found;
     pp_status status;
-    pp_job_context(job, 1, s.context, sizeof s.context);
     *origin = (struct pp_cost_origin){0};
     *out = NULL;
     PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));
     if (!found || cores <= 0) return PP_OK;
-    cores = cores > s.threads ? cores / s.threads : 1;
-    s.load = workers < cores ? workers : cores;
     struct pp_cost *cost;
     PP_TRY(pp_cost_from_machine(job, machine, &cost));
-    cost->cores = cores;
+    set_sharing(job, cores, &s, cost);
+    PP_TRY_DONE(set_overheads(&s, cost));
     PP_TRY_DONE(set_computations(job, &s, cost, origin));
     if (origin->computed == origin->classes) goto done;
     PP_TRY_DONE(set_links(job, &s, cost, origin));
-    PP_TRY_DONE(set_overheads(&s, cost));
     cost->source = origin->computed ? PP_COST_MACHINE : origin->interpolated ? PP_COST_INTERPOLATED : PP_COST_PROFILE;
     *out = cost;
     return PP_OK;

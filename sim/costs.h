@@ -23,6 +23,9 @@ pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_
 pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times,
                              struct pp_cost **out) PP_MUST_CHECK;
 
+/* Workers that share a GPU: --gpus 0 gives each worker one. */
+int pp_cost_sharers(const struct pp_job *job);
+
 /* Every program: max(FLOPs / attainable FLOP/s, bytes / bandwidth) + calls * overhead of a call. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
@@ -32,10 +35,13 @@ struct pp_cost_origin {
     int classes, measured, interpolated, computed;   /* computed: for the machine */
     char first_interpolated[96], first_computed[96]; /* signatures; "" = none */
     bool link_computed;                              /* transfers or reductions are the machine's */
-    char transport[16];                              /* whose links were taken: "inproc", "mpi"; "" = the machine's */
+    char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl"; "" = the machine's */
 };
 
-/* Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
+/* Of a GPU: the times of the same share of one, alone and with all sharers busy, what issuing takes the host, and the
+ * links of the carrier that config->transport names ("auto": the first that was measured of inproc, nccl, staged).
+ *
+ * Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
  * min(workers, cores), else interpolated in rows between two measured row counts of the same work, never beyond them;
  * else the machine's. Links by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL
  * if nothing at all fits. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/program.h"
+
 extern const char pp_machine_cpu_json[], pp_machine_epyc_zen5_json[], pp_machine_a100_json[], pp_machine_h100_json[],
     pp_machine_h200_json[];
 
@@ -37,10 +39,13 @@ static const double largest = 1e12; /* of any figure as written */
         key, TEXT, AT(field), sizeof((struct pp_machine *)0)->field, 0, 0                                              \
     }
 
-static const struct field top_fields[] = {
-    TEXT_FIELD("name", name),           TEXT_FIELD("summary", summary),
-    TEXT_FIELD("source", source),       {"cores", COUNT, AT(cores), 0, 0, 0},
-    TEXT_FIELD("precision", precision), {"call_overhead_us", REAL, AT(call_overhead_ns), 0, 1e3, 0}};
+static const struct field top_fields[] = {TEXT_FIELD("name", name),
+                                          TEXT_FIELD("summary", summary),
+                                          TEXT_FIELD("source", source),
+                                          {"cores", COUNT, AT(cores), 0, 0, 0},
+                                          {"call_overhead_us", REAL, AT(call_overhead_ns), 0, 1e3, 0},
+                                          {"issue_us", REAL, AT(issue_ns), 0, 1e3, 0},
+                                          {"issue_latency_us", REAL, AT(issue_latency_ns), 0, 1e3, 0}};
 static const struct field memory_fields[] = {{"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, 1e-3},
                                              {"loaded_gb_per_s", REAL, AT(loaded_bytes_per_ns), 0, 1, 1e-3}};
 static const struct field link_fields[] = {{"latency_us", REAL, AT(link_latency_ns), 0, 1e3, 0},
@@ -153,15 +158,26 @@ static pp_status read_group(const char *where, const struct group *group, json_t
     return refuse_unknown(where, group, object);
 }
 
-/* The peak of the precision that the machine computes in; the others must be well-formed too. */
+static int find_precision(const char *name)
+{
+    int i = 0;
+    while (i < PP_MACHINE_PRECISIONS && strcmp(pp_precision_names[i], name) != 0) i++;
+    return i;
+}
+
+/* Peaks of the precisions that the machine has: at least one. */
 static pp_status read_precisions(const char *where, json_t *root, struct pp_machine *out)
 {
     json_t *all = json_object_get(root, "precisions"), *entry;
     const char *name;
-    if (!json_is_object(all)) return bad((struct spot){where, NULL, "precisions"}, "must be there and be an object");
+    if (!json_is_object(all) || json_object_size(all) == 0)
+        return bad((struct spot){where, NULL, "precisions"}, "must be there and be an object that is not empty");
     json_object_foreach(all, name, entry)
     {
         double peak, efficiency;
+        int precision = find_precision(name);
+        if (precision == PP_MACHINE_PRECISIONS)
+            return bad((struct spot){where, "precisions", name}, "is none of fp32, tf32, bf16");
         if (!json_is_object(entry) || json_object_size(entry) != 2)
             return bad((struct spot){where, "precisions", name}, "must hold peak_gflops and efficiency");
         PP_TRY(
@@ -169,10 +185,9 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
         PP_TRY(read_real((struct spot){where, name, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
                          &efficiency));
         if (efficiency > 1) return bad((struct spot){where, name, "efficiency"}, "is more than 1");
-        if (strcmp(name, out->precision) == 0) out->flops_per_ns = peak * efficiency;
+        out->flops_per_ns[precision] = peak * efficiency;
     }
-    if (out->flops_per_ns > 0) return PP_OK;
-    return bad((struct spot){where, NULL, "precision"}, "names none of \"precisions\"");
+    return PP_OK;
 }
 
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out)

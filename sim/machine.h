@@ -12,13 +12,16 @@
 
 #include "core/status.h"
 
+enum { PP_MACHINE_PRECISIONS = 3 };
+
 struct pp_machine {
     char name[32], summary[128], source[256]; /* source: where the figures come from */
     int cores;                                /* shared by all workers; 0 = each worker has a device of its own */
-    char precision[16];
-    double flops_per_ns; /* attainable: peak of the precision times its efficiency; of one core or device */
+    /* Attainable: peak of each enum pp_precision times its efficiency, of one core or device; 0: it has none */
+    double flops_per_ns[PP_MACHINE_PRECISIONS];
     double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
     double call_overhead_ns;                  /* of each kernel call */
+    double issue_ns, issue_latency_ns;        /* of each kernel call, at the host; 0: the device is the host */
     double link_latency_ns, link_overhead_ns, link_bytes_per_ns;
     bool receiver_copies;                          /* the receiver's core moves the bytes */
     bool posts_in_order;                           /* a receive is posted at its place in the list */

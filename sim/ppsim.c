@@ -27,7 +27,8 @@ static const struct pp_program_info info = {
                    "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep.\n\n"
                    "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) has "
                    "them; else they are computed "
-                   "for a machine (--machine). With --times they are given directly, and no model limits the pipeline. "
+                   "for a machine (--machine). --device auto predicts for the device that was measured last. With "
+                   "--times they are given directly, and no model limits the pipeline. "
                    "The output says which.",
     .examples =
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
@@ -88,6 +89,26 @@ static pp_status open_database(struct session *s)
         PP_TRY(pp_db_open("pp.db", PP_DB_READ, &s->db));
     if (measured) s->predictor.db = s->db;
     return PP_OK;
+}
+
+/* "auto": what was measured last, else the cpu. */
+static pp_status choose_device(struct session *s, const struct pp_backend **backend)
+{
+    struct pp_config *config = &s->config;
+    static char newest[32];
+    if (strcmp(config->device, "auto") == 0) {
+        if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
+        config->device = newest[0] ? newest : "cpu";
+    }
+    return pp_backend_named(config->device, backend);
+}
+
+/* For what was not measured: a machine of the device's kind. */
+static pp_status find_machine(struct session *s)
+{
+    const struct pp_config *config = &s->config;
+    const char *kind = strcmp(config->device, "cpu") == 0 ? NULL : "h200";
+    return pp_machine_find(config->machine ? config->machine : kind, &s->predictor.machine);
 }
 
 static pp_status draw(struct session *s, const struct pp_prediction *prediction)
@@ -210,9 +231,9 @@ static pp_status run(struct session *s)
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
     if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
-    PP_TRY(pp_machine_find(config->machine, &p->machine));
-    PP_TRY(pp_backend_named(config->device, &backend));
     PP_TRY(open_database(s));
+    PP_TRY(choose_device(s, &backend));
+    PP_TRY(find_machine(s));
     if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend));
     PP_TRY(config->emit ? emit(s) : predict(s));
     return flush();

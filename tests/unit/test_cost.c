@@ -2,12 +2,7 @@
  *
  * Costs: --times as text, machine files (also broken ones), and what is taken from a profile.
  */
-#include <stdio.h>
-#include <unistd.h>
-
-#include "kernels/model.h"
-#include "schedules/schedule.h"
-#include "tests/unit/sim_case.h"
+#include "tests/unit/cost_case.h"
 
 static void test_times(void **state)
 {
@@ -81,7 +76,7 @@ static void test_machines(void **state)
         assert_int_equal(pp_machine_parse(text, size, "file", &file), PP_OK);
         assert_memory_equal(&inside, &file, sizeof file);
         assert_string_equal(inside.name, names[i]);
-        assert_true(inside.flops_per_ns > 0 && inside.bytes_per_ns >= inside.loaded_bytes_per_ns);
+        assert_true(inside.flops_per_ns[PP_FP32] > 0 && inside.bytes_per_ns >= inside.loaded_bytes_per_ns);
         free(text);
     }
     struct pp_machine m;
@@ -107,7 +102,7 @@ static void test_bad_machines(void **state)
                  {"\"name\": \"cpu\"", "\"name\": \"\"", "name"},
                  {"\"name\": \"cpu\"", "\"name\": \"a name that is much too long for a machine\"", "name"},
                  {"\"name\": \"cpu\"", "\"name\": 5", "name"},
-                 {"\"precision\": \"fp32\"", "\"precision\": \"fp8\"", "precision"},
+                 {"\"fp32\": {", "\"fp8\": {", "fp8"},
                  {"\"efficiency\": 0.8", "\"efficiency\": 1.8", "efficiency"},
                  {"\"efficiency\": 0.8", "\"efficiency\": 0", "efficiency"},
                  {"\"efficiency\": 0.8", "\"eff\": 0.8", "efficiency"},
@@ -150,29 +145,10 @@ static void test_damaged_machines(void **state)
         for (int k = 1 + random_below(&random, 4); k > 0; k--)
             copy[random_below(&random, (int)size)] = (char)next_random(&random);
         if (pp_machine_parse(copy, size, "damaged", &m) == PP_OK)
-            assert_true(m.flops_per_ns > 0 && m.link_bytes_per_ns > 0);
+            assert_true(m.flops_per_ns[0] + m.flops_per_ns[1] + m.flops_per_ns[2] > 0 && m.link_bytes_per_ns > 0);
     }
     free(copy);
     free(text);
-}
-
-static struct pp_config config;
-
-static struct pp_job *create_job(const char *options)
-{
-    static char text[512];
-    char *argv[64] = {(char *)"ppsim"};
-    int argc = 1, operands, n;
-    struct pp_point *points;
-    struct pp_job *job;
-    snprintf(text, sizeof text, "%s", options);
-    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL, 0, &operands) != PP_OK) fail_msg("%s", pp_message());
-    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
-    if (pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, false, 0, 0, &job) != PP_OK)
-        fail_msg("%s", pp_message());
-    free(points);
-    return job;
 }
 
 static void test_machine_cost(void **state)
@@ -197,8 +173,6 @@ static void test_machine_cost(void **state)
     pp_cost_free(cost);
     pp_job_free(job);
 }
-
-enum { UNIT = 1000 }; /* ns for each row in the made-up profile */
 
 /* A profile in which every shape takes rows * UNIT ns alone and twice that beside another worker (without rows: 7
  * UNIT). */
@@ -231,15 +205,6 @@ static void add_profile(struct pp_db *db, const struct pp_job *job)
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         assert_int_equal(pp_db_add_link(db, id, figures[i].link, figures[i].parameter, figures[i].value), PP_OK);
     assert_int_equal(pp_db_run_end(db, id, &result), PP_OK);
-}
-
-static struct pp_cost *cost_of(const struct pp_job *job, struct pp_db *db, struct pp_cost_origin *origin)
-{
-    struct pp_machine m;
-    struct pp_cost *cost;
-    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
-    if (pp_cost_from_profile(job, db, &m, &cost, origin) != PP_OK) fail_msg("%s", pp_message());
-    return cost;
 }
 
 static void test_profile(void **state)

@@ -116,7 +116,7 @@ static void test_profile(void **state)
     near(value, 1050);
     must(pp_db_find_link(db, "cpu", "mpi p2p", "latency_ns", &value, &found));
     assert_false(found);
-    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", collect, text));
+    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/205;F 1l seq35 rows5/1/200;F 1l seq35 rows5/2/205;");
     must(pp_db_close(db));
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs of GPUs: what is taken from a profile, by share, and what a data sheet gives, by precision.
+ */
+#include "tests/unit/cost_case.h"
+
+/* One configuration on a GPU: rows * UNIT ns alone, twice that with its sharers; a tenth of it to issue. */
+static void add_gpu_profile(struct pp_db *db, const struct pp_job *job, const char *context, int load, int64_t unit)
+{
+    const struct pp_run run = {.tool = "ppprof", .device = "cuda", .processes = 1, .cores = 16};
+    static const struct {
+        const char *link, *parameter;
+        double value;
+    } figures[] = {{"nccl p2p", "latency_ns", 9000},       {"nccl p2p", "send_overhead_ns", 3000},
+                   {"nccl p2p", "recv_overhead_ns", 5000}, {"nccl p2p", "ns_per_byte", 0.004},
+                   {"nccl p2p", "posts_in_order", 1},      {"nccl p2p", "receiver_copies", 0},
+                   {"worker", "task_overhead_ns", 700},    {"worker", "step_overhead_ns", 20000}};
+    int64_t id;
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    for (int c = 0; c < job->train->nclasses; c++) {
+        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+        const char *signature = job->phase[PP_TRAIN].programs[c].signature;
+        struct pp_sample task = {.name = signature, .context = context, .load = load, .count = 3, .median_ns = unit};
+        struct pp_sample issue = {
+            .name = PP_SAMPLE_ISSUE, .context = signature, .load = load, .count = 3, .median_ns = unit / 10};
+        assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+        assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &issue), PP_OK);
+    }
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        assert_int_equal(pp_db_add_link(db, id, figures[i].link, figures[i].parameter, figures[i].value), PP_OK);
+    assert_int_equal(pp_db_flush(db), PP_OK);
+}
+
+static void test_gpu_profile(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("gpu.db");
+    assert_int_equal(pp_db_open("gpu.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--device cuda --gpus 1 --stages 2 --clip 0");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT);
+    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT);
+    add_gpu_profile(db, job, "gpipe never", 1, 600 * UNIT); /* of a whole GPU, and newer */
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.measured, origin.classes);
+    assert_string_equal(origin.transport, "nccl");
+    assert_true(cost->host_issues);
+    assert_int_equal(cost->sharers, 2);
+    assert_int_equal(cost->cores, 0);
+    assert_int_equal(cost->launch_ns, 0);
+    assert_int_equal(cost->step_overhead_ns, 20000);
+    assert_true(cost->link.posts_in_order && !cost->link.receiver_copies);
+    assert_int_equal(cost->link.host_wait, PP_HOST_AHEAD);
+    assert_int_equal(cost->link.send_overhead_ns + cost->link.recv_overhead_ns, 0);
+    for (int c = 0; c < cost->nclasses; c++) {
+        bool computes = pp_kinds[job->train->classes[c].kind].computes;
+        assert_int_equal(cost->classes[c].host_ns, computes ? 150 * UNIT + 700 : 4000);
+        if (!computes) continue;
+        assert_int_equal(cost->classes[c].ns, 1000 * UNIT);
+        assert_int_equal(cost->classes[c].loaded_ns, 1500 * UNIT);
+    }
+    pp_cost_free(cost);
+    pp_job_free(job);
+
+    job = create_job("--device cuda --stages 2 --clip 0"); /* a GPU for each worker */
+    cost = cost_of(job, db, &origin);
+    assert_int_equal(cost->sharers, 1);
+    assert_int_equal(cost->classes[0].ns, 600 * UNIT);
+    assert_int_equal(cost->classes[0].loaded_ns, 600 * UNIT);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    job = create_job("--device cuda --stages 2 --clip 0 --replicas 2 --gpus 1"); /* a quarter was never measured */
+    assert_null(cost_of(job, db, &origin));
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
+static int64_t longest_class(const char *options)
+{
+    struct pp_job *job = create_job(options);
+    struct pp_machine m;
+    struct pp_cost *cost;
+    int64_t longest = 0;
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    assert_true(cost->host_issues && cost->issue_latency_ns > 0);
+    for (int c = 0; c < cost->nclasses; c++) {
+        longest = cost->classes[c].ns > longest ? cost->classes[c].ns : longest;
+        assert_true(!pp_kinds[job->train->classes[c].kind].computes || cost->classes[c].host_ns > 0);
+    }
+    pp_cost_free(cost);
+    pp_job_free(job);
+    return longest;
+}
+
+/* Each precision has its own rate, a share of a GPU a part of it. */
+static void test_machine_precisions(void **state)
+{
+    (void)state;
+    int64_t fp32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32"),
+            tf32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision tf32"),
+            bf16 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16"),
+            part = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32 --gpus 1");
+    assert_true(fp32 > 4 * tf32 && tf32 > bf16);
+    expect_near((double)part / (double)fp32, 4, 0.1, "a quarter of a GPU");
+    struct pp_job *job = create_job("--precision tf32");
+    struct pp_machine m;
+    struct pp_cost *cost;
+    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
+    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "tf32"));
+    pp_job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_machine_precisions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
