@@ -106,6 +106,7 @@ pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out)
     size_t available = 0, total = 0;
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
     *out = NULL;
+    PP_TRY(pp_cuda_use(device));
     const cudaError_t error = cudaMalloc(out, size);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();

@@ -5,8 +5,8 @@
  *
  * Element types follow the program's precision: activations, their gradients, P, and what travels are float32, or
  * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as kernels/kernels.h says.
- * Random numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on timing or
- * on atomics' order: equal calls give equal bits.
+ * Random numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on
+ * timing or on atomics' order: equal calls give equal bits.
  */
 #ifndef PP_KERNELS_CUDA_LAUNCH_H
 #define PP_KERNELS_CUDA_LAUNCH_H

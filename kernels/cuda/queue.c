@@ -20,7 +20,8 @@ struct pp_queue *pp_cuda_compute(struct pp_device *device) { return &device->com
 pp_status pp_cuda_queue_create(struct pp_device *device, struct pp_queue **out)
 {
     PP_TRY(PP_NEW(out, 1));
-    const pp_status status = pp_cuda_stream(&device->share, true, &(*out)->stream);
+    pp_status status = pp_cuda_use(device);
+    if (status == PP_OK) status = pp_cuda_stream(&device->share, true, &(*out)->stream);
     if (status == PP_OK) return PP_OK;
     free(*out);
     *out = NULL;
@@ -39,14 +40,14 @@ void *pp_cuda_native(struct pp_queue *queue) { return queue->stream; }
 
 pp_status pp_cuda_mark_create(struct pp_device *device, bool timed, struct pp_mark **out)
 {
-    (void)device;
+    const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     PP_TRY(PP_NEW(out, 1));
-    const cudaError_t error =
-        cudaEventCreateWithFlags(&(*out)->event, timed ? cudaEventDefault : cudaEventDisableTiming);
-    if (error == cudaSuccess) return PP_OK;
+    pp_status status = pp_cuda_use(device);
+    if (status == PP_OK) status = pp_cuda_check(cudaEventCreateWithFlags(&(*out)->event, flags), "making an event");
+    if (status == PP_OK) return PP_OK;
     free(*out);
     *out = NULL;
-    return pp_cuda_check(error, "making an event");
+    return status;
 }
 
 void pp_cuda_mark_destroy(struct pp_device *device, struct pp_mark *mark)
