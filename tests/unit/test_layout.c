@@ -55,14 +55,17 @@ static struct pp_plan *build(const char *schedule, int p, int v, int rows, int c
     return plan;
 }
 
-static void open_world(struct world *w, const char *schedule, int p, int v, int chunks, int checkpoint)
+static void open_world(struct world *w, const char *schedule, int p, int v, int chunks, int checkpoint, int precision)
 {
     int groups[8] = {0}, stages = p * v;
     memset(w, 0, sizeof *w);
     groups[stages - 1] = 1;
     for (int s = 0; s < stages; s++)
-        w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1), .group = groups[s]};
-    w->model = (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D};
+        w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1),
+                                         .param16_bytes = precision == PP_BF16 ? 400 * (s + 1) : 0,
+                                         .group = groups[s]};
+    w->model =
+        (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D, .shape.precision = precision};
     w->train = build(schedule, p, v, 20, chunks, checkpoint, true, groups);
     w->eval = build(schedule, p, v, 10, 2, checkpoint, false, groups);
     for (int i = 0; i < 64; i++) w->programs[0][i].work_bytes = w->programs[1][i].work_bytes = WORK;
@@ -90,7 +93,7 @@ static void mark(uint8_t *arena, int64_t offset, int64_t bytes)
 static int64_t needed(const struct world *w, int plan, const struct pp_pool *pool)
 {
     const struct pp_plan *p = w->phases[plan].plan;
-    if (pool->kind != PP_POOL_ACT) return p->rows[0] * SEQ * D * 4;
+    if (pool->kind != PP_POOL_ACT) return p->rows[0] * SEQ * D * pp_element_bytes(w->model.shape.precision);
     int64_t most = 0;
     for (int s = 0; s < p->stages; s++)
         if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
@@ -109,6 +112,8 @@ static void check_rank(const struct world *w, int plan, int rank)
         if (p->stage_rank[s] != rank) continue;
         mark(arena, l->param_offset[s], w->stages[s].param_bytes);
         mark(arena, l->grad_offset[s], w->stages[s].param_bytes);
+        assert_true((l->param16_offset[s] < 0) == (w->stages[s].param16_bytes == 0));
+        if (l->param16_offset[s] >= 0) mark(arena, l->param16_offset[s], w->stages[s].param16_bytes);
     }
     for (int i = 0; i < p->npools; i++)
         for (int s = 0; s < p->pools[i].slots && p->pools[i].rank == rank; s++)
@@ -126,17 +131,16 @@ static void test_disjoint(void **state)
 {
     (void)state;
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
-    for (int i = 0; i < 3; i++)
-        for (int p = 1; p <= 4; p++)
-            for (int checkpoint = 0; checkpoint < 3; checkpoint++) {
-                struct world w;
-                open_world(&w, schedules[i], p, i == 2 ? 2 : 1, 4, checkpoint);
-                assert_int_equal(w.layout->nplans, 2);
-                assert_int_equal(w.layout->data_elements, 20 * SEQ);
-                for (int rank = 0; rank < p; rank++)
-                    for (int plan = 0; plan < 2; plan++) check_rank(&w, plan, rank);
-                close_world(&w);
-            }
+    for (int i = 0; i < 3 * 4 * 3 * 2; i++) {
+        const int schedule = i % 3, p = 1 + i / 3 % 4, checkpoint = i / 12 % 3, precision = i / 36 ? PP_BF16 : PP_FP32;
+        struct world w;
+        open_world(&w, schedules[schedule], p, schedule == 2 ? 2 : 1, 4, checkpoint, precision);
+        assert_int_equal(w.layout->nplans, 2);
+        assert_int_equal(w.layout->data_elements, 20 * SEQ);
+        for (int rank = 0; rank < p; rank++)
+            for (int plan = 0; plan < 2; plan++) check_rank(&w, plan, rank);
+        close_world(&w);
+    }
 }
 
 /* GPipe holds all microbatches, 1F1B at most P - r; checkpointing keeps one full slot. */
@@ -145,17 +149,22 @@ static void test_activation_bytes(void **state)
     (void)state;
     struct world w;
     int64_t slot = (5 * SEQ * 400 + 255) / 256 * 256;
-    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_NEVER);
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_NEVER, PP_FP32);
     assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], 4 * slot);
     close_world(&w);
-    open_world(&w, "1f1b", 2, 1, 4, PP_CHECKPOINT_NEVER);
+    open_world(&w, "1f1b", 2, 1, 4, PP_CHECKPOINT_NEVER, PP_FP32);
     assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], 2 * slot);
     close_world(&w);
-    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_ALWAYS);
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_ALWAYS, PP_FP32);
     assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], slot);
     assert_int_equal(w.layout->bytes[0][PP_BYTES_CKPT], 0); /* recomputed from tokens */
     assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((5 * SEQ * D * 4 + 255) / 256 * 256));
     assert_true(w.layout->live_peak_bytes[1] == w.layout->arena_bytes[1]);
+    close_world(&w);
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_ALWAYS, PP_BF16);
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((5 * SEQ * D * 2 + 255) / 256 * 256));
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_PARAM], 2048 + 1024); /* 2000 and their copies, 800 */
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_GRAD], 2048);
     close_world(&w);
 }
 
