@@ -108,11 +108,11 @@ static __device__ inline void pp_attention_sign(const pp_attention &a, int pair,
     p.v[3] = random.w >= a.drop.threshold ? p.v[3] : -p.v[3];
 }
 
-/* drop(p) from the signs. scale: dropout's. */
+/* drop(p) from the signs; what is not a number stays so. scale: dropout's. */
 static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
 {
 #pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) p.v[i] = fmaxf(0, p.v[i]) * scale;
+    for (int i = 0; i < PP_QUAD; i++) p.v[i] = p.v[i] < 0 ? 0 : p.v[i] * scale;
     return p;
 }
 
