@@ -95,6 +95,10 @@ struct pp_carrier {
     void (*sum_abort)(struct pp_sum *sum);
 };
 
+/* After a failure: waits, some seconds at most, until the queue has worked off what is in it. mark: any of the device.
+ * Keeps no failure. */
+void pp_port_rest(const struct pp_port *port, struct pp_queue *queue, struct pp_mark *mark);
+
 extern const struct pp_carrier pp_carrier_inproc; /* workers of one process: copies between their devices */
 #if PP_HAVE_NCCL
 extern const struct pp_carrier pp_carrier_nccl;

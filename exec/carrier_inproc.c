@@ -30,6 +30,7 @@ struct pp_channel {
     struct pp_port port;
     int src, dst;
     struct pp_queue *queue;
+    struct pp_mark *rest; /* for the end after a failure */
     struct wire *wire;
     uint64_t next; /* parcels of this end so far */
 };
@@ -80,6 +81,7 @@ static pp_status open_channel(const struct pp_channel_spec *spec, struct pp_chan
     c->src = spec->src;
     c->dst = spec->dst;
     PP_TRY(c->port.backend->queue->queue_create(c->port.device, &c->queue));
+    PP_TRY(c->port.backend->queue->mark_create(c->port.device, false, &c->rest));
     return c->port.me == c->dst ? open_receiver(c) : open_sender(c, spec->most_parcels);
 }
 
@@ -88,6 +90,7 @@ static void close_channel(struct pp_channel *c)
     if (!c) return;
     const struct pp_queue_ops *ops = c->port.backend->queue;
     if (c->queue) ops->queue_destroy(c->port.device, c->queue);
+    if (c->rest) ops->mark_destroy(c->port.device, c->rest);
     for (int i = 0; c->wire && c->port.me == c->dst && i < c->wire->capacity; i++)
         if (c->wire->entries[i].read) ops->mark_destroy(c->port.device, c->wire->entries[i].read);
     if (c->wire && atomic_fetch_sub(&c->wire->users, 1) == 1) free(c->wire);
@@ -186,7 +189,11 @@ static pp_status check_channel(struct pp_channel *c)
     return PP_OK;
 }
 
-static void abort_channel(struct pp_channel *c) { (void)c; }
+/* Copies must end before another worker's memory is released. */
+static void abort_channel(struct pp_channel *c)
+{
+    if (c->rest) pp_port_rest(&c->port, c->queue, c->rest);
+}
 
 static pp_status available(void) { return PP_OK; }
 

@@ -33,6 +33,7 @@ struct pp_sum {
     int own; /* this worker's place in the group */
     int type;
     struct pp_queue *queue;
+    struct pp_mark *rest; /* for the end after a failure */
     struct circle *circle;
     uint64_t rounds;
 };
@@ -67,6 +68,7 @@ pp_status pp_inproc_sum_open(const struct pp_sum_spec *spec, struct pp_sum **out
     s->type = spec->type;
     const struct pp_queue_ops *ops = s->port.backend->queue;
     PP_TRY(ops->queue_create(s->port.device, &s->queue));
+    PP_TRY(ops->mark_create(s->port.device, false, &s->rest));
     PP_TRY(share_circle(s));
     PP_TRY(ops->mark_create(s->port.device, false, &self(s)->added));
     return ops->mark_create(s->port.device, false, &self(s)->copied);
@@ -77,6 +79,7 @@ void pp_inproc_sum_close(struct pp_sum *s)
     if (!s) return;
     const struct pp_queue_ops *ops = s->port.backend->queue;
     if (s->queue) ops->queue_destroy(s->port.device, s->queue);
+    if (s->rest) ops->mark_destroy(s->port.device, s->rest);
     if (s->circle) {
         if (self(s)->added) ops->mark_destroy(s->port.device, self(s)->added);
         if (self(s)->copied) ops->mark_destroy(s->port.device, self(s)->copied);
@@ -189,4 +192,7 @@ pp_status pp_inproc_sum_check(struct pp_sum *s)
     return PP_OK;
 }
 
-void pp_inproc_sum_abort(struct pp_sum *s) { (void)s; }
+void pp_inproc_sum_abort(struct pp_sum *s)
+{
+    if (s->rest) pp_port_rest(&s->port, s->queue, s->rest);
+}

@@ -184,7 +184,19 @@ static pp_status store_memory(const struct pp_report *r)
     return PP_OK;
 }
 
-/* How far the clocks behind the events may be wrong; on one machine there is only one. */
+static pp_status store_device_clocks(const struct pp_report *r)
+{
+    for (int i = 0; i < r->session->world->workers; i++) {
+        const struct pp_worker_summary *summary = &r->session->summaries[i];
+        char name[48];
+        if (summary->device_uncertainty_ns == 0) continue;
+        snprintf(name, sizeof name, "clock of worker %d's device", i);
+        PP_TRY(pp_db_add_link(r->exec->db, r->run_id, name, "uncertainty_ns", (double)summary->device_uncertainty_ns));
+    }
+    return PP_OK;
+}
+
+/* How far the clocks behind the events may be wrong; on one machine the processes have only one. */
 static pp_status store_clocks(const struct pp_report *r)
 {
     const struct pp_world *world = r->session->world;
@@ -195,7 +207,7 @@ static pp_status store_clocks(const struct pp_report *r)
         PP_TRY(pp_db_add_link(r->exec->db, r->run_id, name, "offset_ns", (double)summary->clock_offset_ns));
         PP_TRY(pp_db_add_link(r->exec->db, r->run_id, name, "uncertainty_ns", (double)summary->clock_uncertainty_ns));
     }
-    return PP_OK;
+    return store_device_clocks(r);
 }
 
 static pp_status store_results(const struct pp_report *r)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "core/clock.h"
+#include "core/log.h"
+#include "core/queue.h"
 
 struct pp_trainee {
     struct pp_session *session;
@@ -143,12 +145,26 @@ static pp_status reference(struct pp_trainee *t, int64_t *ns)
     return pp_barrier(t->session->world, t->worker->me);
 }
 
+/* Workers that share a device must overlap, else their times say nothing. All devices are open and idle. */
+static pp_status probe(struct pp_trainee *t)
+{
+    const struct pp_session *s = t->session;
+    if (!s->backend->queue) return PP_OK;
+    PP_TRY(pp_barrier(s->world, t->worker->me));
+    pp_status status = PP_OK;
+    if (t->worker->me == s->world->first) status = s->backend->queue->probe(t->worker->device);
+    if (status == PP_UNSUPPORTED) pp_warn("%s; results are right", pp_message());
+    if (status != PP_OK && status != PP_UNSUPPORTED) return status;
+    return pp_barrier(s->world, t->worker->me);
+}
+
 static pp_status prepare(struct pp_trainee *t)
 {
     struct pp_session *s = t->session;
     struct pp_worker *w = t->worker;
     const struct pp_config *config = s->config;
     int ranks = s->job->train->ranks;
+    PP_TRY(probe(t));
     PP_TRY(pp_worker_prepare(w, &s->test_tail));
     PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
@@ -166,7 +182,9 @@ static pp_status run(struct pp_trainee *t)
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
     if (s->config->save && t->worker->replica == 0) PP_TRY(pp_parameters_save(t->worker, s->config->save));
-    return pp_collect(s, t->worker);
+    PP_TRY(pp_collect(s, t->worker));
+    /* Before anybody closes a channel that another one's device still takes from. */
+    return s->backend->queue ? pp_barrier(s->world, t->worker->me) : PP_OK;
 }
 
 pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)

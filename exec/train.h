@@ -26,6 +26,7 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
 /* What a worker tells at the end. The figures of a process are with its first worker, else 0. */
 struct pp_worker_summary {
     int64_t nevents, resident_bytes, clock_offset_ns, clock_uncertainty_ns;
+    int64_t device_uncertainty_ns; /* of each worker: its device's times against its process's clock; 0 = one clock */
 };
 
 /* What the workers of this process share in one configuration. */
@@ -34,10 +35,11 @@ struct pp_session {
     const struct pp_backend *backend;
     pp_init_tensor_fn init_tensor;
     const struct pp_data *data;
-    const struct pp_job *job;
-    const struct pp_agenda *agenda;
+    struct pp_job *job;
+    struct pp_agenda *agenda;
     struct pp_phase test_tail; /* the last test batch, where its length is that of no other phase; else plan NULL */
     struct pp_world *world;
+    bool stuck; /* some workers did not end */
     struct pp_journal journal; /* filled in by worker 0 */
     /* results, by worker 0 */
     struct pp_trace trace;               /* of all workers */

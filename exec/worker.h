@@ -124,6 +124,9 @@ pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHE
 /* Makes the device ready for a phase that is not the job's; before its steps. */
 pp_status pp_worker_prepare(struct pp_worker *worker, const struct pp_phase *phase) PP_MUST_CHECK;
 
+/* How far the times of its events may be from the clock of its process; 0 where they were taken by it. */
+int64_t pp_worker_uncertainty_ns(const struct pp_worker *worker);
+
 /* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage,
  * else 0. Sends may still be under way when it returns. */
 pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, double *loss_sum) PP_MUST_CHECK;

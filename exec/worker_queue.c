@@ -3,11 +3,8 @@
  * A step on a queue device: what is put into the queues, and waiting for its end.
  */
 #include "exec/worker_queue.h"
-#include "core/clock.h"
 
 enum { CHECK_EVERY = 64 /* looks of a waiting worker, from one check of its carriers to the next */ };
-
-static const int64_t ABANDON_NS = 5000000000;
 
 pp_status pp_worker_queue_load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
 {
@@ -249,8 +246,7 @@ pp_status pp_worker_queue_end(struct pp_worker *w)
 
 void pp_worker_queue_abandon(struct pp_worker *w)
 {
+    struct pp_port port = {.world = w->world, .backend = w->backend, .device = w->device, .me = w->me};
     pp_routes_abort(&w->queue->routes);
-    bool reached = !w->queue->ended || record(w, w->queue->ended) != PP_OK;
-    for (int64_t start = pp_now_ns(); !reached && pp_now_ns() - start < ABANDON_NS;)
-        if (PP_OPS(w, reached, w->queue->ended, &reached) != PP_OK) return;
+    if (w->queue->ended) pp_port_rest(&port, w->queue->compute, w->queue->ended);
 }

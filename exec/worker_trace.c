@@ -41,6 +41,8 @@ pp_status pp_worker_trace_begin(struct pp_worker *w)
     return PP_OK;
 }
 
+int64_t pp_worker_uncertainty_ns(const struct pp_worker *w) { return w->queue ? w->queue->uncertainty_ns : 0; }
+
 /* On the host's clock. */
 static pp_status time_of(struct pp_worker *w, int turn, struct pp_mark *mark, int64_t *ns)
 {
