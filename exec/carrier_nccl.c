@@ -15,7 +15,6 @@ enum { CHANNEL_BLOCKS = 2, SUM_BLOCKS = 16, SHARED_BLOCKS = 1 };
 
 struct pp_channel {
     struct pp_nccl_line line;
-    int src, dst;
 };
 
 struct pp_sum {
@@ -63,10 +62,9 @@ static pp_status open_channel(const struct pp_channel_spec *spec, struct pp_chan
     struct pp_channel *c;
     PP_TRY(PP_NEW(&c, 1));
     *out = c; /* the caller closes it, even half open */
-    c->src = spec->src;
-    c->dst = spec->dst;
-    snprintf(c->line.name, sizeof c->line.name, "channel from worker %d to worker %d", spec->src, spec->dst);
-    return connect_channel(c, spec);
+    PP_TRY(connect_channel(c, spec));
+    snprintf(c->line.name, sizeof c->line.name, "channel from worker %d to %d", spec->src, spec->dst);
+    return PP_OK;
 }
 
 static pp_status send(struct pp_channel *c, struct pp_parcel *parcel, struct pp_mark *after)
@@ -165,9 +163,9 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     PP_TRY(PP_NEW(&s, 1));
     *out = s; /* the caller closes it, even half open */
     s->type = spec->type;
-    snprintf(s->line.name, sizeof s->line.name, "sum over %d workers from worker %d on", spec->group.n,
-             spec->group.first);
-    return connect_sum(s, spec);
+    PP_TRY(connect_sum(s, spec));
+    snprintf(s->line.name, sizeof s->line.name, "sum of %s", spec->type == PP_SUM_DOUBLE ? "squares" : "gradients");
+    return PP_OK;
 }
 
 static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)

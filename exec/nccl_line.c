@@ -27,8 +27,8 @@ struct joining {
 
 pp_status pp_nccl_line_result(const struct pp_nccl_line *line, ncclResult_t result, const char *what)
 {
-    if (result == ncclSuccess) return PP_OK;
-    return pp_context(pp_nccl_check(line->nccl, line->comm, result, what), "%s", line->name);
+    pp_status status = pp_nccl_check(line->nccl, line->comm, result, what);
+    return *line->name ? pp_context(status, "%s", line->name) : status;
 }
 
 pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port)
@@ -92,14 +92,14 @@ static pp_status nap(const struct pp_nccl_line *line, int64_t deadline)
     nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     PP_TRY(pp_world_check(line->port.world));
     if (pp_now_ns() < deadline) return PP_OK;
-    return pp_fail(PP_PEER, "%s: the other end did not join within %d s", line->name, PATIENCE_S);
+    return pp_fail(PP_PEER, "NCCL: the others did not join within %d s", PATIENCE_S);
 }
 
 static pp_status await_join(struct pp_nccl_line *line, struct joining *j, int64_t deadline)
 {
     while (atomic_load(&j->parties) == 2) PP_TRY(nap(line, deadline));
     line->comm = j->comm;
-    return j->status == PP_OK ? PP_OK : pp_fail(j->status, "%s: %s", line->name, j->message);
+    return j->status == PP_OK ? PP_OK : pp_fail(j->status, "%s", j->message);
 }
 
 /* Until the first exchange has ended on the device. */
@@ -125,7 +125,7 @@ static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struc
     int error = pthread_create(&thread, NULL, join_main, j);
     if (error) {
         atomic_store(&j->parties, 1);
-        return pp_fail(PP_NOMEM, "%s: cannot start a thread: %s", line->name, strerror(error));
+        return pp_fail(PP_NOMEM, "cannot start a thread for NCCL: %s", strerror(error));
     }
     pthread_detach(thread);
     PP_TRY(await_join(line, j, deadline));

@@ -21,7 +21,7 @@ struct pp_nccl_line {
     struct pp_queue *queue;
     cudaStream_t stream; /* the queue's */
     ncclComm_t comm;     /* NULL: none, or given up */
-    char name[64];       /* for messages; the caller's to fill in */
+    char name[64];       /* for messages, when it is open; the caller's to fill in */
     pthread_t giving_up;
     bool gives_up;
     ncclComm_t given_up;

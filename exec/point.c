@@ -4,22 +4,29 @@
  */
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "exec/carrier_choose.h"
 #include "exec/place.h"
 #include "exec/report.h"
+#include "exec/signals.h"
 #include "exec/weights.h"
 
-enum { REPORT_INTERVAL_NS = 100000000 };
+enum {
+    REPORT_INTERVAL_NS = 100000000,
+    PATIENCE_NS = 700000000 /* with workers that do not end; mpirun kills a process 1 s after it asked it to end */
+};
 
 struct member {
     struct crew *crew;
     pthread_t thread;
     struct pp_trainee *trainee;
     int me;
+    atomic_bool ended; /* and the two below are set */
     pp_status status;
     char message[600];
 };
@@ -29,6 +36,7 @@ struct crew {
     struct member *members; /* [session->world->count] */
     int started;
     sem_t ended;
+    int64_t failed_ns; /* when it was first seen that not all is well; 0: all is */
 };
 
 static void *work(void *arg)
@@ -41,6 +49,7 @@ static void *work(void *arg)
         snprintf(m->message, sizeof m->message, "%s", pp_message());
         pp_world_stop(s->world, m->status);
     }
+    atomic_store(&m->ended, true);
     sem_post(&m->crew->ended);
     return NULL;
 }
@@ -61,17 +70,28 @@ static pp_status start(struct crew *crew)
     return PP_OK;
 }
 
-/* Until all have ended; reports now and then. A report that fails (a full disk) stops the workers. */
-static pp_status attend(struct crew *crew, struct pp_report *report)
+/* A worker that waits inside a call for a device, which waits for a process that is gone, never learns that all is over.
+ * Where the process must end anyway, it ends without such workers. */
+static bool is_stuck(struct crew *crew)
+{
+    struct pp_world *world = crew->session->world;
+    bool failed = atomic_load(&world->stop) != PP_OK || pp_signals_caught();
+    if (!world->remote || !failed) return false;
+    if (crew->failed_ns == 0) crew->failed_ns = pp_now_ns();
+    return pp_now_ns() - crew->failed_ns > PATIENCE_NS;
+}
+
+/* Until all have ended, *ended of them; reports now and then. A report that fails (a full disk) stops the workers. */
+static pp_status attend(struct crew *crew, struct pp_report *report, int *ended)
 {
     pp_status status = PP_OK;
-    for (int ended = 0; ended < crew->started;) {
+    for (*ended = 0; *ended < crew->started && !is_stuck(crew);) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += REPORT_INTERVAL_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        if (sem_timedwait(&crew->ended, &until) == 0) ended++;
+        if (sem_timedwait(&crew->ended, &until) == 0) ++*ended;
         if (!report || status != PP_OK) continue;
         status = pp_report_update(report);
         if (status != PP_OK) pp_world_stop(crew->session->world, status);
@@ -85,23 +105,41 @@ static pp_status first_failure(const struct crew *crew)
     const struct member *worst = NULL;
     for (int i = 0; i < crew->started; i++) {
         const struct member *m = &crew->members[i];
-        if (m->status != PP_OK && (!worst || worst->status == PP_PEER)) worst = m;
+        if (atomic_load(&m->ended) && m->status != PP_OK && (!worst || worst->status == PP_PEER)) worst = m;
     }
     return worst ? pp_fail(worst->status, "%s", worst->message) : PP_OK;
 }
 
+static void dismiss(struct crew *crew)
+{
+    for (int i = 0; i < crew->started; i++) pthread_join(crew->members[i].thread, NULL);
+    for (int i = 0; i < crew->started; i++) pp_trainee_disconnect(crew->members[i].trainee);
+    for (int i = 0; i < crew->started; i++) pp_trainee_free(crew->members[i].trainee);
+    sem_destroy(&crew->ended);
+    free(crew->members);
+    free(crew);
+}
+
 static pp_status run_crew(struct pp_session *s, struct pp_report *report)
 {
-    struct crew crew = {.session = s};
-    PP_TRY(PP_NEW(&crew.members, s->world->count));
-    sem_init(&crew.ended, 0, 0);
-    pp_status status = start(&crew), reported = attend(&crew, report);
-    for (int i = 0; i < crew.started; i++) pthread_join(crew.members[i].thread, NULL);
-    for (int i = 0; i < crew.started; i++) pp_trainee_disconnect(crew.members[i].trainee);
-    for (int i = 0; i < crew.started; i++) pp_trainee_free(crew.members[i].trainee);
-    if (status == PP_OK && reported == PP_OK) status = first_failure(&crew);
-    sem_destroy(&crew.ended);
-    free(crew.members);
+    struct crew *crew;
+    int ended;
+    PP_TRY(PP_NEW(&crew, 1));
+    crew->session = s;
+    pp_status status = PP_NEW(&crew->members, s->world->count);
+    if (status != PP_OK) {
+        free(crew);
+        return status;
+    }
+    sem_init(&crew->ended, 0, 0);
+    status = start(crew);
+    pp_status reported = attend(crew, report, &ended);
+    if (status == PP_OK && reported == PP_OK) status = first_failure(crew);
+    s->stuck = ended < crew->started;
+    if (!s->stuck)
+        dismiss(crew);
+    else if (status == PP_OK)
+        status = pp_world_check(s->world);
     return status != PP_OK ? status : reported;
 }
 
@@ -170,33 +208,48 @@ static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct 
     return exec->processes.index == 0 ? run_first(exec, s, out) : run_crew(s, NULL);
 }
 
+static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
+{
+    const struct pp_job *job = s->job;
+    PP_TRY(pp_world_open(exec->transport, &exec->processes, job->train->ranks * exec->config.replicas,
+                         exec->config.threads, &s->world));
+    s->world->polled = exec->backend->queue != NULL;
+    pp_carrier_set(s->world, &exec->config, exec->backend, exec->carrier);
+    return PP_OK;
+}
+
+static void close_session(struct pp_session *s, bool keep_world)
+{
+    if (s->stuck) return; /* workers still use all of it; the process ends next */
+    free_test_tail(s);
+    pp_journal_close(&s->journal);
+    free(s->summaries);
+    pp_trace_clear(&s->trace);
+    if (!keep_world) pp_world_close(s->world);
+    pp_job_free(s->job);
+    free(s->agenda);
+    free(s);
+}
+
+static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, struct pp_session *s)
+{
+    PP_TRY(PP_NEW(&s->agenda, 1));
+    PP_TRY(pp_agenda_make(&exec->config, exec->data, s->agenda));
+    return pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates,
+                         s->agenda->tail_seq, s->agenda->eval[PP_PART_VALID].tail_seq, &s->job);
+}
+
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)
 {
-    struct pp_agenda agenda;
-    struct pp_job *job = NULL;
-    struct pp_session s = {.config = &exec->config,
-                           .backend = exec->backend,
-                           .init_tensor = exec->init_tensor,
-                           .data = exec->data,
-                           .agenda = &agenda};
-    pp_status status;
-    PP_TRY(pp_agenda_make(&exec->config, exec->data, &agenda));
-    PP_TRY(pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, agenda.evaluates, agenda.tail_seq,
-                         agenda.eval[PP_PART_VALID].tail_seq, &job));
-    s.job = job;
-    PP_TRY_DONE(check_files(exec, job));
-    PP_TRY_DONE(pp_world_open(exec->transport, &exec->processes, point->stages * exec->config.replicas,
-                              exec->config.threads, &s.world));
-    s.world->polled = exec->backend->queue != NULL;
-    pp_carrier_set(s.world, &exec->config, exec->backend, exec->carrier);
-    PP_TRY_DONE(run_session(exec, &s, out));
-done:
-    free_test_tail(&s);
-    pp_journal_close(&s.journal);
-    free(s.summaries);
-    pp_trace_clear(&s.trace);
-    if (status == PP_OK || exec->processes.count == 1)
-        pp_world_close(s.world); /* else others still use it: they are aborted next */
-    pp_job_free(job);
+    struct pp_session *s;
+    PP_TRY(PP_NEW(&s, 1));
+    *s = (struct pp_session){
+        .config = &exec->config, .backend = exec->backend, .init_tensor = exec->init_tensor, .data = exec->data};
+    pp_status status = make_job(exec, point, s);
+    if (status == PP_OK) status = check_files(exec, s->job);
+    if (status == PP_OK) status = open_world(exec, s);
+    if (status == PP_OK) status = run_session(exec, s, out);
+    /* after a failure others still use the world: they are aborted next */
+    close_session(s, status != PP_OK && exec->processes.count > 1);
     return status;
 }

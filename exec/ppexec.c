@@ -60,23 +60,29 @@ static void list(FILE *out)
     for (int i = 0; pp_carriers[i]; i++) fprintf(out, "  %-12s %s\n", pp_carriers[i]->name, pp_carriers[i]->summary);
 }
 
+/* Of one process. */
+static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
+{
+    int all = point->stages * exec->config.replicas;
+    return all > exec->processes.count ? all / exec->processes.count : 1;
+}
+
 /* Workers of one process in the largest configuration. */
 static int most_workers(const struct session *s)
 {
     int most = 1;
-    for (int i = 0; i < s->npoints; i++)
-        if (s->points[i].stages > most) most = s->points[i].stages;
-    int all = most * s->exec.config.replicas;
-    return all > s->exec.processes.count ? all / s->exec.processes.count : 1;
+    for (int i = 0; i < s->npoints; i++) {
+        const int workers = workers_of(&s->exec, &s->points[i]);
+        if (workers > most) most = workers;
+    }
+    return most;
 }
 
 /* The text for the header, from a device that is closed again: workers open their own. */
-static pp_status describe_device(struct pp_exec *exec)
+static pp_status describe_device(struct pp_exec *exec, int workers)
 {
     struct pp_device *device;
-    PP_TRY(pp_backend_find(exec->config.device, &exec->backend));
-    pp_config_found_device(&exec->config, exec->backend->name);
-    struct pp_device_spec spec = {.workers = 1,
+    struct pp_device_spec spec = {.workers = workers,
                                   .host_index = exec->processes.host_index,
                                   .on_host = exec->processes.on_host,
                                   .threads = exec->config.threads,
@@ -108,7 +114,8 @@ static pp_status prepare(struct session *s)
     pp_log_init(info.name, exec->processes.index != 0);
     pp_place_process(&exec->processes, most_workers(s) * config->threads);
     PP_TRY(pp_signals_catch());
-    PP_TRY(describe_device(exec));
+    PP_TRY(pp_backend_find(config->device, &exec->backend));
+    pp_config_found_device(config, exec->backend->name);
     PP_TRY(
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
@@ -123,7 +130,8 @@ static pp_status run(struct session *s)
     PP_TRY(prepare(s));
     for (int i = 0; i < s->npoints; i++) {
         const struct pp_point *p = &s->points[i];
-        pp_status status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
+        pp_status status = describe_device(&s->exec, workers_of(&s->exec, p));
+        if (status == PP_OK) status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
         if (status == PP_USAGE && s->npoints > 1)
             pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks,
                     pp_message());
@@ -143,7 +151,10 @@ static void leave(struct session *s, pp_status status)
     const struct pp_exec *exec = &s->exec;
     bool first = !s->started || exec->processes.index == 0, consequence = status == PP_PEER || status == PP_INTERRUPTED;
     bool speaks = first || (status != PP_USAGE && !consequence);
-    if (status != PP_OK && speaks && !first) sleep(1); /* if the first process failed too, it speaks for all */
+    if (status != PP_OK && speaks && !first) {
+        sleep(1); /* if the first process failed too, it speaks for all, and all are ended: a signal */
+        speaks = !pp_signals_caught();
+    }
     if (status != PP_OK && speaks) pp_error("%s", pp_message());
     if (!s->started) return;
     if (status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What does not work with several processes of emulated GPUs is told in one line of ours; --transport auto finds what does.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/../mpi/common.sh"
+
+run() { # processes options... : exit status in $status
+    local n=$1
+    shift
+    status=0
+    timeout 30 mpirun -n "$n" ppexec --preset lab --max-batches 3 --epochs 1 --device cuda "$@" >out.log 2>err.log || status=$?
+}
+
+refuses() { # status text processes options...
+    local expected=$1 text=$2
+    shift 2
+    run "$@"
+    [ "$status" -eq "$expected" ] || fail "$*: exit status $status"
+    grep -q "^ppexec: .*$text" err.log || fail "$*: does not say '$text'"
+    [ "$(grep -c '^ppexec: ' err.log)" -eq 1 ] || fail "$*: more than one line"
+    [ ! -s out.log ] || fail "$*: something was printed"
+}
+
+works() { # text processes options...
+    local text=$1
+    shift
+    run "$@"
+    [ "$status" -eq 0 ] || fail "$*: exit status $status"
+    grep -q "$text" err.log || fail "$*: does not say '$text'"
+}
+
+works '^transport   nccl: ' 2
+works '^transport   nccl: ' 2 --transport mpi
+PPKIT_NCCL=/nonexistent refuses 1 '--transport nccl: NCCL cannot be loaded' 2 --transport nccl
+PPKIT_NCCL=/nonexistent works '^transport staged, not nccl: NCCL cannot be loaded' 2
+PP_EMULATE_DEVICES=1 works '^transport staged, not nccl: processes share a GPU' 2
+PP_EMULATE_DEVICES=1 works '^transport   nccl: ' 2 --transport nccl
+refuses 2 '--transport nccl joins several processes' 1 --transport nccl
+refuses 2 '--transport staged joins several processes' 1 --transport staged
+
+# Failures of NCCL: when a channel is opened, in its first exchange, in a step, in a sum.
+PP_EMULATE_FAIL=ncclCommInitRankConfig:1 refuses 1 'channel from worker 0 to 1: ncclCommInitRankConfig failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclSend:1 refuses 1 'channel from worker 0 to 1: the first exchange failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclSend:3 refuses 1 'channel from worker [01] to [01]: ncclSend failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclRecv:3 refuses 1 'channel from worker [01] to [01]: ncclRecv failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclAllReduce:2 refuses 1 'sum of squares: ncclAllReduce failed' 2 --transport nccl --clip 0.1

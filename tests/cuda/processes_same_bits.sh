@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Emulated GPUs: processes, by NCCL and through the host, and processes of several threads compute the bits of threads of
+# one process: losses and weights. Sums of two members have one order only, so this holds for NCCL's too; of three whose
+# sum depends on it, the emulated NCCL adds in member order, as a real one need not. And they follow the cpu.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/../mpi/common.sh"
+need jq
+
+model=(--d-model 24 --heads 2 --d-ff 40 --layers 4 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
+    --generated-tokens 3000 --max-batches 4 --epochs 2 --eval-batches 2 --eval-rows 5 --log-interval 1)
+losses='.[0] | [.loss, .valid_loss, .test_loss]'
+
+train() { # NAME [mpirun -n N] -- options...
+    local name=$1 start=()
+    shift
+    while [ "$1" != -- ]; do start+=("$1") && shift; done
+    shift
+    "${start[@]}" ppexec "${model[@]}" "$@" --format json --save "$name.safetensors" 2>"$name.log" >"$name.json" ||
+        fail "$name $*: exit status $?"
+    jq -c "$losses" "$name.json" >"$name"
+}
+
+compare() { # processes options...
+    local n=$1 transport
+    shift
+    train threads -- --device cuda "$@"
+    for transport in nccl staged; do
+        train processes mpirun -n "$n" -- --device cuda --transport "$transport" "$@"
+        grep -q "^transport   $transport" processes.log || fail "$n processes, $*: not by $transport"
+        cmp threads processes || fail "$n processes, $transport, $*: other losses"
+        cmp threads.safetensors processes.safetensors || fail "$n processes, $transport, $*: other weights"
+    done
+}
+
+follow_cpu() { # options...
+    train cpu -- --device cpu "$@"
+    train gpu -- --device cuda "$@"
+    jq -e -n --slurpfile a cpu --slurpfile b gpu \
+        '[$a[0], $b[0]] | map(flatten) | transpose | all((.[0] - .[1]) / .[0] | fabs < 1e-3)' >/dev/null ||
+        fail "$*: $(cat cpu) on the cpu, $(cat gpu) on the GPU"
+}
+
+export PP_EMULATE_JITTER_US=50 PP_EMULATE_DEVICES=4
+compare 2 --schedule gpipe --stages 2 --chunks 3
+compare 2 --schedule interleaved --stages 2 --virtual 2 --chunks 2
+compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
+compare 2 --schedule 1f1b --stages 4 --chunks 3
+compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2
+compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16
+
+# One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
+export PP_EMULATE_DEVICES=1
+compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+grep -q 'times mean nothing' processes.log || fail "no word about times on a shared GPU"
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
+
+follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
