@@ -70,7 +70,7 @@ static pp_status start(struct crew *crew)
     return PP_OK;
 }
 
-/* A worker that waits inside a call for a device, which waits for a process that is gone, never learns that all is over.
+/* A worker that waits in a call for a device, which waits for a process that is gone, never learns that all is over.
  * Where the process must end anyway, it ends without such workers. */
 static bool is_stuck(struct crew *crew)
 {
