@@ -6,6 +6,8 @@
  * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, embedding,
  * logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
+ * Operands begin at multiples of 64 bytes; a microbatch that is not the first of its slot begins any number of its rows
+ * (pp_ref.row_bytes) further on, so aligned to an element only.
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
