@@ -72,9 +72,9 @@ __device__ inline void take_quads(const pp_attention &a, const room &r, float *t
         for (int b = 0; b < BATCH; b++) {
             const int t = first + b * THREADS, row = t / quads, column = t % quads * PP_QUAD, left = a.dh - column;
             if (bias && row < a.seq) {
+                const pp_quad add = pp_load<whole>(bias + column, left);
 #pragma unroll
-                for (int i = 0; i < PP_QUAD; i++)
-                    if (i < left) q[b].v[i] = pp_round<T>(q[b].v[i] + __ldg(bias + column + i));
+                for (int i = 0; i < PP_QUAD; i++) q[b].v[i] = pp_round<T>(q[b].v[i] + add.v[i]);
                 pp_store<whole>(renewed + row * stride + column, left, q[b]);
             }
             if (t < n) pp_store<true>(to + row * r.pitch + column, PP_QUAD, q[b]);
@@ -285,10 +285,11 @@ int64_t shared_bytes(int seq, int dh, int scores)
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
-    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
+    const float *bias = static_cast<const float *>(c->p[3]);
+    pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
+    a.whole_heads = a.whole_heads && pp_aligned(bias);
     PP_LAUNCH(forward<T>, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 1), c->stream, a,
-              static_cast<T *>(c->p[0]), static_cast<T *>(c->p[1]), static_cast<T *>(c->p[2]),
-              static_cast<const float *>(c->p[3]));
+              static_cast<T *>(c->p[0]), static_cast<T *>(c->p[1]), static_cast<T *>(c->p[2]), bias);
     return cudaGetLastError();
 }
 
