@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training on the backend `cuda`, all workers in one process: the same bits however the model is cut and scheduled, and
+ * losses near those of the cpu.
+ */
+#include "../unit/trained.h"
+#include "kernels/cpu/cpu.h"
+
+enum { OPTIONS = 700 };
+
+static const struct pp_backend *cuda;
+
+static void run(const struct pp_backend *backend, const char *options, struct outcome *out)
+{
+    char all[OPTIONS + 20];
+    snprintf(all, sizeof all, "%s --device %s", options, backend->name);
+    if (train(backend, all, NULL, out) != PP_OK) fail_msg("%s: %s", all, pp_message());
+}
+
+static void expect_near(const struct outcome *a, const struct outcome *b, double tolerance, const char *options)
+{
+    assert_int_equal(a->nlosses, b->nlosses);
+    for (int i = 0; i < a->nlosses; i++)
+        if (!(fabs(a->losses[i] - b->losses[i]) <= tolerance * a->losses[i]))
+            fail_msg("%s: loss %d is %.9g on cuda, %.9g on the cpu", options, i, b->losses[i], a->losses[i]);
+}
+
+#define SHORT MODEL "--rows 6 --tokens 7 --generated-tokens 1000 --max-batches 6 --epochs 1 --eval-batches 2 "
+
+static const char *const cuts[] = {
+    "--stages 2 --schedule gpipe",
+    "--stages 2 --schedule 1f1b --recv-buffers 1",
+    "--stages 4 --schedule 1f1b --checkpoint except_last",
+    "--stages 2 --virtual 2 --schedule interleaved --checkpoint always",
+};
+
+static void same_bits(const char *common)
+{
+    struct outcome here, one, other;
+    char options[OPTIONS];
+    snprintf(options, sizeof options, SHORT "%s --stages 1", common);
+    run(&pp_backend_cpu, options, &here);
+    run(cuda, options, &one);
+    expect_near(&here, &one, 1e-5, options);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        snprintf(options, sizeof options, SHORT "%s %s", common, cuts[i]);
+        run(cuda, options, &other);
+        expect_equal(&one, &other, options);
+        free(other.weights);
+    }
+    free(here.weights);
+    free(one.weights);
+}
+
+static void bits_do_not_depend_on_the_pipeline(void **state)
+{
+    (void)state;
+    same_bits("--chunks 2");
+    same_bits("--chunks 6");
+}
+
+static void with_replicas_and_batched_gradients(void **state)
+{
+    (void)state;
+    same_bits("--chunks 2 --replicas 2");
+    same_bits("--chunks 6 --batch-w 3 --clip 0");
+}
+
+static void in_bfloat16(void **state)
+{
+    (void)state;
+    struct outcome here, one, other;
+    run(&pp_backend_cpu, SHORT "--chunks 2 --stages 1", &here);
+    run(cuda, SHORT "--chunks 2 --precision bf16 --stages 1", &one);
+    run(cuda, SHORT "--chunks 2 --precision bf16 --stages 4 --schedule 1f1b", &other);
+    expect_near(&here, &one, 0.02, "--precision bf16");
+    expect_equal(&one, &other, "--precision bf16");
+    free(here.weights);
+    free(one.weights);
+    free(other.weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
+        cmocka_unit_test(with_replicas_and_batched_gradients),
+        cmocka_unit_test(in_bfloat16),
+    };
+    pp_log_init("test_training", true);
+    if (pp_backend_find("cuda", &cuda) == PP_OK && (!cuda->available || cuda->available() == PP_OK))
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("skipped: %s\n", pp_message());
+    return 77;
+}
