@@ -113,6 +113,27 @@ static void virtual_stages_depend_on_the_schedule(void **state)
     assert_int_equal(n, 2);
 }
 
+static int columns(const char *options, const char *found)
+{
+    struct pp_config c;
+    struct pp_shape shape;
+    assert_int_equal(parse(PP_PPEXEC, options, &c), PP_OK);
+    if (found) pp_config_found_device(&c, found);
+    pp_config_shape(&c, &shape);
+    return pp_padded_vocab(&shape);
+}
+
+static void a_gpu_pads_the_vocabulary_unless_told(void **state)
+{
+    (void)state;
+    assert_int_equal(columns("", "cpu"), 28782);
+    assert_int_equal(columns("--device cuda", NULL), 28800);
+    assert_int_equal(columns("--device auto", "cuda"), 28800);
+    assert_int_equal(columns("--device auto", "cpu"), 28782);
+    assert_int_equal(columns("--device cuda --vocab-multiple 1", "cuda"), 28782);
+    assert_int_equal(columns("--vocab-multiple 1000", "cpu"), 29000);
+}
+
 static void impossible_numbers_are_refused(void **state)
 {
     (void)state;
@@ -183,6 +204,7 @@ int main(void)
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),
+        cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),
