@@ -3,8 +3,8 @@
  * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c and
  * model_program.c.
  *
- * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those of
- * the precision, but float32 for rstd and logits):
+ * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
+ * of the precision, but float32 for rstd and logits):
  *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
