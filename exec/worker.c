@@ -118,6 +118,8 @@ void pp_worker_disconnect(struct pp_worker *w)
 void pp_worker_close(struct pp_worker *w)
 {
     if (!w) return;
+    if (w->device && w->backend->queue)
+        (void)w->backend->queue->use(w->device); /* what failed is closed all the same */
     if (w->queue) pp_worker_queue_close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
     pp_reduce_free(w->reduce);
