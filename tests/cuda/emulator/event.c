@@ -119,13 +119,12 @@ static cudaEvent_t look(cudaEvent_t handle, struct pp_emu_record **last)
     return e;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+static cudaError_t create(cudaEvent_t *out, unsigned flags)
 {
-    PP_EMU_ENTER();
     const unsigned known = cudaEventBlockingSync | cudaEventDisableTiming;
-    if (!out || flags & ~known) return pp_emu_error(cudaErrorInvalidValue);
+    if (!out || flags & ~known) return cudaErrorInvalidValue;
     struct CUevent_st *e = calloc(1, sizeof(*e));
-    if (!e) return pp_emu_error(cudaErrorMemoryAllocation);
+    if (!e) return cudaErrorMemoryAllocation;
     e->device = pp_emu_current();
     e->flags = flags;
     pp_emu_lock(&events_mutex);
@@ -138,7 +137,17 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t *out) { return cudaEventCreateWithFlags(out, 0); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(create(out, flags));
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out)
+{
+    PP_EMU_ENTER();
+    return pp_emu_error(create(out, 0));
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle)
 {
@@ -155,13 +164,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned flags)
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 {
     PP_EMU_ENTER();
     cudaEvent_t e = look(handle, NULL);
     cudaStream_t s = pp_emu_stream(stream);
     if (!e || !s) return pp_emu_error(cudaErrorInvalidResourceHandle);
-    if (flags) return pp_emu_error(cudaErrorInvalidValue);
     if (e->device != s->device) {
         pp_emu_complain("event of device %d recorded in a stream of device %d", e->device, s->device);
         return pp_emu_error(cudaErrorInvalidResourceHandle);
@@ -174,11 +182,6 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     pp_emu_unlock(&events_mutex);
     pp_emu_record_release(before);
     return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)

@@ -200,10 +200,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
-    return cudaStreamCreateWithPriority(out, flags, 0);
+    PP_EMU_ENTER();
+    return pp_emu_error(pp_emu_stream_open(pp_emu_current(), flags, 0, pp_emu_current_green(), out));
 }
-
-cudaError_t cudaStreamCreate(cudaStream_t *out) { return cudaStreamCreateWithPriority(out, 0, 0); }
 
 /* Returns at once; what is queued still runs. */
 cudaError_t cudaStreamDestroy(cudaStream_t handle)
