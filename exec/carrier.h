@@ -67,6 +67,7 @@ struct pp_sum;
 struct pp_carrier {
     const char *name, *summary;
     const char *mover; /* who moves the bytes, and when */
+    const char *sums;  /* who orders the additions in sums of more than two; NULL: the order of members */
     bool
         posts_in_order; /* a receive occupies the device until it is matched, so it is posted at its place in the plan's
                           * list (dep[2]), not when its slot is free */

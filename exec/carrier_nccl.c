@@ -196,7 +196,8 @@ static void sum_abort(struct pp_sum *s)
 const struct pp_carrier pp_carrier_nccl = {
     .name = "nccl",
     .summary = "between GPUs of several processes: NVLink, PCIe or the network",
-    .mover = "thread blocks of both GPUs, from when both ends are ready; sums add in an order of NCCL's own",
+    .mover = "thread blocks of both GPUs, from when both ends are ready",
+    .sums = "sums by NCCL",
     .posts_in_order = true,
     .available = available,
     .open = open_channel,

@@ -240,7 +240,7 @@ static pp_status measure_sums(struct side *s)
 
 static pp_status open_device(struct side *s)
 {
-    const struct pp_world *world = s->port.world;
+    struct pp_world *world = s->port.world;
     struct pp_device_spec spec = {.worker = s->port.me - world->first,
                                   .workers = world->count,
                                   .host_index = world->processes.host_index,
@@ -250,6 +250,7 @@ static pp_status open_device(struct side *s)
                                   .precision = s->setup->precision};
     const struct pp_backend *backend = s->port.backend;
     s->room = pp_link_room(s->setup);
+    if (world->remote) world->shares_devices = backend->sharers && backend->sharers(&spec) > 1;
     PP_TRY(backend->open(&spec, &s->port.device));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->outgoing));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->incoming));

@@ -56,6 +56,14 @@ static void transport_line(const struct pp_exec *exec, const struct pp_world *wo
                 pp_carrier_inproc.name, pp_carrier_inproc.mover);
 }
 
+/* Two numbers have one sum; of more it depends on the order. */
+static void key_line(const struct pp_exec *exec, const struct pp_job *job)
+{
+    const char *order = exec->carrier && exec->config.replicas > 2 ? exec->carrier->sums : NULL;
+    pp_info("equal bits  in all runs with \"%s, %s%s%s\"", job->accumulation_key, exec->device_text, order ? ", " : "",
+            order ? order : "");
+}
+
 static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
@@ -68,7 +76,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
             s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
-    pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, exec->device_text);
+    key_line(exec, job);
     pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,
             world->workers, exec->config.threads);
     transport_line(exec, world);
