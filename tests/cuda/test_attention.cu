@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention's two ways on the emulated device: where both can do a shape they agree, whichever a device would take; and
+ * what is not a number is not lost. That they are right is the matter of test_parity.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <vector>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "kernels/cuda/attention.cuh"
+
+namespace
+{
+
+struct shape {
+    int rows, seq, heads, dh, causal;
+    float p;
+};
+
+const shape shapes[] = {
+    {2, 9, 4, 3, 0, 0},       {1, 1, 2, 2, 1, 0.5f},    {2, 35, 2, 20, 1, 0.2f},
+    {1, 35, 2, 256, 0, 0.2f}, {1, 64, 2, 64, 1, 0},     {1, 65, 1, 65, 1, 0.3f},
+    {2, 70, 1, 16, 0, 0.1f},  {1, 127, 1, 33, 1, 0.1f}, {1, 128, 2, 8, 0, 0.25f},
+};
+
+cudaStream_t stream;
+void *scratch;
+
+/* Device memory, filled with numbers that look random; freed at the end of its scope. */
+template <typename T> struct buffer {
+    T *p;
+    int64_t n;
+
+    buffer(int64_t count, uint32_t salt) : p(NULL), n(count)
+    {
+        std::vector<T> host((size_t)n);
+        uint32_t x = salt * 2654435761u + 1;
+        for (T &value : host) {
+            x = x * 1664525u + 1013904223u;
+            value = pp_from_float<T>((float)(x >> 8) * 0x1p-23f - 1);
+        }
+        assert_int_equal(cudaMalloc((void **)&p, sizeof(T) * (size_t)n), cudaSuccess);
+        put(0, host);
+    }
+    buffer(const buffer &) = delete;
+    buffer &operator=(const buffer &) = delete;
+    ~buffer() { cudaFree(p); }
+
+    void put(int64_t at, const std::vector<T> &from)
+    {
+        assert_int_equal(cudaMemcpy(p + at, from.data(), sizeof(T) * from.size(), cudaMemcpyHostToDevice), cudaSuccess);
+    }
+    std::vector<float> get() const
+    {
+        std::vector<T> host((size_t)n);
+        assert_int_equal(cudaMemcpy(host.data(), p, sizeof(T) * host.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+        std::vector<float> out;
+        for (T value : host) out.push_back(pp_to_float(value));
+        return out;
+    }
+};
+
+typedef cudaError_t (*way)(const struct pp_cuda_call *);
+
+/* What a way makes of a shape, forward and backward. nan_at: NULL, or an element of qkv that is none. */
+struct outcome {
+    std::vector<float> ctx, p, qkv, dqkv;
+};
+
+template <typename T> outcome run(const shape &s, way forward, way backward, const int64_t *nan_at)
+{
+    const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh;
+    buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(3 * tokens * d, 3), dctx(tokens * d, 4);
+    buffer<float> bias(3 * d, 5);
+    if (nan_at) qkv.put(*nan_at, {pp_from_float<T>(NAN)});
+    struct pp_frame frame = {};
+    frame.seed = 0x123456789abcdef0u;
+    frame.step = 3;
+    frame.first_row = 11;
+    frame.training = true;
+    struct pp_call call = {};
+    const int32_t n[] = {s.rows, s.seq, s.heads, s.dh, s.causal};
+    std::copy(n, n + 5, call.n);
+    call.site = s.p > 0 ? 7 : 0;
+    call.f[0] = s.p;
+    call.precision = sizeof(T) == 2 ? PP_BF16 : PP_FP32;
+    struct pp_cuda_call c = {};
+    c.call = &call;
+    c.frame = &frame;
+    c.scratch = scratch;
+    c.stream = stream;
+    c.p[0] = ctx.p, c.p[1] = p.p, c.p[2] = qkv.p, c.p[3] = bias.p;
+    assert_int_equal(forward(&c), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    outcome out = {ctx.get(), p.get(), qkv.get(), {}};
+    c.p[0] = qkv.p, c.p[2] = dctx.p, c.p[3] = NULL;
+    assert_int_equal(backward(&c), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    out.dqkv = qkv.get();
+    return out;
+}
+
+void near(const char *what, const std::vector<float> &a, const std::vector<float> &b, double tolerance)
+{
+    for (size_t i = 0; i < a.size(); i++)
+        if (!(fabs((double)a[i] - b[i]) <= tolerance * (1 + fabs((double)b[i]))))
+            fail_msg("%s[%zu] = %.9g in the short way, %.9g in the long one", what, i, a[i], b[i]);
+}
+
+/* Sums differ in their order, and then in what is rounded to T. */
+template <typename T> void compare(double tolerance)
+{
+    for (const shape &s : shapes) {
+        const outcome a = run<T>(s, pp_attention_short, pp_attention_short_grad, NULL),
+                      b = run<T>(s, pp_attention_long, pp_attention_long_grad, NULL);
+        near("qkv", a.qkv, b.qkv, 0);
+        near("p", a.p, b.p, tolerance);
+        near("ctx", a.ctx, b.ctx, tolerance);
+        near("dqkv", a.dqkv, b.dqkv, tolerance);
+    }
+}
+
+void test_ways(void **)
+{
+    compare<float>(2e-6);
+    compare<__nv_bfloat16>(1e-2);
+}
+
+int64_t nans(const std::vector<float> &v)
+{
+    int64_t n = 0;
+    for (float x : v) n += isnan(x);
+    return n;
+}
+
+/* One bad query spoils its ctx, and every key and value of its pair backward; one bad value spoils its column. */
+void test_not_a_number(void **)
+{
+    const shape s = {1, 9, 2, 4, 0, 0.25f};
+    const int64_t query = 3 * 24 + 1, value = 5 * 24 + 16 + 6;
+    const way ways[][2] = {{pp_attention_short, pp_attention_short_grad}, {pp_attention_long, pp_attention_long_grad}};
+    for (const auto &w : ways) {
+        const outcome bad_query = run<float>(s, w[0], w[1], &query), bad_value = run<float>(s, w[0], w[1], &value);
+        assert_int_equal(nans(bad_query.ctx), s.dh);
+        assert_int_equal(nans(bad_query.p), s.seq);
+        assert_true(nans(bad_query.dqkv) >= 2 * s.seq * s.dh);
+        assert_true(nans(bad_value.ctx) > 0);
+    }
+}
+
+} // namespace
+
+int main(void)
+{
+    if (cudaSetDevice(0) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) ||
+        cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention())
+        return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
