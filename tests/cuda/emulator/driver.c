@@ -100,7 +100,10 @@ static CUresult describe(CUdevResourceDesc *out, CUdevResource *resources, unsig
 static CUresult create(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device, unsigned flags)
 {
     const CUresult entered = enter("cuGreenCtxCreate");
-    if (entered != CUDA_SUCCESS) return entered;
+    if (entered != CUDA_SUCCESS) {
+        free(desc); /* nobody else will */
+        return entered;
+    }
     if (!out || !desc || flags != CU_GREEN_CTX_DEFAULT_STREAM || desc->resource._internal_padding[1] != device)
         return CUDA_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof(**out));
