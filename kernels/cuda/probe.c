@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "kernels/cuda/device.h"
 
-enum { PROBE_CYCLES = 2000000, TRIES = 5 }; /* about a millisecond: launches are small beside it */
+enum { PROBE_CYCLES = 10000000, TRIES = 5 }; /* several milliseconds: launches are small beside it */
 
 static const double most_slowdown = 1.5; /* of work beside that of all others; one after the other it is two or more */
 

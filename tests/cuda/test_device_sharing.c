@@ -4,7 +4,7 @@
  */
 #include "device_case.h"
 
-enum { MOST = 8 };
+enum { MOST = 4 };
 
 /* ---- who goes where ---- */
 
