@@ -31,7 +31,7 @@ struct parity_case {
     int kernel;
     int n[PP_CALL_DIMS];
     float f;    /* the scalar that is not dropout's probability: scale, eps */
-    bool large; /* only the variants "none" and "all": it takes long where the device is emulated */
+    bool large; /* one variant only: it takes long where the device is emulated */
 };
 
 /* What holds for all calls of a kernel. */

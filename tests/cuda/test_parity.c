@@ -31,13 +31,17 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     return !in_place || (c->n[3] && precision != PP_BF16);
 }
 
+/* tf32 concerns kernels with products only; large cases run in their fullest variant. */
 static void run_case(const struct parity_case *c, int precision)
 {
-    const unsigned all = parity_kernels[c->kernel].variants | PARITY_SHIFT;
+    const struct parity_kernel *kernel = &parity_kernels[c->kernel];
+    const unsigned all = kernel->variants | PARITY_SHIFT;
+    unsigned fullest = kernel->variants & ~(unsigned)PARITY_ABSENT;
+    if (!applies(c, precision, fullest)) fullest &= ~(unsigned)PARITY_ALIAS;
+    if (precision == PP_TF32 && kernel->tolerance[PP_TF32] == kernel->tolerance[PP_FP32]) return;
     for (unsigned variant = 0; variant < PARITY_VARIANTS; variant++) {
-        if (variant & ~all || !applies(c, precision, variant)) continue;
-        if (c->large && variant != 0 && variant != (all & ~(unsigned)(PARITY_ABSENT | PARITY_SHIFT))) continue;
-        parity_call(&devices[precision], c, variant);
+        if (variant & ~all || (c->large && variant != fullest)) continue;
+        if (applies(c, precision, variant)) parity_call(&devices[precision], c, variant);
     }
 }
 
