@@ -108,6 +108,6 @@ pp_status pp_nccl_check(const struct pp_nccl *nccl, ncclComm_t comm, ncclResult_
     char line[300];
     snprintf(line, sizeof line, "%s", more ? more : "");
     line[strcspn(line, "\n")] = '\0';
-    return pp_fail(result == ncclRemoteError ? PP_PEER : PP_IO, "%s failed: %s%s%s (NCCL_DEBUG=WARN tells more)", what,
-                   nccl->error_string(result), *line ? ": " : "", line);
+    return pp_fail(result == ncclRemoteError ? PP_PEER : PP_IO, "%s failed: %s%s%s", what, nccl->error_string(result),
+                   *line ? ": " : "", line);
 }

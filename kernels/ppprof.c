@@ -216,12 +216,12 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
-    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));
     PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend));
     pp_cores_widen();
     s->cores = pp_cores_count();
+    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
     threads = s->config.threads;
     int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
