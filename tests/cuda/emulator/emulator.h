@@ -75,6 +75,9 @@ void pp_emu_show(void);
 void pp_emu_promise(void *address); /* what this thread did comes before ... */
 void pp_emu_rely(void *address);    /* ... what this one does from here on */
 
+/* Frees what others have used under its lock. */
+void pp_emu_retire(void *memory, pthread_mutex_t *mutex, pthread_cond_t *condition);
+
 /* ---- stream.c ---- */
 
 struct pp_emu_op {

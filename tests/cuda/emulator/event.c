@@ -38,9 +38,7 @@ struct pp_emu_record *pp_emu_record_new(void)
 void pp_emu_record_release(struct pp_emu_record *r)
 {
     if (!r || atomic_fetch_sub(&r->references, 1) > 1) return;
-    pthread_mutex_destroy(&r->mutex);
-    pthread_cond_destroy(&r->reached_now);
-    free(r);
+    pp_emu_retire(r, &r->mutex, &r->reached_now);
 }
 
 static struct pp_emu_record *keep(struct pp_emu_record *r)

@@ -42,9 +42,7 @@ static void *stream_main(void *arg)
     }
     pp_emu_unlock(&s->mutex);
     pp_emu_grid_end();
-    pthread_mutex_destroy(&s->mutex);
-    pthread_cond_destroy(&s->changed);
-    free(s);
+    pp_emu_retire(s, &s->mutex, &s->changed);
     return NULL;
 }
 
