@@ -3,6 +3,8 @@
 """How good are the predictions? Profiles once, writes all predictions down, then runs all for real in random order.
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
+  fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,bf16 --stages 1,2,4
+      --transports threads --chunks 1,2,4,5,10,20 --held-out 5     on one GPU that the workers share
 
 In the folder --out: pp.db (the profile), predictions.json (from ppsim, before anything runs), runs.jsonl (a line for
 each real run), table.md (the result). Started again with the same folder it goes on where it stopped; table.md is
@@ -43,6 +45,9 @@ MODELS = {
         layers=8,
         steps=10,
     ),
+    "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
+    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
+    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
     "deep": dict(
         options={
             "preset": "small",
@@ -63,7 +68,7 @@ SCHEDULES = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2))
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")
 PROCESSES = {"threads": 0, "mpi": 1}
-KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint")
+KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint", "precision")
 WARMUP = 3
 
 
@@ -86,11 +91,21 @@ def fits(model, schedule, virtual, stages, chunks):
 def configurations(args):
     """Dicts of KEY and V."""
     chunks, checkpoints = ((1, 4, 10), ("never", "always")) if args.quick else (CHUNKS, CHECKPOINTS)
-    ranks = (2, 4) if args.p4 else (2,)
+    if args.chunks:
+        chunks = tuple(map(int, args.chunks.split(",")))
+    ranks = tuple(map(int, args.stages.split(","))) if args.stages else (2, 4) if args.p4 else (2,)
     made = []
-    for model, transport, stages, (schedule, virtual), c, checkpoint in itertools.product(
-        args.models.split(","), args.transports.split(","), ranks, SCHEDULES, chunks, checkpoints
+    for model, transport, stages, (schedule, virtual), c, checkpoint, precision in itertools.product(
+        args.models.split(","),
+        args.transports.split(","),
+        ranks,
+        SCHEDULES,
+        chunks,
+        checkpoints,
+        args.precisions.split(","),
     ):
+        if stages == 1 and schedule != "gpipe":
+            continue
         if fits(model, schedule, virtual, stages, c) and (c > 1 or checkpoint != "except_last"):
             made.append(
                 dict(
@@ -101,6 +116,7 @@ def configurations(args):
                     virtual=virtual,
                     chunks=c,
                     checkpoint=checkpoint,
+                    precision=precision,
                 )
             )
     return made
@@ -110,11 +126,15 @@ def key(config):
     return " ".join(str(config[name]) for name in KEY)
 
 
-def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint")):
+def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint", "precision")):
     words = []
     for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
         words += ["--" + name.replace("_", "-"), str(value)]
     return words
+
+
+def late(args):
+    return args.minutes and time.monotonic() - args.started > 60 * args.minutes
 
 
 class Tools:
@@ -122,6 +142,7 @@ class Tools:
 
     def __init__(self, args):
         self.bin, self.out = pathlib.Path(args.bin).resolve(), pathlib.Path(args.out).resolve()
+        self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
         self.environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def run(self, program, words, processes=0, json_output=True):
@@ -130,7 +151,8 @@ class Tools:
             cores = len(os.sched_getaffinity(0))
             binding = ["--bind-to", "core"] if processes <= cores else ["--oversubscribe", "--bind-to", "none"]
             launcher = ["mpirun", *binding, "-n", str(processes)]
-        command = [*launcher, str(self.bin / program), *words] + (["--format", "json"] if json_output else [])
+        command = [*launcher, str(self.bin / program), *words, *self.device]
+        command += ["--format", "json"] if json_output else []
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,
@@ -152,16 +174,17 @@ def profile(tools, configs, args):
     groups = {}
     for config in configs:
         kept = "never" if config["checkpoint"] == "never" else "always"
-        groups.setdefault((config["model"], config["stages"], kept), []).append(config)
-    for (model, stages, kept), group in groups.items():
-        mark = tools.out / f"profiled-{model}-{stages}-{kept}"
-        if mark.exists():
+        if config["chunks"] not in args.held_out:
+            groups.setdefault((config["model"], config["stages"], kept, config["precision"]), []).append(config)
+    for (model, stages, kept, precision), group in groups.items():
+        mark = tools.out / f"profiled-{model}-{stages}-{kept}-{precision}"
+        if mark.exists() or late(args):
             continue
         print(f"profiling {model} P={stages} checkpoint {kept}", file=sys.stderr, flush=True)
         lists = {
             name: ",".join(map(str, sorted({c[name] for c in group}))) for name in ("schedule", "virtual", "chunks")
         }
-        words = options({"model": model, "stages": stages, "checkpoint": kept, **lists})
+        words = options({"model": model, "stages": stages, "checkpoint": kept, "precision": precision, **lists})
         processes = stages if any(c["transport"] == "mpi" for c in group) else 0
         words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
         tools.run("ppprof", words, processes, json_output=False)
@@ -176,12 +199,14 @@ def reference_ns(database):
     return row[0] if row else None
 
 
-def predict(tools, configs):
+def predict(tools, configs, args):
     """{key: ppsim's object}; what is there already stays as it is."""
     path = tools.out / "predictions.json"
     made = json.loads(path.read_text()) if path.exists() else {}
     for config in configs:
         if key(config) not in made:
+            if late(args):
+                break
             transport = "mpi" if config["transport"] == "mpi" else "inproc"
             made[key(config)] = tools.run("ppsim", options(config) + ["--no-eval", "--transport", transport])[0]
     path.write_text(json.dumps(made, indent=1) + "\n")
@@ -294,17 +319,18 @@ def write_table(tools, configs, predictions, runs):
         "",
         *group_summary(rows),
         "",
-        "| model | transport | P | schedule | V | chunks | M | checkpoint | predicted ms | measured ms | error % |"
-        " spread % | runs |"
+        "| model | transport | P | schedule | V | chunks | M | checkpoint | precision | predicted ms | measured ms |"
+        " error % | spread % | runs |"
         " bubble predicted | measured | arena equal | drift % | from |",
-        "| " + " --- |" * 18,
+        "| " + " --- |" * 19,
     ]
     for r in rows:
         measured = "-" if r["bubble_measured"] is None else f"{r['bubble_measured']:.3f}"
         drift = "-" if r["drift"] is None else f"{r['drift']:+.1f}"
         lines.append(
             f"| {r['model']} | {r['transport']} | {r['stages']} | {r['schedule']} | {r['virtual']} | {r['chunks']} | "
-            f"{r['microbatches']} | {r['checkpoint']} | {r['predicted']:.2f} | {r['measured']:.2f} | "
+            f"{r['microbatches']} | {r['checkpoint']} | {r['precision']} | "
+            f"{r['predicted']:.2f} | {r['measured']:.2f} | "
             f"{r['error']:+.2f} | "
             f"{r['spread']:.1f} | {r['runs']} | {r['bubble_predicted']:.3f} | {measured} | "
             f"{'yes' if r['bytes_equal'] else 'NO'} | {drift} | {r['source']} |"
@@ -328,20 +354,29 @@ def main():
     parser.add_argument(
         "--minutes", type=float, default=0, help="stop starting runs after so long; the next start goes on"
     )
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: one GPU for all workers")
+    parser.add_argument("--precisions", default="fp32")
+    parser.add_argument("--stages", default="", help="numbers of ranks (default 2; with --p4 2,4)")
+    parser.add_argument("--chunks", default="", help="(default 1,2,4,5,8,10,20)")
+    parser.add_argument("--held-out", default="", help="chunks that are predicted and run but not profiled")
     args = parser.parse_args()
-    started = time.monotonic()
+    args.started = time.monotonic()
+    args.held_out = {int(word) for word in args.held_out.split(",") if word}
     tools = Tools(args)
     tools.out.mkdir(parents=True, exist_ok=True)
     configs = configurations(args)
     profile(tools, configs, args)
-    predictions = predict(tools, configs)
+    predictions = predict(tools, configs, args)
+    if not all(key(config) in predictions for config in configs):
+        print("out of time while profiling and predicting; start again to go on", file=sys.stderr)
+        return 3
     path = tools.out / "runs.jsonl"
     runs = load_runs(path)
     order = [(n, c) for n in range(args.repeats or (1 if args.quick else 3)) for c in configs]
     random.Random(args.seed).shuffle(order)
     order = [(n, c) for n, c in order if len(runs.get(key(c), [])) <= n]
     for done, (_, config) in enumerate(order):
-        if args.minutes and time.monotonic() - started > 60 * args.minutes:
+        if late(args):
             break
         print(f"{done + 1}/{len(order)} {key(config)}", file=sys.stderr, flush=True)
         run = {"key": key(config), "when": time.time(), **measure(tools, config)}
@@ -351,8 +386,9 @@ def main():
         runs.setdefault(key(config), []).append(run)
         write_table(tools, configs, predictions, runs)
     write_table(tools, configs, predictions, runs)
+    left = sum(len(runs.get(key(c), [])) == 0 for c in configs)
     print((tools.out / "table.md").read_text().split("\n\n")[2] if runs else "nothing was run")
-    return 0
+    return 3 if left else 0
 
 
 if __name__ == "__main__":
