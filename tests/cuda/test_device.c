@@ -288,11 +288,60 @@ static void test_rows(void **state)
     assert_clean(run_case(rows, strict));
 }
 
+/* Products run many times take no more than once: nothing is made inside of steps. */
+static void products(void)
+{
+    struct pp_call calls[2] = {{.kernel = PP_KERNEL_GEMM_NT,
+                                .n = {8, 16, 24},
+                                .ref = {{PP_MEM_OUT, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_PARAM, 0, 0}}},
+                               {.kernel = PP_KERNEL_GEMM_TN,
+                                .n = {24, 16, 8, PP_GEMM_BY_FRAME},
+                                .ref = {{PP_MEM_GRAD, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_OUT, 0, 0}}}};
+    const struct pp_program program = {.calls = calls, .ncalls = 2};
+    struct pp_frame frame = {0};
+    enum { ROOM = 4096 };
+    char *memory;
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    MUST_OK(cuda->alloc(device, 4 * ROOM, (void **)&memory));
+    frame.base[PP_MEM_OUT] = memory;
+    frame.base[PP_MEM_IN] = memory + ROOM;
+    frame.base[PP_MEM_PARAM] = memory + 2 * ROOM;
+    frame.base[PP_MEM_GRAD] = memory + 3 * ROOM;
+    MUST_OK(ops->prepare(device, &program));
+    for (int runs = atoi(getenv("RUNS")); runs > 0; runs--) {
+        frame.accumulate = runs % 2;
+        MUST_OK(ops->run(device, &program, &frame));
+    }
+    drain(device, ops->compute(device));
+    cuda->release(device, memory, 4 * ROOM);
+    cuda->close(device);
+}
+
+static void test_steps_make_nothing(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"RUNS=0", NULL}, *const many[] = {"RUNS=12", NULL};
+    static const char *const made[] = {"device_allocations", "host_allocations", "streams", "events", "host_waits"};
+    char before[2048];
+    snprintf(before, sizeof before, "%s", run_case(products, none));
+    const char *after = run_case(products, many);
+    assert_clean(after);
+    assert_int_equal(counted(after, "products"), counted(before, "products") + 24);
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        assert_int_equal(counted(after, made[i]), counted(before, made[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_memory), cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_two_gpus), cmocka_unit_test(test_times),  cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_two_gpus),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_steps_make_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
