@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# ppprof measures the links between emulated GPUs of two processes, by NCCL and through the host, and stores what the
+# simulator asks for.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/../mpi/common.sh"
+need sqlite3
+
+ask() { sqlite3 links.db "$1" | tr '\n' ' '; }
+
+for transport in nccl staged; do
+    rm -f links.db*
+    mpirun -n 2 ppprof --device cuda --preset lab --seconds 0.001 --transport "$transport" --db links.db >out.log 2>err.log ||
+        fail "$transport: exit status $?"
+    figures=$(ask "SELECT parameter FROM link WHERE link = '$transport p2p' AND value >= 0 ORDER BY parameter")
+    [ "$figures" = "latency_ns ns_per_byte posts_in_order receiver_copies recv_overhead_ns send_overhead_ns " ] ||
+        fail "$transport p2p has $figures"
+    figures=$(ask "SELECT parameter FROM link WHERE link = '$transport allreduce' AND value >= 0 ORDER BY parameter")
+    [ "$figures" = "latency_ns ns_per_byte " ] || fail "$transport allreduce has $figures"
+    in_order=$(ask "SELECT value FROM link WHERE link = '$transport p2p' AND parameter = 'posts_in_order'")
+    [ "$in_order" = "$([ "$transport" = nccl ] && echo 1.0 || echo 0.0) " ] || fail "$transport: posts_in_order $in_order"
+    contexts=$(ask "SELECT DISTINCT context FROM link_time WHERE name = '$transport p2p' ORDER BY context")
+    [ "$contexts" = "in a row round trip " ] || fail "$transport p2p was measured $contexts"
+    [ "$(ask "SELECT device || ' ' || transport FROM run")" = "cuda $transport " ] || fail "$transport: not in the run"
+done
