@@ -312,9 +312,8 @@ static void check_operand(const struct run *r, const struct operand *o)
         check_copy(r, o, &r->operand[0]);
         return;
     }
-    double tolerance = r->kernel->tolerance[r->d->precision];
-    if (is_product(r->call.kernel) && r->call.n[4] && r->d->precision == PP_BF16)
-        tolerance = r->kernel->tolerance[PP_FP32]; /* nothing was rounded */
+    const bool rounded = o->info.type == PP_TYPE_ACTIVATION || r->d->precision == PP_TF32;
+    const double tolerance = r->kernel->tolerance[rounded ? r->d->precision : PP_FP32];
     const float *expected = o->host;
     const double magnitude = root_mean_square(expected, o->info.elements);
     for (int64_t k = 0; k < o->info.elements; k++) {

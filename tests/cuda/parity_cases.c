@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parity.h"
 
-/* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 rounds operands of products (2^-11); bf16
+/* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 cuts operands of products (2^-10); bf16
  * rounds what it writes (2^-8), and the inner steps of attention. Operands are the same numbers on both sides. */
 const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_COPY] = {.variants = PARITY_ABSENT, .absent = 1, .tolerance = {0, 0, 0}},
     [PP_KERNEL_EMBED] = {.variants = PARITY_DROP, .probability = 1, .tolerance = {1e-6, 1e-6, 4e-3}},
     [PP_KERNEL_EMBED_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE,
                               .probability = 1,
-                              .tolerance = {1e-6, 1e-6, 1e-6}},
-    [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
-    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
-    [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 2e-3, 4e-3}},
+                              .tolerance = {5e-6, 5e-6, 5e-6}},
+    [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
+    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
+    [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
     [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT, .tolerance = {1e-5, 1e-5, 4e-3}},
