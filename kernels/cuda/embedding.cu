@@ -76,6 +76,7 @@ cudaError_t pp_cuda_embed(const struct pp_cuda_call *c) { return PP_BY_PRECISION
 struct sorted {
     int32_t word, token;
 };
+static_assert(SORT_TOKENS * sizeof(sorted) <= PP_CUDA_SCRATCH_BYTES, "the list lies in the scratch");
 
 /* A warp for each token: its place among all is the number of those before it. */
 static __global__ void __launch_bounds__(THREADS) sort_tokens(const int32_t *word, int tokens, sorted *out)

@@ -14,6 +14,8 @@ enum {
     NORM_BLOCK_ELEMENTS = 1 << 15, /* at least, so that small tensors take one block */
 };
 
+static_assert(NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "the sums of blocks lie in the scratch");
+
 /* Sums of squares of `piece` elements per block, in double. */
 template <bool aligned>
 static __global__ void __launch_bounds__(NORM_THREADS) squares(const float *g, int64_t n, int64_t piece, double *sums)
