@@ -75,7 +75,9 @@ void pp_emu_show(void);
 void pp_emu_promise(void *address); /* what this thread did comes before ... */
 void pp_emu_rely(void *address);    /* ... what this one does from here on */
 
-/* Frees what others have used under its lock. */
+/* Makes and frees what others use under its lock. Zeroed; never NULL. */
+void *pp_emu_new(size_t bytes);
+void pp_emu_prepare(pthread_mutex_t *mutex, pthread_cond_t *condition);
 void pp_emu_retire(void *memory, pthread_mutex_t *mutex, pthread_cond_t *condition);
 
 /* ---- stream.c ---- */

@@ -27,11 +27,9 @@ static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 struct pp_emu_record *pp_emu_record_new(void)
 {
-    struct pp_emu_record *r = calloc(1, sizeof(*r));
-    if (!r) abort();
+    struct pp_emu_record *r = pp_emu_new(sizeof(*r));
     r->references = 1;
-    pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->reached_now, NULL);
+    pp_emu_prepare(&r->mutex, &r->reached_now);
     return r;
 }
 
@@ -86,8 +84,7 @@ static void run_wait(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 
 static struct pp_emu_op *make_op(struct pp_emu_record *r, void (*run)(struct pp_emu_op *, cudaStream_t, bool))
 {
-    struct record_op *o = calloc(1, sizeof(*o));
-    if (!o) abort();
+    struct record_op *o = pp_emu_new(sizeof(*o));
     o->op.run = run;
     o->record = keep(r);
     return &o->op;

@@ -38,6 +38,23 @@ void pp_emu_unlock(pthread_mutex_t *mutex)
     pp_emu_show();
 }
 
+void *pp_emu_new(size_t bytes)
+{
+    ignore_writes();
+    void *memory = calloc(1, bytes);
+    see_writes();
+    if (!memory) abort();
+    return memory;
+}
+
+void pp_emu_prepare(pthread_mutex_t *mutex, pthread_cond_t *condition)
+{
+    ignore_writes();
+    pthread_mutex_init(mutex, NULL);
+    pthread_cond_init(condition, NULL);
+    see_writes();
+}
+
 void pp_emu_retire(void *memory, pthread_mutex_t *mutex, pthread_cond_t *condition)
 {
     ignore_writes();

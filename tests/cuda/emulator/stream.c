@@ -48,17 +48,15 @@ static void *stream_main(void *arg)
 
 static cudaError_t create(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out)
 {
-    struct CUstream_st *s = calloc(1, sizeof(*s));
+    struct CUstream_st *s = pp_emu_new(sizeof(*s));
     pthread_attr_t attributes;
     pthread_t thread;
-    if (!s) return cudaErrorMemoryAllocation;
     s->device = device;
     s->flags = flags;
     s->priority = priority;
     s->green = green;
     s->tail = &s->head;
-    pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pp_emu_prepare(&s->mutex, &s->changed);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     const int failed = pthread_create(&thread, &attributes, stream_main, s);
