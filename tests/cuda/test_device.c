@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's side of the backend `cuda` on the emulator: queues, marks, copies, times, shares.
+ * The host's side of the backend `cuda`: queues, marks, copies, times, shares.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ static void open_and_close(void)
 {
     load_cuda();
     struct pp_device *device = open_device(0, 1);
-    MUST(strstr(cuda->describe(device), ", 132 SMs, driver "));
+    MUST(strstr(cuda->describe(device), " SMs, driver "));
     MUST(strstr(cuda->describe(device), "cuBLAS"));
     MUST(!strstr(cuda->describe(device), "share"));
     MUST(cuda->reference_ns(device) > 0);
@@ -57,10 +57,10 @@ static void memory(void)
     MUST_OK(cuda->upload(device, there, from, 0));
     cuda->release(device, there, ODD_BYTES + 3);
 
-    MUST(cuda->alloc(device, (int64_t)3 << 30, &none) == PP_NOMEM);
+    MUST(cuda->alloc(device, (int64_t)3 << 50, &none) == PP_NOMEM);
     MUST(!none);
-    MUST_SAY("needs 3.00 GiB");
-    MUST_SAY("of 1.00");
+    MUST_SAY("needs 3145728.00 GiB");
+    MUST(!emulated() || strstr(pp_message(), "of 1.00"));
     MUST_OK(cuda->alloc(device, 0, &none)); /* the failure is forgotten */
     cuda->release(device, none, 0);
     cuda->release(device, NULL, 0);
@@ -139,7 +139,7 @@ static void two_gpus(void)
     load_cuda();
     struct pp_device *device[2] = {open_device(0, 2), open_device(1, 2)};
     double *there[2], host[N], factor_there = 0;
-    MUST(!strstr(cuda->describe(device[0]), "share"));
+    MUST(!emulated() || !strstr(cuda->describe(device[0]), "share")); /* a host with one GPU: the same on shares */
     for (int i = 0; i < 2; i++) {
         MUST_OK(ops->use(device[i]));
         for (int k = 0; k < N; k++) host[k] = k + 0.25 * i;
@@ -209,7 +209,7 @@ static void times(void)
     static struct pp_call calls[CALLS];
     static int64_t ns[CALLS];
     const struct pp_program all = {.calls = calls, .ncalls = CALLS}, few = {.calls = calls, .ncalls = 5}, none = {0};
-    const int64_t least = atoll(getenv("PP_EMULATE_KERNEL_NS")), bytes = 16 * (CALLS + 1);
+    const int64_t least = emulated() ? atoll(getenv("PP_EMULATE_KERNEL_NS")) : 0, bytes = 16 * (CALLS + 1);
     struct pp_run_time time;
     struct pp_frame frame = {0};
     float *memory;
@@ -232,7 +232,7 @@ static void times(void)
     MUST_OK(ops->measure(device, &few, &frame, &time, NULL));
     check_chain(device, memory, 5, 2);
     MUST(time.device_ns >= 5 * least && time.host_ns > 0);
-    MUST(time.host_ns < 5 * least); /* the host did not wait */
+    MUST(!emulated() || time.host_ns < 5 * least); /* the host did not wait */
     MUST_OK(ops->measure(device, &few, &frame, &time, ns));
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);
 
@@ -327,6 +327,7 @@ static void test_steps_make_nothing(void **state)
     snprintf(before, sizeof before, "%s", run_case(products, none));
     const char *after = run_case(products, many);
     assert_clean(after);
+    if (!emulated()) return;
     assert_int_equal(counted(after, "products"), counted(before, "products") + 24);
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
         assert_int_equal(counted(after, made[i]), counted(before, made[i]));
@@ -343,5 +344,5 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_steps_make_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_CASES(tests, 7);
 }
