@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases of the backend `cuda`, each in a process of its own: CUDA and the emulator read their environment once. They run
- * on the emulated backend if PPKIT_CUDA_BACKEND names that, else on a GPU; without one the program ends with 77.
+ * Cases of the backend `cuda`, each in a process of its own: CUDA and the emulator read their environment once. They
+ * run on the emulated backend if PPKIT_CUDA_BACKEND names that, else on a GPU; without one the program ends with 77.
  */
 #ifndef PP_TESTS_DEVICE_CASE_H
 #define PP_TESTS_DEVICE_CASE_H
