@@ -143,6 +143,11 @@ static pp_status agree(const struct pp_sum_spec *spec, struct pp_nccl_line *line
     return PP_OK;
 }
 
+static int64_t element_bytes(int type)
+{
+    return type == PP_SUM_DOUBLE ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
+}
+
 static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
 {
     struct invitation invitation = {0};
@@ -153,6 +158,7 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
                                         .use = PP_NCCL_SUMS,
+                                        .most_bytes = spec->most_elements * element_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
     return pp_nccl_line_join(&s->line, &place);
 }
@@ -172,7 +178,7 @@ static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp
 {
     if (s->instead) return pp_carrier_staged.sum_start(s->instead, parcel, after);
     bool wide = s->type == PP_SUM_DOUBLE;
-    size_t n = (size_t)parcel->bytes / (wide ? sizeof(double) : sizeof(float));
+    size_t n = (size_t)(parcel->bytes / element_bytes(s->type));
     PP_TRY(pp_nccl_line_begin(&s->line, parcel, after));
     return pp_nccl_line_end(&s->line, parcel,
                             s->line.nccl->all_reduce(parcel->memory, parcel->memory, n, wide ? ncclDouble : ncclFloat,

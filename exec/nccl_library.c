@@ -79,9 +79,8 @@ static pp_status set_unset(const struct setting *settings, size_t n)
 
 pp_status pp_nccl_set_environment(bool shared, bool alone)
 {
-    /* All connections at once when a communicator is made: none is made inside a step. */
-    static const struct setting always[] = {{"NCCL_RUNTIME_CONNECT", "0"}};
     char host[64] = "", id[96];
+    if (!shared) return PP_OK;
     gethostname(host, sizeof host - 1);
     snprintf(id, sizeof id, "%s-%ld", host, (long)getpid());
     /* Each process is a host of its own; what would look for several hosts, or for one host's shared memory, is off. */
@@ -95,8 +94,6 @@ pp_status pp_nccl_set_environment(bool shared, bool alone)
         {"NCCL_CUMEM_HOST_ENABLE", "0"},
     };
     static const struct setting one_host[] = {{"NCCL_SOCKET_IFNAME", "lo"}};
-    PP_TRY(set_unset(always, sizeof always / sizeof *always));
-    if (!shared) return PP_OK;
     PP_TRY(set_unset(sharing, sizeof sharing / sizeof *sharing));
     return alone ? set_unset(one_host, sizeof one_host / sizeof *one_host) : PP_OK;
 }

@@ -10,7 +10,14 @@
 #include "core/clock.h"
 #include "core/cores.h"
 
-enum { WARM_UP_BYTES = 1024, NAP_NS = 200000, PATIENCE_S = 100 /* others may still be loading weights */ };
+enum {
+    LEAST_BYTES =
+        1 << 10, /* of the first exchange: sizes from the least to the most, each GROWTH times the one before */
+    MOST_BYTES = 64 << 20, /* larger sums are done as this one */
+    GROWTH = 8,
+    NAP_NS = 200000,
+    PATIENCE_S = 100 /* others may still be loading weights */
+};
 
 /* Joining a communicator, as its own thread sees it. Whoever comes last frees it: the thread, if the worker gave up. */
 struct joining {
@@ -18,7 +25,8 @@ struct joining {
     struct pp_port port;
     const struct pp_nccl *nccl;
     cudaStream_t stream;
-    void *memory; /* WARM_UP_BYTES of the device */
+    void *memory;  /* of the device */
+    int64_t bytes; /* of it: of the largest exchange */
     ncclComm_t comm;
     pp_status status;
     char message[500];
@@ -43,20 +51,19 @@ pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *por
 
 /* --- joining --- */
 
-static ncclResult_t exchange(const struct joining *j)
+static ncclResult_t exchange(const struct joining *j, size_t bytes)
 {
     const struct pp_nccl *nccl = j->nccl;
     int peer = 1 - j->place.rank;
     switch (j->place.use) {
     case PP_NCCL_SENDS:
-        return nccl->send(j->memory, WARM_UP_BYTES, ncclInt8, peer, j->comm, j->stream);
+        return nccl->send(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
     case PP_NCCL_RECEIVES:
-        return nccl->recv(j->memory, WARM_UP_BYTES, ncclInt8, peer, j->comm, j->stream);
+        return nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
     default:
         break;
     }
-    return nccl->all_reduce(j->memory, j->memory, WARM_UP_BYTES / sizeof(float), ncclFloat, ncclSum, j->comm,
-                            j->stream);
+    return nccl->all_reduce(j->memory, j->memory, bytes / sizeof(float), ncclFloat, ncclSum, j->comm, j->stream);
 }
 
 static pp_status join(struct joining *j)
@@ -70,7 +77,9 @@ static pp_status join(struct joining *j)
     PP_TRY(pp_nccl_check(j->nccl, NULL, j->nccl->comm_init(&comm, j->place.ranks, j->place.id, j->place.rank, &config),
                          "ncclCommInitRankConfig"));
     j->comm = comm;
-    return pp_nccl_check(j->nccl, comm, exchange(j), "the first exchange");
+    for (int64_t bytes = LEAST_BYTES; bytes < j->bytes; bytes *= GROWTH)
+        PP_TRY(pp_nccl_check(j->nccl, comm, exchange(j, (size_t)bytes), "the first exchange"));
+    return pp_nccl_check(j->nccl, comm, exchange(j, (size_t)j->bytes), "the first exchange");
 }
 
 static void leave(struct joining *j)
@@ -132,6 +141,13 @@ static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struc
     return await_exchange(line, mark, deadline);
 }
 
+/* A channel connects for all sizes at once. */
+static int64_t first_bytes(const struct pp_nccl_place *place)
+{
+    if (place->use != PP_NCCL_SUMS || place->most_bytes < LEAST_BYTES) return LEAST_BYTES;
+    return place->most_bytes < MOST_BYTES ? place->most_bytes : MOST_BYTES;
+}
+
 pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_place *place)
 {
     const struct pp_backend *backend = line->port.backend;
@@ -143,9 +159,10 @@ pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_plac
     j->port = line->port;
     j->nccl = line->nccl;
     j->stream = line->stream;
+    j->bytes = first_bytes(place);
     atomic_store(&j->parties, 1);
     pp_status status = line->ops->mark_create(line->port.device, false, &mark);
-    if (status == PP_OK) status = backend->alloc(line->port.device, WARM_UP_BYTES, &memory);
+    if (status == PP_OK) status = backend->alloc(line->port.device, j->bytes, &memory);
     if (status == PP_OK) {
         j->memory = memory;
         status = run_joining(line, j, mark);
@@ -153,7 +170,7 @@ pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_plac
     leave(j);
     /* After a failure the thread may still be at it: what it uses stays, the process ends soon. */
     if (status != PP_OK) return status;
-    backend->release(line->port.device, memory, WARM_UP_BYTES);
+    backend->release(line->port.device, memory, first_bytes(place));
     line->ops->mark_destroy(line->port.device, mark);
     return PP_OK;
 }

@@ -34,6 +34,7 @@ struct pp_nccl_place {
     int ranks, rank;
     int blocks; /* at most so many thread blocks for an operation; NCCL_MAX_CTAS beats it */
     enum pp_nccl_use use;
+    int64_t most_bytes; /* of an operation. NCCL chooses how to sum by size, and connects when it first chooses so */
 };
 
 /* The library, the queue. What was opened is closed by pp_nccl_line_close(), also after a failure. */
