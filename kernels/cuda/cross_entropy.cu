@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax and cross-entropy, one block per token: maximum and sum in one pass over the logits, their gradient in a
- * second one.
+ * second one. Which thread adds what depends on the vocabulary alone: padded rows give the same bits.
  */
 #include <algorithm>
 
@@ -22,66 +22,63 @@ template <typename D> struct entropy {
     float scale;
 };
 
-template <int lanes> struct scores {
-    float v[lanes];
-};
-
-/* Logits with bias, columns j .. of a row; -inf from the vocabulary's end on. */
-template <int lanes, typename D> static __device__ scores<lanes> scores_at(const entropy<D> &e, const float *row, int j)
+/* Logits with bias, columns j .. j+3 of a row; -inf from the vocabulary's end on. */
+template <bool aligned, typename D> static __device__ pp_quad scores_at(const entropy<D> &e, const float *row, int j)
 {
-    scores<lanes> s;
-    if (lanes == PP_QUAD && j + PP_QUAD <= e.vocab) {
-        const pp_quad q = pp_load<true>(row + j, PP_QUAD), bias = pp_load<true>(e.bias + j, PP_QUAD);
-#pragma unroll
-        for (int k = 0; k < lanes; k++) s.v[k] = q.v[k] + bias.v[k];
-        return s;
+    const bool whole = j + PP_QUAD <= e.vocab;
+    const int left = e.vocab - j;
+    pp_quad s, bias;
+    if (aligned && whole) {
+        s = pp_load<true>(row + j, PP_QUAD);
+        bias = pp_load<true>(e.bias + j, PP_QUAD);
+    } else {
+        s = pp_load<false>(row + j, left);
+        bias = pp_load<false>(e.bias + j, left);
     }
 #pragma unroll
-    for (int k = 0; k < lanes; k++) s.v[k] = j + k < e.vocab ? row[j + k] + e.bias[j + k] : -INFINITY;
+    for (int k = 0; k < PP_QUAD; k++) s.v[k] = k < left ? s.v[k] + bias.v[k] : -INFINITY;
     return s;
 }
 
 /* The row's greatest score, and the sum of exp(score - most), in all threads. */
-template <int lanes, typename D>
+template <bool aligned, typename D>
 static __device__ void softmax_sums(const entropy<D> &e, const float *row, float *shared, float *most, float *sum)
 {
     float top = -INFINITY, mine = 0;
-    for (int j = lanes * (int)threadIdx.x; j < e.vocab; j += lanes * (int)blockDim.x) {
-        const scores<lanes> s = scores_at<lanes>(e, row, j);
+    for (int j = PP_QUAD * (int)threadIdx.x; j < e.vocab; j += PP_QUAD * (int)blockDim.x) {
+        const pp_quad s = scores_at<aligned>(e, row, j);
         float higher = top;
 #pragma unroll
-        for (int k = 0; k < lanes; k++) higher = fmaxf(higher, s.v[k]);
+        for (int k = 0; k < PP_QUAD; k++) higher = fmaxf(higher, s.v[k]);
         mine *= expf(top - higher);
         top = higher;
 #pragma unroll
-        for (int k = 0; k < lanes; k++) mine += expf(s.v[k] - top);
+        for (int k = 0; k < PP_QUAD; k++) mine += expf(s.v[k] - top);
     }
     *most = pp_block_max(top, shared);
     *sum = pp_block_sum(mine * expf(top - *most), shared);
 }
 
-template <int lanes, typename D> static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<D> e)
+template <bool aligned, typename D>
+static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<D> e)
 {
     __shared__ float shared[PP_BLOCK_WARPS];
     const int64_t at = (int64_t)blockIdx.x * e.columns;
     const float *row = e.logits + at;
     const int target = e.target[blockIdx.x];
     float most, sum;
-    softmax_sums<lanes>(e, row, shared, &most, &sum);
+    softmax_sums<aligned>(e, row, shared, &most, &sum);
     if (threadIdx.x == 0 && e.loss)
         e.loss[blockIdx.x] = log((double)sum) + (double)most - ((double)(row[target] + e.bias[target]));
     if (!e.dlogits) return;
     __syncthreads(); /* the loss has read what may lie in the gradient's place */
     const float factor = e.scale / sum;
-    for (int j = lanes * (int)threadIdx.x; j < e.columns; j += lanes * (int)blockDim.x) {
-        const scores<lanes> s = scores_at<lanes>(e, row, j);
-        pp_quad q = {};
+    for (int j = PP_QUAD * (int)threadIdx.x; j < e.columns; j += PP_QUAD * (int)blockDim.x) {
+        const pp_quad s = scores_at<aligned>(e, row, j);
+        pp_quad q;
 #pragma unroll
-        for (int k = 0; k < lanes; k++) q.v[k] = expf(s.v[k] - most) * factor - (j + k == target ? e.scale : 0);
-        if (lanes == PP_QUAD)
-            pp_store<true>(e.dlogits + at + j, PP_QUAD, q);
-        else
-            e.dlogits[at + j] = pp_from_float<D>(q.v[0]);
+        for (int k = 0; k < PP_QUAD; k++) q.v[k] = expf(s.v[k] - most) * factor - (j + k == target ? e.scale : 0);
+        pp_store<aligned>(e.dlogits + at + j, e.columns - j, q);
     }
 }
 
@@ -110,8 +107,8 @@ template <typename D> static cudaError_t run_tokens(const struct pp_cuda_call *c
     e.scale = c->frame->loss_scale;
     const bool aligned =
         e.columns % PP_QUAD == 0 && pp_aligned(e.logits) && pp_aligned(e.bias) && pp_aligned(e.dlogits);
-    const auto kernel = aligned ? cross_entropy<PP_QUAD, D> : cross_entropy<1, D>;
-    const int threads = pp_block_threads(pp_div_up(e.columns, aligned ? PP_QUAD : 1), THREADS);
+    const auto kernel = aligned ? cross_entropy<true, D> : cross_entropy<false, D>;
+    const int threads = pp_block_threads(pp_div_up(e.vocab, PP_QUAD), THREADS);
     PP_LAUNCH(kernel, tokens, threads, 0, c->stream, e);
     if (e.loss) PP_LAUNCH(add_losses, 1, THREADS, 0, c->stream, e.loss, tokens, c->frame->loss, first > 0);
     return cudaGetLastError();
@@ -132,10 +129,10 @@ cudaError_t pp_cuda_cross_entropy(const struct pp_cuda_call *c) { return PP_BY_P
 
 cudaError_t pp_cuda_prepare_cross_entropy(void)
 {
-    const void *const kernels[] = {reinterpret_cast<const void *>(cross_entropy<PP_QUAD, float>),
-                                   reinterpret_cast<const void *>(cross_entropy<1, float>),
-                                   reinterpret_cast<const void *>(cross_entropy<PP_QUAD, __nv_bfloat16>),
-                                   reinterpret_cast<const void *>(cross_entropy<1, __nv_bfloat16>),
+    const void *const kernels[] = {reinterpret_cast<const void *>(cross_entropy<true, float>),
+                                   reinterpret_cast<const void *>(cross_entropy<false, float>),
+                                   reinterpret_cast<const void *>(cross_entropy<true, __nv_bfloat16>),
+                                   reinterpret_cast<const void *>(cross_entropy<false, __nv_bfloat16>),
                                    reinterpret_cast<const void *>(add_losses)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }
