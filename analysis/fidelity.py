@@ -137,6 +137,10 @@ def late(args):
     return args.minutes and time.monotonic() - args.started > 60 * args.minutes
 
 
+class Failed(Exception):
+    """A program ended with an error; the others may work."""
+
+
 class Tools:
     """Starts the programs."""
 
@@ -164,7 +168,7 @@ class Tools:
             check=False,
         )
         if done.returncode:
-            raise SystemExit(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
+            raise Failed(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
         return json.loads(done.stdout) if json_output else None
 
 
@@ -187,8 +191,11 @@ def profile(tools, configs, args):
         words = options({"model": model, "stages": stages, "checkpoint": kept, "precision": precision, **lists})
         processes = stages if any(c["transport"] == "mpi" for c in group) else 0
         words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
-        tools.run("ppprof", words, processes, json_output=False)
-        mark.touch()
+        try:
+            tools.run("ppprof", words, processes, json_output=False)
+            mark.touch()
+        except Failed as error:  # what it would have measured is predicted from a data sheet
+            print(error, file=sys.stderr, flush=True)
 
 
 def reference_ns(database):
@@ -372,6 +379,7 @@ def main():
         return 3
     path = tools.out / "runs.jsonl"
     runs = load_runs(path)
+    failed = 0
     order = [(n, c) for n in range(args.repeats or (1 if args.quick else 3)) for c in configs]
     random.Random(args.seed).shuffle(order)
     order = [(n, c) for n, c in order if len(runs.get(key(c), [])) <= n]
@@ -379,7 +387,12 @@ def main():
         if late(args):
             break
         print(f"{done + 1}/{len(order)} {key(config)}", file=sys.stderr, flush=True)
-        run = {"key": key(config), "when": time.time(), **measure(tools, config)}
+        try:
+            run = {"key": key(config), "when": time.time(), **measure(tools, config)}
+        except Failed as error:
+            print(error, file=sys.stderr, flush=True)
+            failed += 1
+            continue
         run.pop("loss", None)
         with open(path, "a", encoding="utf-8") as out:
             out.write(json.dumps(run) + "\n")
@@ -388,7 +401,7 @@ def main():
     write_table(tools, configs, predictions, runs)
     left = sum(len(runs.get(key(c), [])) == 0 for c in configs)
     print((tools.out / "table.md").read_text().split("\n\n")[2] if runs else "nothing was run")
-    return 3 if left else 0
+    return 1 if failed else 3 if left else 0
 
 
 if __name__ == "__main__":
