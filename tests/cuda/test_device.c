@@ -322,7 +322,7 @@ static void test_steps_make_nothing(void **state)
 {
     (void)state;
     static const char *const none[] = {"RUNS=0", NULL}, *const many[] = {"RUNS=12", NULL};
-    static const char *const made[] = {"device_allocations", "host_allocations", "streams", "events", "host_waits"};
+    static const char *const made[] = {"device_allocations", "host_allocations", "streams", "events"};
     char before[2048];
     snprintf(before, sizeof before, "%s", run_case(products, none));
     const char *after = run_case(products, many);
