@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulated devices' inside: what its files know of each other. README.md beside tests/cuda/ says what it is.
+ * The emulated devices' inside: what its files know of each other. tests/cuda/README.md says what it is.
  */
 #ifndef PP_EMULATOR_EMULATOR_H
 #define PP_EMULATOR_EMULATOR_H
