@@ -5,29 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/plan.h"
+#include "core/plan_issue.h"
 
-enum { TEXT = 64 };
+/* Who last used a slot, and on which lane; who was the first to write it. Lanes are kept here, as the tasks themselves
+ * would be too far away in a large plan. */
+struct slot_use {
+    int32_t user, user_lane, first, first_lane;
+};
 
 struct check {
     const struct pp_plan *plan;
-    int32_t *slot_user;  /* [nslots] the task that last used the slot */
-    int32_t *slot_first; /* [nslots] the first one that wrote it */
-    int32_t *lane_last;  /* [nlanes] */
-    uint8_t *seen;       /* [stages * microbatches] */
-    uint8_t *begun;      /* [stages] bit 0: a B or I was seen, bit 1: a W */
-    uint8_t *ends; /* [ntasks] issue entries found: bit 0 run or send, bit 1 receive; NORM_ALL counts ranks elsewhere */
-    int64_t *at;   /* [ranks] position in the issue list */
-    bool *waiting; /* [ranks] on the stack of ranks to look at */
+    struct slot_use *slots; /* [nslots] -1: nobody */
+    uint8_t *seen;          /* [stages * microbatches] */
+    uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
+    struct pp_issue_check issue;
 };
 
 static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
 {
-    char text[TEXT];
-    const struct pp_task *t = &plan->tasks[task];
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    return pp_fail(PP_INPUT, "the plan is wrong: rank %d, task %d (%s): %s", lane->src, task,
-                   pp_task_text(t, text, sizeof text), what);
+    return pp_plan_bad(plan, task, what);
 }
 
 /* Ranges of all indices, and dependencies on earlier tasks only. */
@@ -142,11 +138,13 @@ static pp_status check_slot(struct check *c, int32_t id, int32_t slot, int32_t a
 {
     const struct pp_plan *plan = c->plan;
     if (slot < 0) return PP_OK;
-    int32_t user = c->slot_user[slot];
-    if (c->slot_first[slot] < 0) c->slot_first[slot] = id;
-    bool safe = user < 0 || user == awaited || plan->tasks[user].lane == plan->tasks[id].lane;
+    struct slot_use *use = &c->slots[slot];
+    int32_t lane = plan->tasks[id].lane;
+    if (use->first < 0) use->first = id, use->first_lane = lane;
+    bool safe = use->user < 0 || use->user == awaited || use->user_lane == lane;
     if (!safe) return bad(plan, id, "it writes a slot that may still be in use");
-    c->slot_user[slot] = id;
+    use->user = id;
+    use->user_lane = lane;
     return PP_OK;
 }
 
@@ -156,7 +154,7 @@ static pp_status check_slots(struct check *c, int32_t id)
     PP_TRY(check_slot(c, id, t->out, t->dep[1]));
     PP_TRY(check_slot(c, id, t->act, -1));
     PP_TRY(check_slot(c, id, t->ckpt, -1));
-    if (t->in >= 0) c->slot_user[t->in] = id;
+    if (t->in >= 0) c->slots[t->in].user = id, c->slots[t->in].user_lane = t->lane;
     return PP_OK;
 }
 
@@ -166,123 +164,13 @@ static pp_status check_wraps(struct check *c)
     const struct pp_plan *plan = c->plan;
     int64_t needed = 0;
     for (int32_t s = 0; s < plan->nslots; s++)
-        needed += c->slot_first[s] >= 0 && plan->tasks[c->slot_first[s]].lane != plan->tasks[c->slot_user[s]].lane;
+        needed += c->slots[s].first >= 0 && c->slots[s].first_lane != c->slots[s].user_lane;
     for (int i = 0; i < plan->nwraps; i++) {
         const struct pp_wrap *w = &plan->wraps[i];
         if (w->from < 0 || w->from >= plan->ntasks || w->to < 0 || w->to >= plan->ntasks)
             return pp_fail(PP_INPUT, "the plan is wrong: wrap edge %d is out of range", i);
     }
     if (plan->nwraps < needed) return pp_fail(PP_INPUT, "the plan is wrong: edges into the next step are missing");
-    return PP_OK;
-}
-
-static pp_status blocked(const struct check *c)
-{
-    const struct pp_plan *plan = c->plan;
-    for (int r = 0; r < plan->ranks; r++)
-        if (c->at[r] < plan->issue_start[r + 1])
-            return bad(plan, pp_issue_task(plan->issue[c->at[r]]),
-                       "it would wait for ever if nothing were buffered (deadlock)");
-    return PP_OK;
-}
-
-/* The entry at the head of a rank's list; -1 at the end. */
-static int32_t head(const struct check *c, int rank)
-{
-    return c->at[rank] < c->plan->issue_start[rank + 1] ? c->plan->issue[c->at[rank]] : -1;
-}
-
-/* Steps over entries of `rank` while they can go: compute alone, a transfer when its other end is at the head too.
- * *other: the rank that moved along, or -1. */
-static pp_status advance(struct check *c, int rank, int *other)
-{
-    const struct pp_plan *plan = c->plan;
-    *other = -1;
-    for (int32_t entry; (entry = head(c, rank)) >= 0; c->at[rank]++) {
-        int32_t id = pp_issue_task(entry);
-        const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
-        if (lane->kind == PP_LANE_NORM) return PP_OK;
-        if (lane->kind != PP_LANE_CHANNEL) {
-            if (lane->src != rank) return bad(plan, id, "it stands in the list of another rank");
-            c->ends[id] |= 1;
-            continue;
-        }
-        int peer = pp_issue_is_recv(entry) ? lane->src : lane->dst;
-        if (rank != (pp_issue_is_recv(entry) ? lane->dst : lane->src))
-            return bad(plan, id, "it stands in the list of another rank");
-        if (head(c, peer) != (entry ^ 1)) return PP_OK;
-        c->ends[id] |= 3;
-        c->at[peer]++;
-        *other = peer;
-        c->at[rank]++;
-        return PP_OK;
-    }
-    return PP_OK;
-}
-
-/* All ranks stand before the same collective: step over it. */
-static bool pass_collective(struct check *c)
-{
-    int32_t first = head(c, 0);
-    if (first < 0 || c->plan->lanes[c->plan->tasks[pp_issue_task(first)].lane].kind != PP_LANE_NORM) return false;
-    for (int r = 1; r < c->plan->ranks; r++)
-        if (head(c, r) != first) return false;
-    c->ends[pp_issue_task(first)] |= 1;
-    for (int r = 0; r < c->plan->ranks; r++) c->at[r]++;
-    return true;
-}
-
-/* Lets `rank` go as far as it can; partners that moved along are put on the stack to be looked at. */
-static pp_status run_rank(struct check *c, int rank, int *stack, int *depth)
-{
-    int other;
-    do {
-        PP_TRY(advance(c, rank, &other));
-        if (other < 0 || c->waiting[other]) continue;
-        c->waiting[other] = true;
-        stack[(*depth)++] = other;
-    } while (other >= 0);
-    return PP_OK;
-}
-
-/* Runs the issue lists as one in-order queue per rank with unbuffered rendezvous. */
-static pp_status check_rendezvous(struct check *c)
-{
-    const struct pp_plan *plan = c->plan;
-    int *stack, depth = 0;
-    pp_status status = PP_OK;
-    PP_TRY(PP_NEW(&stack, plan->ranks));
-    do {
-        for (int r = plan->ranks - 1; r >= 0; r--) stack[depth++] = r, c->waiting[r] = true;
-        while (depth > 0) {
-            int rank = stack[--depth];
-            c->waiting[rank] = false;
-            PP_TRY_DONE(run_rank(c, rank, stack, &depth));
-        }
-    } while (pass_collective(c));
-    status = blocked(c);
-done:
-    free(stack);
-    return status;
-}
-
-/* Every task was issued at all its ends, and on each lane in the order of ids: a channel sends and receives in one
- * order. */
-static pp_status check_issue(const struct check *c)
-{
-    const struct pp_plan *plan = c->plan;
-    for (int32_t id = 0; id < plan->ntasks; id++) {
-        bool channel = plan->lanes[plan->tasks[id].lane].kind == PP_LANE_CHANNEL;
-        if (c->ends[id] != (channel ? 3 : 1)) return bad(plan, id, "it is missing in an issue list");
-    }
-    for (int r = 0; r < plan->ranks; r++) {
-        for (int i = 0; i < plan->nlanes; i++) c->lane_last[i] = -1;
-        for (int64_t i = plan->issue_start[r]; i < plan->issue_start[r + 1]; i++) {
-            int32_t id = pp_issue_task(plan->issue[i]), *last = &c->lane_last[plan->tasks[id].lane];
-            if (id <= *last) return bad(plan, id, "send order and receive order of its lane differ");
-            *last = id;
-        }
-    }
     return PP_OK;
 }
 
@@ -296,37 +184,27 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_first(c, id));
         PP_TRY(check_input(plan, id));
         PP_TRY(check_slots(c, id));
+        pp_issue_check_task(&c->issue, id);
     }
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
-    PP_TRY(check_rendezvous(c));
-    return check_issue(c);
+    return pp_issue_check_end(&c->issue);
 }
 
 pp_status pp_plan_check(const struct pp_plan *plan)
 {
     struct check c = {.plan = plan};
     pp_status status;
-    PP_TRY_DONE(PP_NEW(&c.slot_user, plan->nslots));
-    PP_TRY_DONE(PP_NEW(&c.slot_first, plan->nslots));
-    PP_TRY_DONE(PP_NEW(&c.lane_last, plan->nlanes));
+    PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.seen, (int64_t)plan->stages * plan->microbatches));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
-    PP_TRY_DONE(PP_NEW(&c.ends, plan->ntasks));
-    PP_TRY_DONE(PP_NEW(&c.at, plan->ranks));
-    PP_TRY_DONE(PP_NEW(&c.waiting, plan->ranks));
-    memset(c.slot_user, 0xff, (size_t)plan->nslots * sizeof *c.slot_user);
-    memset(c.slot_first, 0xff, (size_t)plan->nslots * sizeof *c.slot_first);
-    memcpy(c.at, plan->issue_start, (size_t)plan->ranks * sizeof *c.at);
+    PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
+    memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);
     status = run_checks(&c);
 done:
-    free(c.slot_user);
-    free(c.slot_first);
-    free(c.lane_last);
+    free(c.slots);
     free(c.seen);
     free(c.begun);
-    free(c.ends);
-    free(c.at);
-    free(c.waiting);
+    pp_issue_check_release(&c.issue);
     return status;
 }

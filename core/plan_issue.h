@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Are the issue lists of a plan complete, and free of deadlock even if nothing is buffered? Part of pp_plan_check().
+ *
+ * Where every list has its ends in ascending order of ids, as the builder makes them, it is enough to see that: the
+ * task with the least id that is not done stands at the head of all its lists, so it can go, and so can every next one.
+ * The pass over the tasks sees it by the way. Other lists may be free of deadlock too; they are walked as one
+ * in-order queue per rank, which also finds what to blame.
+ */
+#ifndef PP_CORE_PLAN_ISSUE_H
+#define PP_CORE_PLAN_ISSUE_H
+
+#include "core/plan.h"
+
+struct pp_issue_check {
+    const struct pp_plan *plan;
+    int64_t *at;    /* [ranks] position in the issue list */
+    bool ascending; /* so far every end stood where its id says */
+};
+
+pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan) PP_MUST_CHECK;
+void pp_issue_check_release(struct pp_issue_check *c);
+
+/* After all tasks. PP_INPUT with a message that names rank and task. */
+pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
+
+/* "the plan is wrong: rank R, task N (F s0 m0): what" */
+pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
+
+static inline bool pp_issue_check_next(struct pp_issue_check *c, int rank, int32_t entry)
+{
+    return rank >= 0 && rank < c->plan->ranks && c->at[rank] < c->plan->issue_start[rank + 1] &&
+           c->plan->issue[c->at[rank]++] == entry;
+}
+
+/* The ends of a task on a known lane; for ids 0, 1, ... */
+static inline void pp_issue_check_task(struct pp_issue_check *c, int32_t id)
+{
+    const struct pp_lane *lane = &c->plan->lanes[c->plan->tasks[id].lane];
+    const int32_t entry = id << 1;
+    if (!c->ascending) return;
+    if (lane->kind != PP_LANE_NORM) {
+        c->ascending = pp_issue_check_next(c, lane->src, entry);
+        if (lane->kind == PP_LANE_CHANNEL)
+            c->ascending &= lane->src != lane->dst && pp_issue_check_next(c, lane->dst, entry | 1);
+        return;
+    }
+    for (int r = 0; r < c->plan->ranks; r++) c->ascending &= pp_issue_check_next(c, r, entry);
+}
+
+#endif
