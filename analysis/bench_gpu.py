@@ -165,7 +165,8 @@ def speed(args):
     out = pathlib.Path(args.out)
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(r["model"], r["precision"], r["chunks"]) for r in done}
-    ceilings = measure_ceilings(args.device, args.tiny)
+    side = args.torch_device or args.device
+    ceilings = measure_ceilings(side, args.tiny)
     for model in args.models.split(","):
         o = options_of(model, args.tiny)
         for precision in args.precisions.split(","):
@@ -174,8 +175,8 @@ def speed(args):
                     continue
                 row = {"model": model, "precision": precision, "chunks": chunks, "device": args.device}
                 row["floor_ms"] = floor_ms(o, chunks, precision, ceilings)
-                row["torch_ms"] = torch_ms(o, chunks, precision, args.device, args.steps)
-                if args.device == "cuda":
+                row["torch_ms"] = torch_ms(o, chunks, precision, side, args.steps)
+                if side == "cuda":
                     torch_for("cuda").cuda.empty_cache()
                 row["ppexec_ms"] = ppexec_ms(args, o, model, chunks, precision)
                 row["ceilings"] = ceilings
@@ -229,6 +230,7 @@ def main():
     two.add_argument("--precisions", default="fp32,tf32,bf16")
     two.add_argument("--chunks", default="1,8")
     two.add_argument("--steps", type=int, default=12)
+    two.add_argument("--torch-device", default="", help="another one for PyTorch, to try the script")
     two.set_defaults(run=speed)
     for command in (one, two):
         command.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
