@@ -8,7 +8,7 @@
 #define PP_CORE_CORES_H
 
 /* Gives the process back the cores that a launcher kept from it, where the system allows it. Before the first of the
- * calls below, and before any thread is started. */
+ * calls below, and before any thread is started; later it unties the calling thread and those that it starts. */
 void pp_cores_widen(void);
 
 /* Usable cores; at least 1. */

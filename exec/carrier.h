@@ -43,7 +43,6 @@ struct pp_parcel {
     struct pp_mark *after;
     uint64_t sequence;
     int state;
-    void *staging;
     struct pp_request request;
 };
 

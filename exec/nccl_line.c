@@ -108,7 +108,7 @@ static pp_status await_join(struct pp_nccl_line *line, struct joining *j, int64_
 {
     while (atomic_load(&j->parties) == 2) PP_TRY(nap(line, deadline));
     line->comm = j->comm;
-    return j->status == PP_OK ? PP_OK : pp_fail(j->status, "%s", j->message);
+    return j->status == PP_OK ? PP_OK : pp_fail(j->status, "%s; --transport staged does without NCCL", j->message);
 }
 
 /* Until the first exchange has ended on the device. */
