@@ -36,12 +36,14 @@ static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
 static const char *const checkpoints[] = {"never", "except_last", "always"};
 static const int stage_counts[] = {1, 2, 4};
 
-static void compare_shapes(const char *extra)
+/* All shapes, or every second one. */
+static void compare_shapes(const char *extra, int step)
 {
     for (int s = 0; s < 3; s++)
         for (int p = 0; p < 3; p++)
             for (int c = 0; c < 3; c++) {
                 char options[OPTIONS];
+                if ((s + p + c) % step) continue;
                 int chunks = (s + p + c) % 3 ? 4 : 2, virtual_stages = s < 2 || stage_counts[p] == 4 ? 1 : 2;
                 snprintf(options, sizeof options,
                          SHORT "--schedule %s --stages %d --virtual %d --chunks %d --checkpoint %s %s", schedules[s],
@@ -54,7 +56,7 @@ static void bits_are_those_of_the_cpu(void **state)
 {
     (void)state;
     queued_set(NULL);
-    compare_shapes("");
+    compare_shapes("", 1);
     compare(BASE "--schedule 1f1b --stages 2");
     compare(BASE "--schedule gpipe --stages 4 --recv-buffers 1");
     compare(BASE "--schedule 1f1b --stages 2 --recv-buffers 8 --split 1,3");
@@ -65,7 +67,7 @@ static void replicas_too(void **state)
 {
     (void)state;
     queued_set(NULL);
-    compare_shapes("--replicas 2 --max-batches 2 --no-eval");
+    compare_shapes("--replicas 2 --max-batches 2 --no-eval", 2);
     compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 3");
     compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
 }
@@ -74,7 +76,7 @@ static void replicas_too(void **state)
 static void delays_change_nothing(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 3; seed++) {
         queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
         compare(SHORT "--schedule 1f1b --stages 2 --chunks 4 --recv-buffers 1");
         compare(SHORT "--schedule gpipe --stages 4 --chunks 4 --checkpoint always");
