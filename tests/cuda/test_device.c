@@ -177,6 +177,35 @@ static void test_two_gpus(void **state)
     assert_clean(run_case(two_gpus, strict));
 }
 
+/* GPUs that cannot read each other: copies go by way of the host, sums are refused. */
+static void strangers(void)
+{
+    load_cuda();
+    struct pp_device *device[2] = {open_device(0, 2), open_device(1, 2)};
+    double *there[2], host[N] = {1, 2, 3};
+    for (int i = 0; i < 2; i++) MUST_OK(cuda->alloc(device[i], sizeof host, (void **)&there[i]));
+    MUST_OK(cuda->upload(device[0], there[0], host, sizeof host));
+    struct pp_queue *queue = ops->compute(device[1]);
+    MUST_OK(ops->copy(device[1], queue, there[1], there[0], sizeof host));
+    const void *const own[] = {there[1], there[1]}, *const other[] = {there[1], there[0]};
+    MUST_OK(ops->sum(device[1], queue, there[1], own, 2, N, PP_SUM_DOUBLE));
+    MUST(ops->sum(device[1], queue, there[1], other, 2, N, PP_SUM_DOUBLE) == PP_UNSUPPORTED);
+    MUST_SAY("GPU 1 cannot read the memory of GPU 0");
+    MUST_OK(cuda->download(device[1], host, there[1], sizeof host));
+    MUST(host[0] == 2 && host[2] == 6);
+    for (int i = 0; i < 2; i++) {
+        cuda->release(device[i], there[i], sizeof host);
+        cuda->close(device[i]);
+    }
+}
+
+static void test_strangers(void **state)
+{
+    (void)state;
+    static const char *const env[] = {"PP_EMULATE_PEERS=0", "PP_EMULATE_STRICT=1", NULL};
+    assert_clean(run_case(strangers, env));
+}
+
 /* ---- programs and their times ---- */
 
 enum { CALLS = 700 }; /* more than may wait behind the gate */
@@ -343,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_steps_make_nothing),
+        cmocka_unit_test(test_strangers),
     };
     return RUN_CASES(tests, 7);
 }

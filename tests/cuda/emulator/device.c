@@ -139,7 +139,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
     PP_EMU_ENTER();
-    *can = device != peer;
+    *can = device != peer && pp_emu_settings()->peers;
     return cudaSuccess;
 }
 

@@ -20,7 +20,7 @@ enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132 };
 /* ---- settings.c: the environment, injected failures, errors, what is counted ---- */
 
 struct pp_emu_settings {
-    bool driver;
+    bool driver, peers;
     int devices;
     uint64_t memory_bytes; /* of each device */
     int64_t kernel_ns;     /* every launch takes at least so long */

@@ -56,6 +56,7 @@ static void read_failures(const char *text)
 static void read_settings(void)
 {
     settings.driver = number("PP_EMULATE_DRIVER", 1) != 0;
+    settings.peers = number("PP_EMULATE_PEERS", 1) != 0;
     settings.devices = (int)number("PP_EMULATE_DEVICES", 2);
     if (settings.devices > PP_EMU_DEVICES) settings.devices = PP_EMU_DEVICES;
     settings.memory_bytes = (uint64_t)number("PP_EMULATE_MEMORY", 80ll << 30);
