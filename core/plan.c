@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/plan_hash.h"
+
 const struct pp_kind_info pp_kinds[PP_KINDS] = {
 #define X(id, name, computes, meaning) [PP_##id] = {name, meaning, computes},
     PP_KIND_LIST(X)
@@ -42,43 +44,36 @@ int pp_plan_slot_rows(const struct pp_plan *plan, int m)
     return most;
 }
 
-/* One step of a 64-bit multiply-xorshift hash; a word at a time keeps plans of millions of tasks cheap. */
-static uint64_t mix(uint64_t hash, uint64_t word)
+uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
 {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
+    uint64_t hash = pp_plan_hash_pair(0, plan->ranks, plan->virtual_stages);
+    hash = pp_plan_hash_pair(hash, plan->microbatches, plan->replicas);
+    for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
+    for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_group[s]);
+    for (int i = 0; i < plan->nlanes; i++) {
+        const struct pp_lane *lane = &plan->lanes[i];
+        hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, lane->kind, lane->transfer), lane->src, lane->dst);
+    }
+    for (int i = 0; i < plan->npools; i++) {
+        const struct pp_pool *pool = &plan->pools[i];
+        hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, pool->kind, pool->rank), pool->key, pool->slots);
+    }
+    for (int i = 0; i < plan->nwraps; i++) hash = pp_plan_hash_pair(hash, plan->wraps[i].from, plan->wraps[i].to);
+    return hash;
 }
 
-static uint64_t pair(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
-
-static uint64_t mix_task(uint64_t hash, const struct pp_task *t)
+uint64_t pp_plan_hash_end(const struct pp_plan *plan, uint64_t hash)
 {
-    hash = mix(hash, (uint64_t)t->kind << 24 | (uint64_t)t->flags << 16 | t->count);
-    hash = mix(hash, pair(t->stage, t->microbatch));
-    hash = mix(hash, pair(t->lane, t->dep[0]));
-    hash = mix(hash, pair(t->dep[1], t->dep[2]));
-    hash = mix(hash, pair(t->act, t->ckpt));
-    return mix(hash, pair(t->in, t->out));
+    for (int64_t i = 0; i < plan->issue_start[plan->ranks]; i++)
+        hash = pp_plan_hash_word(hash, (uint64_t)plan->issue[i]);
+    return pp_plan_hash_word(hash, (uint64_t)plan->ntasks);
 }
 
 uint64_t pp_plan_hash(const struct pp_plan *plan)
 {
-    uint64_t hash = mix(0, pair(plan->ranks, plan->virtual_stages));
-    hash = mix(hash, pair(plan->microbatches, plan->replicas));
-    for (int m = 0; m < plan->microbatches; m++) hash = mix(hash, (uint64_t)plan->rows[m]);
-    for (int s = 0; s < plan->stages; s++) hash = mix(hash, pair(plan->stage_rank[s], plan->act_group[s]));
-    for (int i = 0; i < plan->nlanes; i++) {
-        const struct pp_lane *lane = &plan->lanes[i];
-        hash = mix(mix(hash, pair(lane->kind, lane->transfer)), pair(lane->src, lane->dst));
-    }
-    for (int i = 0; i < plan->npools; i++) {
-        const struct pp_pool *pool = &plan->pools[i];
-        hash = mix(mix(hash, pair(pool->kind, pool->rank)), pair(pool->key, pool->slots));
-    }
-    for (int i = 0; i < plan->nwraps; i++) hash = mix(hash, pair(plan->wraps[i].from, plan->wraps[i].to));
-    for (int64_t i = 0; i < plan->ntasks; i++) hash = mix_task(hash, &plan->tasks[i]);
-    for (int64_t i = 0; i < plan->issue_start[plan->ranks]; i++) hash = mix(hash, (uint64_t)plan->issue[i]);
-    return mix(hash, (uint64_t)plan->ntasks);
+    uint64_t hash = pp_plan_hash_begin(plan);
+    for (int64_t i = 0; i < plan->ntasks; i++) hash = pp_plan_hash_task(hash, &plan->tasks[i]);
+    return pp_plan_hash_end(plan, hash);
 }
 
 void pp_plan_free(struct pp_plan *plan)

@@ -11,8 +11,6 @@
 #include "schedules/building.h"
 #include "schedules/orders.h"
 
-static int loop_rank(const struct pp_schedule_shape *shape, int stage) { return stage % shape->ranks; }
-
 pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int microbatches)
 {
     const struct pp_schedule *schedule = pp_schedule_find(name);
@@ -29,36 +27,6 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
                        virtual_stages);
     struct pp_schedule_shape shape = {ranks, virtual_stages, ranks * virtual_stages, microbatches};
     return schedule->check ? schedule->check(&shape) : PP_OK;
-}
-
-static void free_orders(struct pp_order *orders, int n)
-{
-    for (int r = 0; orders && r < n; r++) free(orders[r].ops);
-    free(orders);
-}
-
-pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
-{
-    *out = NULL;
-    PP_TRY(pp_schedule_check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches));
-    const struct pp_schedule *schedule = pp_schedule_find(spec->schedule);
-    int stages = spec->ranks * spec->virtual_stages;
-    struct pp_schedule_shape shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches};
-    struct pp_plan_spec named = *spec;
-    named.schedule = schedule->name;
-    struct pp_order *orders = NULL;
-    int *stage_rank = NULL;
-    pp_status status;
-    PP_TRY_DONE(PP_NEW(&orders, spec->ranks));
-    PP_TRY_DONE(PP_NEW(&stage_rank, stages));
-    for (int s = 0; s < stages; s++)
-        stage_rank[s] = schedule->stage_rank ? schedule->stage_rank(&shape, s) : loop_rank(&shape, s);
-    for (int r = 0; r < spec->ranks; r++) PP_TRY_DONE(schedule->order(&shape, r, &orders[r]));
-    status = pp_plan_build_orders(&named, orders, stage_rank, out);
-done:
-    free_orders(orders, spec->ranks);
-    free(stage_rank);
-    return status;
 }
 
 /* Copies what the specification says into the plan. */
@@ -100,17 +68,18 @@ static int32_t channel_key(const struct pp_plan *plan, const struct channel *c)
 /* The channel from src to dst, made if it is new. */
 static int32_t channel_between(struct builder *b, int src, int dst, int transfer)
 {
-    for (int c = 0; c < b->nchannels; c++) {
-        const struct channel *known = &b->channels[c];
-        if (known->src == src && known->dst == dst && known->transfer == transfer) return c;
-    }
+    int32_t *first = &b->first_channel[2 * src + (transfer == PP_XFER_B)];
+    for (int32_t c = *first; c >= 0; c = b->channels[c].next)
+        if (b->channels[c].dst == dst) return c;
     struct channel *c = &b->channels[b->nchannels];
     int buffers = b->plan->recv_buffers;
-    *c = (struct channel){.lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer};
+    *c = (struct channel){
+        .lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer, .next = *first};
     c->recv =
         (struct slots){.kind = PP_POOL_RECV, .rank = dst, .eager = buffers, .limit = buffers, .oldest_first = true};
     c->send = (struct slots){.kind = PP_POOL_SEND, .rank = src, .eager = buffers, .oldest_first = true};
     c->recv.key = c->send.key = channel_key(b->plan, c);
+    *first = b->nchannels;
     return b->nchannels++;
 }
 
@@ -120,19 +89,15 @@ static pp_status make_channels(struct builder *b)
     struct pp_plan *plan = b->plan;
     PP_TRY(PP_NEW(&b->channels, 2 * plan->stages));
     PP_TRY(PP_NEW(&b->channel_of, 2 * plan->stages));
+    PP_TRY(PP_NEW(&b->first_channel, 2 * plan->ranks));
     for (int s = 0; s < 2 * plan->stages; s++) b->channel_of[s] = -1;
+    for (int r = 0; r < 2 * plan->ranks; r++) b->first_channel[r] = -1;
     for (int s = 0; s + 1 < plan->stages; s++) {
         int here = plan->stage_rank[s], next = plan->stage_rank[s + 1];
         if (here == next) continue;
         b->channel_of[2 * s] = channel_between(b, here, next, PP_XFER_F);
         if (plan->training) b->channel_of[2 * (s + 1) + 1] = channel_between(b, next, here, PP_XFER_B);
         b->task_capacity += (int64_t)plan->microbatches * (plan->training ? 2 : 1);
-    }
-    int outstanding =
-        plan->virtual_stages * plan->microbatches; /* of one channel, at most; stages of one pair of ranks */
-    for (int c = 0; c < b->nchannels; c++) {
-        b->channels[c].capacity = outstanding + 1;
-        PP_TRY(PP_NEW(&b->channels[c].pending, outstanding + 1));
     }
     return PP_OK;
 }
@@ -152,10 +117,12 @@ static pp_status make_lanes(struct builder *b)
     return PP_OK;
 }
 
-static pp_status make_ranks(struct builder *b, const struct pp_order *orders)
+static pp_status make_ranks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
+    int32_t *done = NULL;
     PP_TRY(PP_NEW(&b->ranks, plan->ranks));
+    PP_TRY(PP_NEW(&b->done_stages, plan->stages));
     for (int r = 0; r < plan->ranks; r++) {
         struct rank_state *rank = &b->ranks[r];
         rank->last_compute = -1;
@@ -163,11 +130,29 @@ static pp_status make_ranks(struct builder *b, const struct pp_order *orders)
         rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
         PP_TRY(PP_NEW(&rank->act, b->groups));
         for (int g = 0; g < b->groups; g++) rank->act[g] = (struct slots){.kind = PP_POOL_ACT, .rank = r, .key = g};
-        PP_TRY(PP_NEW(&rank->done_stages, plan->stages));
-        PP_TRY(pp_orders_expand(plan, &orders[r], &rank->ops, &rank->nops));
-        b->task_capacity += rank->nops;
+    }
+    for (int s = 0; s < plan->stages; s++) b->ranks[plan->stage_rank[s]].nstages++;
+    done = b->done_stages;
+    for (int r = 0; r < plan->ranks; r++) {
+        b->ranks[r].done_stages = done;
+        done += b->ranks[r].nstages;
     }
     return PP_OK;
+}
+
+static pp_status read_orders(struct builder *b, const struct pp_order_source *source)
+{
+    struct pp_plan *plan = b->plan;
+    int64_t *first;
+    PP_TRY(PP_NEW(&first, plan->ranks + 1));
+    pp_status status = pp_orders_read(plan, source, &b->ops, first);
+    for (int r = 0; status == PP_OK && r < plan->ranks; r++) {
+        b->ranks[r].ops = b->ops + first[r];
+        b->ranks[r].nops = first[r + 1] - first[r];
+    }
+    if (status == PP_OK) b->task_capacity += first[plan->ranks];
+    free(first);
+    return status;
 }
 
 /* The number of a row count among the distinct ones. */
@@ -202,7 +187,7 @@ static pp_status make_tables(struct builder *b)
     PP_TRY(PP_NEW(&b->delivered, 2 * cells));
     PP_TRY(PP_NEW(&b->act_slot, cells));
     memset(b->act_slot, 0xff, (size_t)cells * sizeof *b->act_slot);
-    PP_TRY(PP_NEW(&b->ckpt_slot, cells));
+    if (pp_recomputed(plan, 0)) PP_TRY(PP_NEW(&b->ckpt_slot, cells));
     PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
     PP_TRY(PP_NEW(&b->started, plan->stages));
     PP_TRY(PP_NEW(&b->reduce_task, plan->stages));
@@ -219,12 +204,22 @@ static pp_status make_tables(struct builder *b)
     return PP_NEW(&plan->tasks, b->task_capacity);
 }
 
+/* Of a large plan these are much: they go before finish.c needs room. */
+static void free_tables(struct builder *b)
+{
+    void **const tables[] = {(void **)&b->ops, (void **)&b->delivered, (void **)&b->act_slot, (void **)&b->ckpt_slot};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        free(*tables[i]);
+        *tables[i] = NULL;
+    }
+}
+
 static void free_builder(struct builder *b)
 {
     for (int c = 0; c < b->nchannels; c++) {
         pp_slots_release(&b->channels[c].recv);
         pp_slots_release(&b->channels[c].send);
-        free(b->channels[c].pending);
+        free(b->channels[c].pending.values);
     }
     for (int r = 0; b->ranks && r < b->plan->ranks; r++) {
         struct rank_state *rank = &b->ranks[r];
@@ -232,17 +227,16 @@ static void free_builder(struct builder *b)
         pp_slots_release(&rank->ckpt);
         pp_slots_release(&rank->local);
         free(rank->act);
-        free(rank->done_stages);
-        free(rank->ops);
-        free(rank->issue);
     }
-    void *const rest[] = {b->ranks,          b->channels, b->channel_of,  b->delivered, b->act_slot,       b->ckpt_slot,
-                          b->gradients_left, b->started,  b->reduce_task, b->row_index, b->slot_row_index, b->class_id};
+    free_tables(b);
+    void *const rest[] = {b->ranks,         b->done_stages,    b->channels, b->channel_of,
+                          b->first_channel, b->gradients_left, b->started,  b->reduce_task,
+                          b->row_index,     b->slot_row_index, b->class_id};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 
-pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_order *orders, const int *stage_rank,
-                               struct pp_plan **out)
+static pp_status build(const struct pp_plan_spec *spec, const struct pp_order_source *source, const int *stage_rank,
+                       struct pp_plan **out)
 {
     struct builder b = {0};
     pp_status status;
@@ -251,17 +245,44 @@ pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_
     PP_TRY_DONE(start_plan(spec, stage_rank, b.plan));
     for (int s = 0; s < b.plan->stages; s++)
         if (b.plan->act_group[s] >= b.groups) b.groups = b.plan->act_group[s] + 1;
-    PP_TRY_DONE(pp_orders_check(b.plan, orders));
-    PP_TRY_DONE(make_ranks(&b, orders));
+    PP_TRY_DONE(make_ranks(&b));
+    PP_TRY_DONE(read_orders(&b, source));
     PP_TRY_DONE(make_channels(&b));
     PP_TRY_DONE(make_lanes(&b));
     PP_TRY_DONE(make_tables(&b));
     PP_TRY_DONE(pp_builder_emit(&b));
     PP_TRY_DONE(pp_builder_epilogue(&b));
+    free_tables(&b);
     PP_TRY_DONE(pp_builder_finish(&b));
     *out = b.plan;
 done:
     free_builder(&b);
     if (status != PP_OK) pp_plan_free(b.plan);
+    return status;
+}
+
+pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_order *orders, const int *stage_rank,
+                               struct pp_plan **out)
+{
+    const struct pp_order_source source = {.given = orders};
+    return build(spec, &source, stage_rank, out);
+}
+
+pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
+{
+    *out = NULL;
+    PP_TRY(pp_schedule_check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches));
+    const struct pp_schedule *schedule = pp_schedule_find(spec->schedule);
+    const int stages = spec->ranks * spec->virtual_stages;
+    const struct pp_order_source source = {.schedule = schedule,
+                                           .shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches}};
+    struct pp_plan_spec named = *spec;
+    int *stage_rank;
+    named.schedule = schedule->name;
+    PP_TRY(PP_NEW(&stage_rank, stages));
+    for (int s = 0; s < stages; s++)
+        stage_rank[s] = schedule->stage_rank ? schedule->stage_rank(&source.shape, s) : s % spec->ranks;
+    pp_status status = build(&named, &source, stage_rank, out);
+    free(stage_rank);
     return status;
 }

@@ -8,19 +8,19 @@
 #include "core/plan.h"
 #include "schedules/schedule.h"
 
-/* Slot numbers waiting to be used again, oldest first. */
+/* Numbers in a row, oldest first: slots waiting to be used again, tasks whose transfer waits. */
 struct slot_queue {
-    int32_t *slots;
-    int32_t head, n, capacity;
+    int32_t *values;
+    int32_t head, n, capacity; /* a ring; the capacity is 0 or a power of two */
 };
 
 /* A growing set of equal slots. Numbers are local to the pool until the builder lays pools end to end. */
 struct slots {
     int kind, rank, key; /* as in struct pp_pool */
     int32_t made;
-    int32_t first; /* id of slot 0 in the plan, set when all are known */
-    int32_t eager; /* make this many before one is used again */
-    int32_t limit; /* most slots ever; 0 = no limit */
+    int32_t first;     /* id of slot 0 in the plan, set when all are known */
+    int32_t eager;     /* make this many before one is used again */
+    int32_t limit;     /* most slots ever; 0 = no limit */
     bool oldest_first; /* transfers: the slot freed longest ago; activations: the one freed last (warm caches) */
     struct slot_queue free;
     int32_t *last_user;  /* [made] task that last read the slot's content; -1 = none in this step */
@@ -28,26 +28,25 @@ struct slots {
     int32_t capacity;
 };
 
-/* A directed channel while it is built. Transfers whose receiver has no free slot wait in `pending` (FIFO). */
+/* A directed channel while it is built. */
 struct channel {
     int32_t lane, src, dst, transfer;
+    int32_t next; /* another one of the same source and kind; -1 = none */
     struct slots recv, send;
-    int32_t *pending; /* producer task ids, ring of `capacity` */
-    int32_t head, n, capacity;
+    struct slot_queue pending; /* producers of what waits for a free slot at the receiver */
 };
 
 /* A rank while it is built. */
 struct rank_state {
-    struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
+    const struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
     int64_t nops, next;
     int32_t last_compute; /* task; -1 = none yet */
     int live, peak;       /* stage-microbatches between F and B/I */
-    int32_t *issue;
-    int64_t nissue, issue_capacity;
+    int64_t nissue;       /* entries of its issue list */
     struct slots ckpt, local;
     struct slots *act;    /* [groups] */
-    int32_t *done_stages; /* its stages in the order in which their gradients became final */
-    int ndone;
+    int32_t *done_stages; /* [stages of the rank] in the order in which their gradients became final */
+    int ndone, nstages;
 };
 
 struct builder {
@@ -55,13 +54,16 @@ struct builder {
     int groups;
     int64_t task_capacity; /* exact */
     struct rank_state *ranks;
+    struct pp_op *ops;    /* of all ranks */
+    int32_t *done_stages; /* [stages] of all ranks */
     struct channel *channels;
     int nchannels;
+    int32_t *first_channel; /* [2 * ranks] of a source and transfer kind; -1 = none */
     int32_t
         *channel_of; /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
     int32_t *delivered;      /* [2][stages * microbatches] task that delivers the input of F, of B/I; -1 = not yet */
     int32_t *act_slot;       /* [stages * microbatches] */
-    int32_t *ckpt_slot;      /* [stages * microbatches] */
+    int32_t *ckpt_slot;      /* [stages * microbatches] where something is recomputed */
     int32_t *gradients_left; /* [stages] B or W still to come */
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
     int32_t *reduce_task;    /* [stages] */
@@ -94,11 +96,12 @@ pp_status pp_slots_take(struct slots *slots, int32_t *out) PP_MUST_CHECK; /* onl
 bool pp_slots_available(const struct slots *slots);
 void pp_slots_free(struct slots *slots, int32_t slot);
 void pp_slots_release(struct slots *slots);
+pp_status pp_queue_add(struct slot_queue *queue, int32_t value) PP_MUST_CHECK;
+int32_t pp_queue_oldest(struct slot_queue *queue); /* takes it; only if there is one */
 
 /* emit.c: all computations and transfers. */
 pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
-pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_end) PP_MUST_CHECK;
 /* microbatch: -1 where there is none; count: how many. */
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;

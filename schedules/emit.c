@@ -10,23 +10,14 @@
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id)
 {
     struct pp_plan *plan = b->plan;
+    const struct pp_lane *lane = &plan->lanes[task->lane];
     if (plan->ntasks == b->task_capacity) return pp_fail(PP_INTERNAL, "the plan has more tasks than were counted");
     *id = (int32_t)plan->ntasks;
     plan->tasks[plan->ntasks++] = *task;
-    return PP_OK;
-}
-
-pp_status pp_builder_issue(struct builder *b, int rank, int32_t task, bool recv_end)
-{
-    struct rank_state *r = &b->ranks[rank];
-    if (r->nissue == r->issue_capacity) {
-        int64_t capacity = r->issue_capacity ? 2 * r->issue_capacity : 256;
-        int32_t *larger = realloc(r->issue, (size_t)capacity * sizeof *larger);
-        if (!larger) return pp_fail(PP_NOMEM, "cannot allocate an issue list of %lld entries", (long long)capacity);
-        r->issue = larger;
-        r->issue_capacity = capacity;
-    }
-    r->issue[r->nissue++] = task << 1 | recv_end;
+    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) b->ranks[r].nissue++;
+    if (lane->kind == PP_LANE_NORM) return PP_OK;
+    b->ranks[lane->src].nissue++;
+    if (lane->kind == PP_LANE_CHANNEL) b->ranks[lane->dst].nissue++;
     return PP_OK;
 }
 
@@ -56,9 +47,7 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
 static pp_status transfer(struct builder *b, struct channel *c)
 {
     struct pp_plan *plan = b->plan;
-    int32_t producer = c->pending[c->head], id = -1;
-    c->head = (c->head + 1) % c->capacity;
-    c->n--;
+    int32_t producer = pp_queue_oldest(&c->pending), id = -1;
     const struct pp_task *from = &plan->tasks[producer];
     struct pp_task task = {.kind = (uint8_t)c->transfer,
                            .count = 1,
@@ -84,13 +73,12 @@ static pp_status transfer(struct builder *b, struct channel *c)
     int next = task.stage + (c->transfer == PP_XFER_F ? 1 : -1);
     int64_t cells = (int64_t)plan->stages * plan->microbatches;
     b->delivered[(c->transfer == PP_XFER_B) * cells + pp_cell(plan, next, task.microbatch)] = id;
-    PP_TRY(pp_builder_issue(b, c->src, id, false));
-    return pp_builder_issue(b, c->dst, id, true);
+    return PP_OK;
 }
 
 static pp_status transfers(struct builder *b, struct channel *c)
 {
-    while (c->n > 0 && (b->plan->recv_buffers == 0 || pp_slots_available(&c->recv))) PP_TRY(transfer(b, c));
+    while (c->pending.n > 0 && (b->plan->recv_buffers == 0 || pp_slots_available(&c->recv))) PP_TRY(transfer(b, c));
     return PP_OK;
 }
 
@@ -195,7 +183,7 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
 {
     struct pp_plan *plan = b->plan;
     if (c) {
-        c->pending[(c->head + c->n++) % c->capacity] = id;
+        PP_TRY(pp_queue_add(&c->pending, id));
         return transfers(b, c);
     }
     bool backward = pp_is_backward(op->kind);
@@ -230,7 +218,6 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     account(b, rank, op, &task);
     int32_t id = -1;
     PP_TRY(pp_builder_task(b, &task, &id));
-    PP_TRY(pp_builder_issue(b, rank, id, false));
     b->ranks[rank].last_compute = id;
     if (task.out >= 0 && channel && pool->first_user[task.out] < 0) pool->first_user[task.out] = id;
     PP_TRY(consumed(b, rank, id));

@@ -17,11 +17,10 @@ static struct pp_task plain(int kind, int stage, int lane, int32_t after)
                             .out = -1};
 }
 
-static pp_status append(struct builder *b, struct pp_task *task, int rank, int32_t *id)
+static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
 {
     PP_TRY(pp_builder_class(b, task->kind, task->stage, -1, 1, &task->cls));
-    PP_TRY(pp_builder_task(b, task, id));
-    return pp_builder_issue(b, rank, *id, false);
+    return pp_builder_task(b, task, id);
 }
 
 pp_status pp_builder_reduce(struct builder *b, int stage)
@@ -32,7 +31,7 @@ pp_status pp_builder_reduce(struct builder *b, int stage)
     r->done_stages[r->ndone++] = stage;
     if (plan->replicas == 1) return PP_OK;
     struct pp_task task = plain(PP_REDUCE_GRAD, stage, plan->ranks + b->nchannels + rank, r->last_compute);
-    return append(b, &task, rank, &b->reduce_task[stage]);
+    return append(b, &task, &b->reduce_task[stage]);
 }
 
 /* One task per stage on its rank: rank by rank, each in the order in which its stages finished. */
@@ -43,7 +42,7 @@ static pp_status per_stage(struct builder *b, int kind, int32_t after)
         for (int i = 0; i < r->ndone; i++) {
             int stage = r->done_stages[i];
             struct pp_task task = plain(kind, stage, rank, after >= 0 ? after : b->reduce_task[stage]);
-            PP_TRY(append(b, &task, rank, &r->last_compute));
+            PP_TRY(append(b, &task, &r->last_compute));
         }
     }
     return PP_OK;
@@ -57,9 +56,7 @@ static pp_status norm(struct builder *b, int32_t *all)
     struct pp_task task = plain(PP_NORM_ALL, -1, plan->nlanes - 1, first);
     task.dep[1] = (int32_t)plan->ntasks - 1;
     task.flags = PP_TASK_DEP_RANGE;
-    PP_TRY(append(b, &task, 0, all));
-    for (int rank = 1; rank < plan->ranks; rank++) PP_TRY(pp_builder_issue(b, rank, *all, false));
-    return PP_OK;
+    return append(b, &task, all);
 }
 
 pp_status pp_builder_epilogue(struct builder *b)

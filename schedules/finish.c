@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plan_hash.h"
 #include "schedules/building.h"
 
 /* Makes `slots` a pool of the plan. Empty ones are left out. */
@@ -51,18 +52,15 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
     }
 }
 
-static void renumber(struct builder *b)
+static void renumber(struct builder *b, struct pp_task *task)
 {
-    struct pp_plan *plan = b->plan;
-    for (int64_t i = 0; i < plan->ntasks; i++) {
-        struct pp_task *task = &plan->tasks[i];
-        if (task->lane < plan->ranks) {
-            renumber_compute(b, task);
-        } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
-            struct channel *c = &b->channels[task->lane - plan->ranks];
-            task->in += c->send.first;
-            task->out += c->recv.first;
-        }
+    const struct pp_plan *plan = b->plan;
+    if (task->lane < plan->ranks) {
+        renumber_compute(b, task);
+    } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
+        struct channel *c = &b->channels[task->lane - plan->ranks];
+        task->in += c->send.first;
+        task->out += c->recv.first;
     }
 }
 
@@ -86,16 +84,35 @@ static pp_status make_wraps(struct builder *b)
     return PP_OK;
 }
 
-static pp_status make_issue_lists(struct builder *b)
+/* Enters a task in the list of every rank that takes part in it. next: [ranks] the end of each list so far. */
+static void issue(struct pp_plan *plan, int32_t id, int64_t *next)
+{
+    const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
+    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) plan->issue[next[r]++] = id << 1;
+    if (lane->kind == PP_LANE_NORM) return;
+    plan->issue[next[lane->src]++] = id << 1;
+    if (lane->kind == PP_LANE_CHANNEL) plan->issue[next[lane->dst]++] = id << 1 | 1;
+}
+
+/* One pass over the tasks does all that is left: final slots, issue lists (both ends of a transfer were created at one
+ * moment, so the order of ids is that of every list), hash. */
+static pp_status finish_tasks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
+    int64_t *next;
     PP_TRY(PP_NEW(&plan->issue_start, plan->ranks + 1));
     for (int r = 0; r < plan->ranks; r++) plan->issue_start[r + 1] = plan->issue_start[r] + b->ranks[r].nissue;
     PP_TRY(PP_NEW(&plan->issue, plan->issue_start[plan->ranks]));
-    for (int r = 0; r < plan->ranks; r++)
-        if (b->ranks[r].nissue)
-            memcpy(plan->issue + plan->issue_start[r], b->ranks[r].issue,
-                   (size_t)b->ranks[r].nissue * sizeof *plan->issue);
+    PP_TRY(PP_NEW(&next, plan->ranks));
+    memcpy(next, plan->issue_start, (size_t)plan->ranks * sizeof *next);
+    uint64_t hash = pp_plan_hash_begin(plan);
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        renumber(b, &plan->tasks[id]);
+        issue(plan, id, next);
+        hash = pp_plan_hash_task(hash, &plan->tasks[id]);
+    }
+    plan->hash = pp_plan_hash_end(plan, hash);
+    free(next);
     return PP_OK;
 }
 
@@ -103,11 +120,9 @@ pp_status pp_builder_finish(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(make_pools(b));
-    renumber(b);
     PP_TRY(make_wraps(b));
-    PP_TRY(make_issue_lists(b));
+    PP_TRY(finish_tasks(b));
     PP_TRY(PP_NEW(&plan->peak_microbatches, plan->ranks));
     for (int r = 0; r < plan->ranks; r++) plan->peak_microbatches[r] = (double)b->ranks[r].peak / plan->virtual_stages;
-    plan->hash = pp_plan_hash(plan);
     return PP_OK;
 }

@@ -73,49 +73,51 @@ static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
     return PP_OK;
 }
 
-pp_status pp_orders_check(const struct pp_plan *plan, const struct pp_order *orders)
-{
-    uint8_t *seen;
-    pp_status status = PP_OK;
-    PP_TRY(PP_NEW(&seen, (int64_t)plan->stages * plan->microbatches));
-    for (int r = 0; r < plan->ranks; r++)
-        for (int64_t i = 0; i < orders[r].n; i++) PP_TRY_DONE(check_op(plan, r, &orders[r].ops[i], seen));
-    PP_TRY_DONE(check_complete(plan, seen));
-    if (plan->slot_microbatches == 1) status = check_alike(plan, seen); /* else every B becomes I and W */
-done:
-    free(seen);
-    return status;
-}
-
-/* The order of one rank on its way into the plan. */
-struct expansion {
+/* Orders on their way into the plan. */
+struct reading {
     const struct pp_plan *plan;
+    uint8_t *seen; /* [stages * microbatches] */
     struct pp_op *ops;
-    int64_t n;
+    int64_t n, capacity;
     int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
 };
 
-static void append(struct expansion *e, int kind, const struct pp_op *op)
+static bool batched(const struct pp_plan *plan) { return plan->slot_microbatches > 1; }
+
+static bool recomputes(const struct pp_plan *plan) { return plan->training && plan->checkpoint != PP_CHECKPOINT_NEVER; }
+
+static pp_status grow(struct reading *e, int64_t more)
+{
+    if (e->n + more <= e->capacity) return PP_OK;
+    int64_t capacity = e->capacity + e->capacity / 2 > e->n + more ? e->capacity + e->capacity / 2 : e->n + more;
+    struct pp_op *larger = realloc(e->ops, (size_t)capacity * sizeof *larger);
+    if (!larger) return pp_fail(PP_NOMEM, "cannot allocate orders of %lld computations", (long long)capacity);
+    e->ops = larger;
+    e->capacity = capacity;
+    return PP_OK;
+}
+
+static void append(struct reading *e, int kind, const struct pp_op *op)
 {
     e->ops[e->n++] = (struct pp_op){op->stage, op->microbatch, (uint8_t)kind, 1};
 }
 
 /* The last one of a slot brings all. */
-static void weight_gradient(struct expansion *e, const struct pp_op *op)
+static void weight_gradient(struct reading *e, const struct pp_op *op)
 {
     const int k = e->plan->slot_microbatches, microbatches = e->plan->microbatches;
     const int slot = op->microbatch / k, first = slot * k, count = first + k <= microbatches ? k : microbatches - first;
+    if (!batched(e->plan)) return append(e, PP_W, op);
     if (++e->waiting[(int64_t)op->stage * ((microbatches + k - 1) / k) + slot] < count) return;
     e->ops[e->n++] = (struct pp_op){op->stage, first, PP_W, (uint16_t)count};
 }
 
-static void expand(struct expansion *e, const struct pp_op *op)
+static void expand(struct reading *e, const struct pp_op *op)
 {
-    const bool batched = e->plan->slot_microbatches > 1;
     if (pp_is_backward(op->kind) && pp_recomputed(e->plan, op->microbatch)) append(e, PP_R, op);
     if (op->kind == PP_W) {
         weight_gradient(e, op);
-    } else if (op->kind == PP_B && batched) {
+    } else if (op->kind == PP_B && batched(e->plan)) {
         append(e, PP_I, op);
         weight_gradient(e, op);
     } else {
@@ -123,15 +125,48 @@ static void expand(struct expansion *e, const struct pp_op *op)
     }
 }
 
-pp_status pp_orders_expand(const struct pp_plan *plan, const struct pp_order *order, struct pp_op **ops, int64_t *n)
+static pp_status read_order(struct reading *e, int rank, const struct pp_order *order)
 {
-    struct expansion e = {.plan = plan};
-    PP_TRY(PP_NEW(&e.waiting, (int64_t)plan->stages * plan->microbatches));
-    pp_status status = PP_NEW(&e.ops, 3 * order->n);
-    for (int64_t i = 0; i < order->n && status == PP_OK; i++)
-        if (order->ops[i].kind == PP_F || plan->training) expand(&e, &order->ops[i]);
+    PP_TRY(grow(e, order->n * (1 + recomputes(e->plan) + batched(e->plan))));
+    for (int64_t i = 0; i < order->n; i++) {
+        PP_TRY(check_op(e->plan, rank, &order->ops[i], e->seen));
+        if (order->ops[i].kind == PP_F || e->plan->training) expand(e, &order->ops[i]);
+    }
+    return PP_OK;
+}
+
+static pp_status read_orders(struct reading *e, const struct pp_order_source *source, int64_t *first)
+{
+    struct pp_order made = {0};
+    pp_status status = PP_OK;
+    for (int r = 0; r < e->plan->ranks; r++) {
+        const struct pp_order *order = source->given ? &source->given[r] : &made;
+        first[r] = e->n;
+        made.n = 0;
+        if (!source->given) PP_TRY_DONE(source->schedule->order(&source->shape, r, &made));
+        PP_TRY_DONE(read_order(e, r, order));
+    }
+    first[e->plan->ranks] = e->n;
+    PP_TRY_DONE(check_complete(e->plan, e->seen));
+    if (!batched(e->plan)) status = check_alike(e->plan, e->seen); /* else every B becomes I and W */
+done:
+    free(made.ops);
+    return status;
+}
+
+pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_source *source, struct pp_op **ops,
+                         int64_t *first)
+{
+    struct reading e = {.plan = plan};
+    const int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&e.seen, cells));
+    if (batched(plan)) PP_TRY_DONE(PP_NEW(&e.waiting, cells));
+    PP_TRY_DONE(grow(&e, cells * (1 + plan->training + recomputes(plan))));
+    status = read_orders(&e, source, first);
+done:
+    free(e.seen);
     free(e.waiting);
     *ops = e.ops;
-    *n = e.n;
     return status;
 }

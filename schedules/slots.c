@@ -13,15 +13,30 @@ static pp_status grow(int32_t **array, int32_t old, int32_t capacity)
     return PP_OK;
 }
 
-/* The queue holds at most all slots, so it is as large as the slot arrays; growing it straightens the ring. */
+/* Growing straightens the ring. */
 static pp_status grow_queue(struct slot_queue *queue, int32_t capacity)
 {
     int32_t *straight;
     PP_TRY(PP_NEW(&straight, capacity));
-    for (int32_t i = 0; i < queue->n; i++) straight[i] = queue->slots[(queue->head + i) % queue->capacity];
-    free(queue->slots);
-    *queue = (struct slot_queue){.slots = straight, .n = queue->n, .capacity = capacity};
+    for (int32_t i = 0; i < queue->n; i++) straight[i] = queue->values[(queue->head + i) & (queue->capacity - 1)];
+    free(queue->values);
+    *queue = (struct slot_queue){.values = straight, .n = queue->n, .capacity = capacity};
     return PP_OK;
+}
+
+pp_status pp_queue_add(struct slot_queue *queue, int32_t value)
+{
+    if (queue->n == queue->capacity) PP_TRY(grow_queue(queue, queue->capacity ? 2 * queue->capacity : 4));
+    queue->values[(queue->head + queue->n++) & (queue->capacity - 1)] = value;
+    return PP_OK;
+}
+
+int32_t pp_queue_oldest(struct slot_queue *queue)
+{
+    int32_t value = queue->values[queue->head];
+    queue->head = (queue->head + 1) & (queue->capacity - 1);
+    queue->n--;
+    return value;
 }
 
 static pp_status make(struct slots *slots)
@@ -45,10 +60,9 @@ bool pp_slots_available(const struct slots *slots)
 static int32_t reuse(struct slots *slots)
 {
     struct slot_queue *queue = &slots->free;
-    int32_t at = slots->oldest_first ? queue->head : (queue->head + queue->n - 1) % queue->capacity;
-    if (slots->oldest_first) queue->head = (queue->head + 1) % queue->capacity;
+    if (slots->oldest_first) return pp_queue_oldest(queue);
     queue->n--;
-    return queue->slots[at];
+    return queue->values[(queue->head + queue->n) & (queue->capacity - 1)];
 }
 
 pp_status pp_slots_take(struct slots *slots, int32_t *out)
@@ -65,14 +79,13 @@ pp_status pp_slots_take(struct slots *slots, int32_t *out)
 
 void pp_slots_free(struct slots *slots, int32_t slot)
 {
-    struct slot_queue *queue = &slots->free;
-    queue->slots[(queue->head + queue->n) % queue->capacity] = slot;
-    queue->n++;
+    struct slot_queue *queue = &slots->free; /* as large as the slot arrays */
+    queue->values[(queue->head + queue->n++) & (queue->capacity - 1)] = slot;
 }
 
 void pp_slots_release(struct slots *slots)
 {
-    free(slots->free.slots);
+    free(slots->free.values);
     free(slots->last_user);
     free(slots->first_user);
 }
