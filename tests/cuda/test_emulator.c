@@ -158,6 +158,7 @@ static void events(int process)
     EXPECT(cudaEventQuery(second) == cudaErrorNotReady && cudaStreamQuery(a) == cudaErrorNotReady);
     EXPECT(!cudaStreamSynchronize(b)); /* long before `a` is through */
     EXPECT(cudaEventQuery(second) == cudaErrorNotReady);
+    EXPECT(cudaGetLastError() == cudaErrorNotReady && !cudaGetLastError()); /* else the next launch reports it */
     EXPECT(!cudaStreamWaitEvent(b, second, 0));
     EXPECT(!test_add(memory, 100, NUMBERS, b));
     EXPECT(!cudaStreamSynchronize(b));

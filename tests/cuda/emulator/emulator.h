@@ -37,7 +37,8 @@ cudaError_t pp_emu_enter(const char *function);
         const cudaError_t entered = pp_emu_enter(__func__);                                                            \
         if (entered != cudaSuccess) return pp_emu_error(entered);                                                      \
     } while (0)
-/* Notes it for cudaGetLastError and returns it. */
+/* Notes it for cudaGetLastError and returns it. cudaErrorNotReady too: who does not clear it finds it after the next
+ * launch. */
 cudaError_t pp_emu_error(cudaError_t error);
 /* Is it this function's turn to fail? The code that PP_EMULATE_FAIL gives it (`usual` if none) or 0. */
 int pp_emu_injected(const char *function, int usual);

@@ -88,7 +88,7 @@ int pp_emu_injected(const char *function, int usual)
 
 cudaError_t pp_emu_error(cudaError_t error)
 {
-    if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
 }
 

@@ -226,7 +226,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
     const bool done = idle(s);
     const cudaError_t fault = pp_emu_fault(s->device);
-    return fault != cudaSuccess ? pp_emu_error(fault) : done ? cudaSuccess : cudaErrorNotReady;
+    return pp_emu_error(fault != cudaSuccess ? fault : done ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
