@@ -77,6 +77,7 @@ static pp_status run_figures(const struct pp_session *s, struct pp_run_result *o
 {
     double traced;
     *out = pp_result_none;
+    if (s->untimed) return PP_OK;
     PP_TRY(median_ms(s, PLAIN, &out->ms_per_batch));
     PP_TRY(median_ms(s, TRACED, &traced));
     out->trace_overhead = traced / out->ms_per_batch - 1;

@@ -145,17 +145,24 @@ static pp_status reference(struct pp_trainee *t, int64_t *ns)
     return pp_barrier(t->session->world, t->worker->me);
 }
 
-/* Workers that share a device must overlap, else their times say nothing. All devices are open and idle. */
+/* Workers that share a device must overlap, else their times say nothing and are not told. All devices are open and
+ * idle. */
 static pp_status probe(struct pp_trainee *t)
 {
-    const struct pp_session *s = t->session;
+    struct pp_session *s = t->session;
+    struct pp_world *world = s->world;
+    unsigned char fails, *all;
     if (!s->backend->queue) return PP_OK;
-    PP_TRY(pp_barrier(s->world, t->worker->me));
-    pp_status status = PP_OK;
-    if (t->worker->me == s->world->first) status = s->backend->queue->probe(t->worker->device);
-    if (status == PP_UNSUPPORTED) pp_warn("%s; results are right", pp_message());
+    PP_TRY(pp_barrier(world, t->worker->me));
+    pp_status status = s->backend->queue->probe(t->worker->device);
     if (status != PP_OK && status != PP_UNSUPPORTED) return status;
-    return pp_barrier(s->world, t->worker->me);
+    fails = status == PP_UNSUPPORTED;
+    if (fails && t->worker->me == world->first) pp_warn("%s; results are right", pp_message());
+    PP_TRY(PP_NEW(&all, world->workers));
+    status = pp_allgather(world, t->worker->me, &fails, sizeof fails, all);
+    for (int i = 0; i < world->workers && t->worker->me == 0; i++) s->untimed = s->untimed || all[i];
+    free(all);
+    return status;
 }
 
 static pp_status prepare(struct pp_trainee *t)

@@ -45,6 +45,7 @@ struct pp_session {
     struct pp_trace trace;               /* of all workers */
     struct pp_worker_summary *summaries; /* [workers] */
     int64_t reference_ns[2];             /* the reference kernel before and after */
+    bool untimed;                        /* workers that share a device do not overlap: times mean nothing */
 };
 
 /* The end of a run, by all workers: traces and process sizes to worker 0, in the session. */
