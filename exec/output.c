@@ -64,7 +64,7 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
         int64_t peak = 0;
         for (int rank = 0; rank < r->ranks; rank++)
             if (r->peak_bytes[rank] > peak) peak = r->peak_bytes[rank];
-        fprintf(out, "%-*s %3d %3d %7d %4d %3d ", width, r->point.schedule, r->point.stages, r->point.virtual_stages,
+        fprintf(out, "%-*s %3d %3d %7d %4d %3d", width, r->point.schedule, r->point.stages, r->point.virtual_stages,
                 r->point.chunks, r->microbatches, r->replicas);
         print_figure(r->stored.ms_per_batch, 10, 3, out);
         print_figure(100 * r->stored.bubble, 8, 2, out);
