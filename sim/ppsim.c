@@ -2,6 +2,7 @@
  *
  * ppsim: predicts what a pipeline takes: time, bubble, memory.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "schedules/schedule.h"
 #include "sim/draw.h"
 #include "sim/output.h"
+#include "sim/predict_points.h"
 #include "sim/store.h"
 
 static const struct pp_program_info info = {
@@ -40,6 +42,7 @@ struct session {
     struct pp_config config;
     struct pp_predictor predictor;
     struct pp_db *db;
+    pthread_mutex_t db_lock;
     struct pp_point *points;
     int npoints;
     json_t *rows;
@@ -122,9 +125,8 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
 }
 
 /* Says on standard error which times were not measured: of a sweep only the first such configuration. */
-static void tell_source(struct session *s, const struct pp_point *point, const struct pp_prediction *prediction)
+static void tell_source(struct session *s, const struct pp_point *point, const struct pp_cost_origin *o)
 {
-    const struct pp_cost_origin *o = &prediction->origin;
     const char *machine = s->predictor.machine.name;
     if (o->computed > 0 && s->computed++ == 0)
         pp_warn("%s, %d stages, %d chunks: %d of %d task shapes were never measured (the first: %s); they are computed "
@@ -146,37 +148,43 @@ static void tell_totals(const struct session *s)
     if (s->link_computed > 1) pp_warn("%d configurations have links that were never measured", s->link_computed);
 }
 
-static pp_status predict_point(struct session *s, const struct pp_point *point)
+static pp_status store(struct session *s, const struct pp_prediction *prediction)
 {
-    struct pp_prediction prediction;
-    json_t *row;
-    pp_status status;
-    PP_TRY(pp_predict(&s->predictor, point, s->config.draw || s->config.db, &prediction));
-    PP_TRY_DONE(pp_row_create(&s->predictor, &prediction, &row));
-    if (json_array_append_new(s->rows, row) != 0)
-        PP_TRY_DONE(pp_fail(PP_NOMEM, "cannot allocate room for the results"));
-    tell_source(s, point, &prediction);
-    if (s->config.draw) PP_TRY_DONE(draw(s, &prediction));
-    if (s->config.db) PP_TRY_DONE(pp_store_prediction(s->db, &s->predictor, &prediction));
-done:
-    pp_prediction_free(&prediction);
+    pthread_mutex_lock(&s->db_lock);
+    pp_status status = pp_store_prediction(s->db, &s->predictor, prediction);
+    pthread_mutex_unlock(&s->db_lock);
     return status;
 }
 
 /* In a sweep the impossible configurations are left out. */
+static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
+{
+    struct session *s = context;
+    const struct pp_point *point = &s->points[i];
+    pp_progress("predicting %d of %d", i + 1, s->npoints);
+    if (outcome->status == PP_USAGE && s->npoints > 1) {
+        pp_warn("left out %s, %d stages x %d, %d chunks: %s", point->schedule, point->stages, point->virtual_stages,
+                point->chunks, outcome->message);
+        return PP_OK;
+    }
+    if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
+    int failed = json_array_append_new(s->rows, outcome->row);
+    outcome->row = NULL;
+    if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    tell_source(s, point, &outcome->origin);
+    if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
+    return s->config.db ? store(s, &outcome->prediction) : PP_OK;
+}
+
 static pp_status predict_all(struct session *s)
 {
-    for (int i = 0; i < s->npoints; i++) {
-        const struct pp_point *point = &s->points[i];
-        pp_progress("predicting %d of %d", i + 1, s->npoints);
-        pp_status status = predict_point(s, point);
-        if (status == PP_USAGE && s->npoints > 1) {
-            pp_warn("left out %s, %d stages x %d, %d chunks: %s", point->schedule, point->stages, point->virtual_stages,
-                    point->chunks, pp_message());
-            continue;
-        }
-        if (status != PP_OK) return status;
-    }
+    const struct pp_points_call call = {.predictor = &s->predictor,
+                                        .points = s->points,
+                                        .npoints = s->npoints,
+                                        .keep = s->config.draw || s->config.db,
+                                        .take = take_point,
+                                        .context = s};
+    PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
     if (json_array_size(s->rows) > 0) return PP_OK;
     return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
@@ -225,8 +233,11 @@ static pp_status run(struct session *s)
     struct pp_config *config = &s->config;
     struct pp_predictor *p = &s->predictor;
     const struct pp_backend *backend;
-    *p = (struct pp_predictor){
-        .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .given = config->times != NULL};
+    *p = (struct pp_predictor){.config = config,
+                               .schedules = &pp_schedules,
+                               .ops = &pp_model_ops,
+                               .given = config->times != NULL,
+                               .db_lock = &s->db_lock};
     PP_TRY(pp_data_set_vocabulary(config));
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
@@ -250,7 +261,7 @@ static void release(struct session *s)
 
 int main(int argc, char **argv)
 {
-    static struct session session;
+    static struct session session = {.db_lock = PTHREAD_MUTEX_INITIALIZER};
     int noperands;
     pp_log_init(info.name, false);
     pp_status status = pp_config_parse(PP_PPSIM, argc, argv, &session.config, NULL, 0, &noperands);

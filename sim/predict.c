@@ -55,10 +55,18 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
     return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), 0, 0, out);
 }
 
+static pp_status find_measured(const struct pp_predictor *p, struct pp_prediction *out)
+{
+    if (p->db_lock) pthread_mutex_lock(p->db_lock);
+    pp_status status = pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin);
+    if (p->db_lock) pthread_mutex_unlock(p->db_lock);
+    return status;
+}
+
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
 {
     if (p->given) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
-    if (p->db) PP_TRY(pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin));
+    if (p->db) PP_TRY(find_measured(p, out));
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
 }
 

@@ -5,10 +5,12 @@
 #ifndef PP_SIM_PREDICT_H
 #define PP_SIM_PREDICT_H
 
+#include <pthread.h>
+
 #include "sim/costs.h"
 #include "sim/engine.h"
 
-/* What all configurations of a call share. Everything is borrowed. */
+/* What all configurations of a call share, and its threads too. Everything is borrowed. */
 struct pp_predictor {
     const struct pp_config *config;
     const struct pp_schedules *schedules;
@@ -17,6 +19,7 @@ struct pp_predictor {
     struct pp_given_times times;
     struct pp_machine machine; /* else: for what was not measured */
     struct pp_db *db;          /* measured times; NULL = none */
+    pthread_mutex_t *db_lock;  /* held by whoever uses the database; NULL: one thread does */
 };
 
 struct pp_prediction {

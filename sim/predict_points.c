@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/predict_points.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/cores.h"
+#include "sim/output.h"
+
+enum {
+    MOST_THREADS = 64,
+    AHEAD = 4,             /* points of each thread that may wait to be taken */
+    WORK_TO_SHARE = 50000, /* in stages x microbatches: counting the cores takes as long as to simulate these */
+    WORK_OF_POINT = 200    /* what any point takes, however small */
+};
+
+struct place {
+    struct pp_outcome outcome;
+    bool ready;
+};
+
+struct team {
+    const struct pp_points_call *call;
+    struct place *places; /* point i has place i % nplaces */
+    int nplaces;
+    pthread_mutex_t lock;
+    pthread_cond_t ready, room; /* an outcome is there; one was taken */
+    int next, taken;            /* the first point that nobody has begun; outcomes taken */
+    bool stop;
+    pthread_t threads[MOST_THREADS];
+    int nthreads;
+};
+
+static void predict(const struct pp_points_call *call, int point, struct pp_outcome *out)
+{
+    *out = (struct pp_outcome){0};
+    out->status = pp_predict(call->predictor, &call->points[point], call->keep, &out->prediction);
+    if (out->status == PP_OK) out->status = pp_row_create(call->predictor, &out->prediction, &out->row);
+    if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
+    out->origin = out->prediction.origin;
+    if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);
+}
+
+static pp_status hand_over(const struct pp_points_call *call, int point, struct pp_outcome *outcome)
+{
+    pp_status status = call->take(call->context, point, outcome);
+    json_decref(outcome->row);
+    pp_prediction_free(&outcome->prediction);
+    return status;
+}
+
+/* The next point to predict, once there is a place for it; -1: nothing is left to do. */
+static int begin_point(struct team *t)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop && t->next < t->call->npoints && t->next >= t->taken + t->nplaces)
+        pthread_cond_wait(&t->room, &t->lock);
+    int point = t->stop || t->next == t->call->npoints ? -1 : t->next++;
+    pthread_mutex_unlock(&t->lock);
+    return point;
+}
+
+static void *run_thread(void *context)
+{
+    struct team *t = context;
+    for (int point; (point = begin_point(t)) >= 0;) {
+        struct place *place = &t->places[point % t->nplaces];
+        predict(t->call, point, &place->outcome);
+        pthread_mutex_lock(&t->lock);
+        place->ready = true;
+        pthread_cond_signal(&t->ready);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return NULL;
+}
+
+static pp_status take_in_order(struct team *t)
+{
+    pp_status status = PP_OK;
+    for (int i = 0; i < t->call->npoints && status == PP_OK; i++) {
+        struct place *place = &t->places[i % t->nplaces];
+        pthread_mutex_lock(&t->lock);
+        while (!place->ready) pthread_cond_wait(&t->ready, &t->lock);
+        pthread_mutex_unlock(&t->lock);
+        status = hand_over(t->call, i, &place->outcome);
+        pthread_mutex_lock(&t->lock);
+        place->ready = false;
+        t->taken++;
+        pthread_cond_broadcast(&t->room);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return status;
+}
+
+/* Signals are for the thread that asked. */
+static void start_threads(struct team *t, int wanted)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (t->nthreads < wanted && pthread_create(&t->threads[t->nthreads], NULL, run_thread, t) == 0) t->nthreads++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Ends the threads, and releases what nobody has taken. */
+static void end_team(struct team *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_broadcast(&t->room);
+    pthread_mutex_unlock(&t->lock);
+    for (int i = 0; i < t->nthreads; i++) pthread_join(t->threads[i], NULL);
+    for (int i = 0; i < t->nplaces; i++) {
+        if (!t->places[i].ready) continue;
+        json_decref(t->places[i].outcome.row);
+        pp_prediction_free(&t->places[i].outcome.prediction);
+    }
+}
+
+static pp_status one_by_one(const struct pp_points_call *call)
+{
+    struct pp_outcome outcome;
+    for (int i = 0; i < call->npoints; i++) {
+        predict(call, i, &outcome);
+        PP_TRY(hand_over(call, i, &outcome));
+    }
+    return PP_OK;
+}
+
+static int useful_threads(const struct pp_points_call *call)
+{
+    int64_t work = 0;
+    for (int i = 0; i < call->npoints; i++) {
+        const struct pp_point *point = &call->points[i];
+        work += (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_POINT;
+    }
+    return call->npoints > 1 && work > WORK_TO_SHARE ? pp_cores_count() : 1;
+}
+
+pp_status pp_predict_points(const struct pp_points_call *call, int threads)
+{
+    struct team t = {.call = call,
+                     .lock = PTHREAD_MUTEX_INITIALIZER,
+                     .ready = PTHREAD_COND_INITIALIZER,
+                     .room = PTHREAD_COND_INITIALIZER};
+    if (threads == 0) threads = useful_threads(call);
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > call->npoints) threads = call->npoints;
+    if (threads <= 1) return one_by_one(call);
+    t.nplaces = AHEAD * threads;
+    PP_TRY(PP_NEW(&t.places, t.nplaces));
+    json_object_seed(0); /* else the threads would do it */
+    start_threads(&t, threads);
+    pp_status status = t.nthreads > 0 ? take_in_order(&t) : one_by_one(call);
+    end_team(&t);
+    free(t.places);
+    return status;
+}
