@@ -19,7 +19,7 @@ struct chrome {
     const struct pp_timeline *timeline;
     int32_t *made; /* [steps][replicas][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
     int32_t *used; /* ... that uses what arrives at the stage */
-    int steps, first_step, stages, microbatches;
+    int first_step, stages, microbatches;
 };
 
 static void begin(struct chrome *c, const char *phase, int thread)
@@ -45,16 +45,18 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
     fputs("}}", c->out);
 }
 
-static void name_threads(struct chrome *c, const char *process_name)
+static pp_status name_threads(struct chrome *c, const char *process_name)
 {
     const struct pp_timeline *t = c->timeline;
     char text[64];
+    bool *used;
+    const int threads = t->ranks * t->replicas * THREADS;
+    PP_TRY(PP_NEW(&used, threads));
+    for (int64_t i = 0; i < t->nbars; i++) used[thread_of(&t->bars[i])] = true;
     metadata(c, 0, "process_name", process_name);
-    for (int thread = 0; thread < t->ranks * t->replicas * THREADS; thread++) {
+    for (int thread = 0; thread < threads; thread++) {
         int worker = thread / THREADS;
-        bool used = false;
-        for (int64_t i = 0; i < t->nbars && !used; i++) used = thread_of(&t->bars[i]) == thread;
-        if (!used) continue;
+        if (!used[thread]) continue;
         if (t->replicas > 1)
             snprintf(text, sizeof text, "replica %d rank %d: %s", worker / t->ranks, worker % t->ranks,
                      thread_names[thread % THREADS]);
@@ -64,6 +66,8 @@ static void name_threads(struct chrome *c, const char *process_name)
         begin(c, "M", thread);
         fprintf(c->out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", thread);
     }
+    free(used);
+    return PP_OK;
 }
 
 static void write_slice(struct chrome *c, const struct pp_bar *bar)
@@ -92,6 +96,12 @@ static int64_t slot(const struct chrome *c, const struct pp_bar *bar, int stage,
     return (place * c->microbatches + bar->microbatch) * 2 + gradient;
 }
 
+/* Does the bar make an activation or a gradient? */
+static bool makes_data(const struct pp_bar *bar)
+{
+    return (bar->kind == PP_F || bar->kind == PP_B || bar->kind == PP_I) && bar->stage >= 0 && bar->microbatch >= 0;
+}
+
 static pp_status index_bars(struct chrome *c)
 {
     const struct pp_timeline *t = c->timeline;
@@ -104,15 +114,19 @@ static pp_status index_bars(struct chrome *c)
         if (bar->step > last) last = bar->step;
         if (bar->microbatch + bar->count > c->microbatches) c->microbatches = bar->microbatch + bar->count;
     }
-    c->steps = last - c->first_step + 1;
-    int64_t n = (int64_t)c->steps * t->replicas * c->stages * c->microbatches * 2;
+    /* Each has a bar in one replica at least. */
+    double places = ((double)last - c->first_step + 1) * c->stages * c->microbatches * 2;
+    if (places > 4.0 * (double)t->nbars)
+        return pp_fail(PP_INPUT, "--chrome: run %lld has only a part of its events: the database is damaged",
+                       (long long)t->run);
+    int64_t n = (int64_t)places * t->replicas;
     PP_TRY(PP_NEW(&c->made, n));
     PP_TRY(PP_NEW(&c->used, n));
     for (int64_t i = 0; i < n; i++) c->made[i] = c->used[i] = -1;
     for (int64_t i = 0; i < t->nbars; i++) {
         const struct pp_bar *bar = &t->bars[i];
-        bool backward = bar->kind == PP_B || bar->kind == PP_I;
-        if ((bar->kind != PP_F && !backward) || bar->stage >= c->stages) continue;
+        bool backward = bar->kind != PP_F;
+        if (!makes_data(bar)) continue;
         c->made[slot(c, bar, bar->stage, backward)] = (int32_t)i;
         c->used[slot(c, bar, bar->stage, backward)] = (int32_t)i;
     }
@@ -123,7 +137,7 @@ static void write_flow(struct chrome *c, const struct pp_bar *transfer)
 {
     bool gradient = transfer->kind == PP_XFER_B;
     int to = transfer->stage + (gradient ? -1 : 1);
-    if (to < 0 || to >= c->stages || transfer->microbatch < 0) return;
+    if (to < 0 || to >= c->stages || transfer->stage < 0 || transfer->microbatch < 0) return;
     int32_t made = c->made[slot(c, transfer, transfer->stage, gradient)],
             used = c->used[slot(c, transfer, to, gradient)];
     if (made < 0 || used < 0) return;
@@ -142,8 +156,8 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
     c->timeline = &timeline;
     pp_status status = timeline.nbars ? index_bars(c) : PP_OK;
     if (status == PP_OK && timeline.nbars) {
-        name_threads(c, name);
-        for (int64_t i = 0; i < timeline.nbars; i++) {
+        status = name_threads(c, name);
+        for (int64_t i = 0; i < timeline.nbars && status == PP_OK; i++) {
             const struct pp_bar *bar = &timeline.bars[i];
             write_slice(c, bar);
             if (bar->kind == PP_XFER_F || bar->kind == PP_XFER_B) write_flow(c, bar);

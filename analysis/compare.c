@@ -87,12 +87,30 @@ static pp_status nothing(struct pp_db *db, int run)
                    db->path, db->path, db->path);
 }
 
+/* What pictures and sentences count with. */
+static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
+{
+    static const struct {
+        const char *key;
+        int64_t most; /* of the option */
+    } shapes[] = {{"stages", 65536},         {"virtual", 65536},  {"chunks", 1 << 24},
+                  {"microbatches", 1 << 24}, {"replicas", 65536}, {"threads", 4096}};
+    for (int64_t row = 0; row < table->nrows; row++)
+        for (int i = 0; i < COUNT_OF(shapes); i++) {
+            const int64_t value = pp_cell_integer(pp_table_cell(table, row, shapes[i].key));
+            if (value < 1 || value > shapes[i].most)
+                return pp_fail(PP_INPUT, "database %s: a run has %" PRId64 " %s: the file is damaged", db->path, value,
+                               shapes[i].key);
+        }
+    return PP_OK;
+}
+
 pp_status pp_compare_read(struct pp_db *db, int run, struct pp_table *out)
 {
     sqlite3_stmt *statement;
     PP_TRY(pp_db_query(db, run ? of_run : newest, PP_VALUES(PP_INT(run)), &statement));
     PP_TRY(pp_table_read(db, statement, columns, COUNT_OF(columns), out));
-    return out->nrows ? PP_OK : nothing(db, run);
+    return out->nrows ? check_shapes(db, out) : nothing(db, run);
 }
 
 struct pp_pair pp_compare_pair(const struct pp_table *table, int64_t row)
@@ -274,10 +292,9 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
         if (drift > most) most = drift;
     }
     if (most >= least)
-        pp_info(
-            "Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
-            "much the machine itself was slower.",
-            100 * least, 100 * most);
+        pp_info("Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
+                "much the machine itself was slower.",
+                100 * least, 100 * most);
     return PP_OK;
 }
 

@@ -23,7 +23,7 @@ static pp_status read_bubbles(struct pp_db *db, int64_t run, int ranks, double *
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         int rank = sqlite3_column_int(statement, 0);
-        if (rank < ranks) values[rank] = sqlite3_column_double(statement, 1);
+        if (rank >= 0 && rank < ranks) values[rank] = sqlite3_column_double(statement, 1);
         sum += sqlite3_column_double(statement, 1);
         *any = true;
         PP_TRY(pp_db_row(db, statement, &found));

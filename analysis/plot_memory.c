@@ -80,7 +80,9 @@ static pp_status write_rank(struct pp_db *db, struct series *series, int rank, F
     fprintf(out, "# rank %d: ms bytes\n0 %lld\n", rank, (long long)bytes);
     int64_t written = bytes;
     for (int64_t i = 0; i < n; i++) {
-        bytes += series->changes[i].bytes;
+        if (__builtin_add_overflow(bytes, series->changes[i].bytes, &bytes))
+            return pp_fail(PP_INPUT, "database %s: run %lld has impossible numbers of bytes: the file is damaged",
+                           db->path, (long long)series->timeline.run);
         if (bytes > series->peak_bytes) series->peak_bytes = bytes;
         if (bytes == written || (i + 1 < n && series->changes[i + 1].at_ns == series->changes[i].at_ns)) continue;
         written = bytes;

@@ -28,15 +28,16 @@ static pp_status read_panel(struct pp_db *db, const char *name, int64_t run, str
     PP_TRY(pp_timeline_typical_step(db, run, &panel->step));
     if (panel->step < 0) return PP_OK;
     PP_TRY(pp_timeline_read(db, run, panel->step, &panel->timeline));
-    int64_t last = INT64_MIN;
-    panel->origin_ns = INT64_MAX;
+    int64_t first = INT64_MAX, last = INT64_MIN;
     for (int64_t i = 0; i < panel->timeline.nbars; i++) {
         const struct pp_bar *bar = &panel->timeline.bars[i];
         if (bar->worker >= panel->timeline.ranks || !pp_kinds[bar->kind].computes) continue;
-        if (bar->start_ns < panel->origin_ns) panel->origin_ns = bar->start_ns;
+        if (bar->start_ns < first) first = bar->start_ns;
         if (bar->end_ns > last) last = bar->end_ns;
     }
-    panel->length_ns = last - panel->origin_ns;
+    if (last < first) return PP_OK; /* nothing computes, or backwards in time */
+    panel->origin_ns = first;
+    panel->length_ns = last - first;
     return PP_OK;
 }
 

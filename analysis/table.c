@@ -12,7 +12,8 @@ static pp_status read_cell(sqlite3_stmt *statement, int column, struct pp_cell *
     cell->integer = sqlite3_column_int64(statement, column);
     cell->real = sqlite3_column_double(statement, column);
     if (cell->type != SQLITE_TEXT) return PP_OK;
-    cell->text = strdup((const char *)sqlite3_column_text(statement, column));
+    const unsigned char *text = sqlite3_column_text(statement, column); /* NULL: no memory */
+    cell->text = text ? strdup((const char *)text) : NULL;
     return cell->text ? PP_OK : pp_fail(PP_NOMEM, "there is not enough memory for a table");
 }
 

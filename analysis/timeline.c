@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Far above anything that is run, and small enough that sums and products of them can be counted. */
+enum { STAGES_MAX = 65536, WORKERS_MAX = 1 << 24, MICROBATCHES_MAX = 1 << 24 };
+#define LONGEST_NS (INT64_MAX / 4)
+
 static const char typical_step[] =
     "WITH whole AS (SELECT b.step, max(b.last_ns) - min(b.first_ns) AS ns FROM busy b JOIN run r ON r.id = b.run "
     "WHERE b.run = ?1 AND b.worker < r.stages GROUP BY b.step) "
@@ -35,7 +39,27 @@ static int kind_of(const char *name)
     return kind;
 }
 
-static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, struct pp_bar *bar)
+static pp_status damaged(struct pp_db *db, int64_t run, const char *what)
+{
+    return pp_fail(PP_INPUT, "database %s: run %" PRId64 " has %s that no ppkit writes: the file is damaged", db->path,
+                   run, what);
+}
+
+static bool between(int64_t value, int64_t least, int64_t most) { return value >= least && value <= most; }
+
+/* Whoever draws a bar may count on these ranges. */
+static bool possible(const struct pp_timeline *t, const struct pp_bar *bar)
+{
+    return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas - 1) &&
+           between(bar->stage, -1, (int64_t)t->ranks * t->virtual_stages - 1) &&
+           between(bar->microbatch, -1, MICROBATCHES_MAX) && between(bar->count, 0, UINT16_MAX) &&
+           between(bar->src, -1, t->ranks - 1) && between(bar->dst, -1, t->ranks - 1) &&
+           between(bar->start_ns, -LONGEST_NS, LONGEST_NS) && between(bar->end_ns, -LONGEST_NS, LONGEST_NS) &&
+           bar->taken_bytes >= 0 && bar->freed_bytes >= 0;
+}
+
+static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, const struct pp_timeline *timeline,
+                          struct pp_bar *bar)
 {
     int32_t *const whole[] = {&bar->step,       &bar->worker, &bar->kind, &bar->task, &bar->stage,
                               &bar->microbatch, &bar->count,  &bar->src,  &bar->dst};
@@ -44,9 +68,11 @@ static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, struct pp_b
     for (int i = 0; i < nwhole; i++) *whole[i] = sqlite3_column_int(statement, i);
     for (int i = 0; i < nwide; i++) *wide[i] = sqlite3_column_int64(statement, nwhole + i);
     const char *name = (const char *)sqlite3_column_text(statement, 2);
-    bar->kind = kind_of(name);
-    if (bar->kind < PP_KINDS) return PP_OK;
-    return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path, name);
+    bar->kind = name ? kind_of(name) : PP_KINDS;
+    if (bar->kind == PP_KINDS)
+        return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path,
+                       name ? name : "(none)");
+    return possible(timeline, bar) ? PP_OK : damaged(db, timeline->run, "an event");
 }
 
 static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
@@ -60,7 +86,10 @@ static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
     timeline->virtual_stages = sqlite3_column_int(statement, 1);
     timeline->replicas = sqlite3_column_int(statement, 2);
     sqlite3_reset(statement);
-    return PP_OK;
+    if (between(timeline->ranks, 1, STAGES_MAX) && between(timeline->virtual_stages, 1, STAGES_MAX) &&
+        between(timeline->replicas, 1, WORKERS_MAX / timeline->ranks))
+        return PP_OK;
+    return damaged(db, timeline->run, "numbers of stages or replicas");
 }
 
 static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timeline)
@@ -77,9 +106,10 @@ static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timel
             if (!grown) return pp_fail(PP_NOMEM, "there is not enough memory for %" PRId64 " events", capacity);
             timeline->bars = grown;
         }
-        PP_TRY(read_bar(db, statement, &timeline->bars[timeline->nbars++]));
+        PP_TRY(read_bar(db, statement, timeline, &timeline->bars[timeline->nbars++]));
         PP_TRY(pp_db_row(db, statement, &found));
     }
+    if (timeline->nbars > 0 && timeline->nbars < timeline->ranks) return damaged(db, timeline->run, "so few events");
     return PP_OK;
 }
 

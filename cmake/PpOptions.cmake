@@ -14,7 +14,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 
 option(PP_WERROR "Treat warnings as errors" OFF)
 set(PP_SANITIZE "" CACHE STRING "address,undefined or thread")
-foreach(part MPI HWLOC CUDA NCCL)
+foreach(part MPI HWLOC CUDA NCCL FUZZERS)
   set(PP_WITH_${part} AUTO CACHE STRING "AUTO, ON or OFF")
   set_property(CACHE PP_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
 endforeach()

@@ -91,8 +91,8 @@ pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, con
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        fn(arg, (const char *)sqlite3_column_text(statement, 0), sqlite3_column_int(statement, 1),
-           sqlite3_column_int64(statement, 2));
+        const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */
+        if (name) fn(arg, name, sqlite3_column_int(statement, 1), sqlite3_column_int64(statement, 2));
         PP_TRY(pp_db_row(db, statement, &found));
     }
     return PP_OK;

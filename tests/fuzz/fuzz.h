@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the fuzz targets share: a folder in memory for the files that they hand to the readers, and a small job.
+ */
+#ifndef PP_TESTS_FUZZ_H
+#define PP_TESTS_FUZZ_H
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/log.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A rule that every input must keep; a breach is a finding. */
+static inline void fuzz_must(int holds, const char *rule)
+{
+    if (holds) return;
+    fprintf(stderr, "broken: %s; the last message: %s\n", rule, pp_message());
+    abort();
+}
+
+/* The folder of this process; removed by run.sh together with that of all others. */
+static inline const char *fuzz_folder(void)
+{
+    static char folder[256];
+    if (!folder[0]) {
+        const char *parent = getenv("PP_FUZZ_FOLDER");
+        snprintf(folder, sizeof folder, "%s/%d", parent ? parent : "/dev/shm", (int)getpid());
+        fuzz_must(mkdir(folder, 0700) == 0, "a folder for files can be made");
+    }
+    return folder;
+}
+
+static inline const char *fuzz_path(const char *name, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s/%s", fuzz_folder(), name);
+    return buf;
+}
+
+static inline void fuzz_write(const char *path, const void *data, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    fuzz_must(fd >= 0 && write(fd, data, size) == (ssize_t)size && close(fd) == 0, "a file can be written");
+}
+
+/* The options of a program that was called with these words. */
+static inline void fuzz_config(unsigned tool, const char *const *words, int n, struct pp_config *config)
+{
+    char *argv[16];
+    int noperands;
+    for (int i = 0; i < n; i++) argv[i] = (char *)words[i];
+    fuzz_must(pp_config_parse(tool, n, argv, config, NULL, 0, &noperands) == PP_OK, "good options are taken");
+}
+
+#endif

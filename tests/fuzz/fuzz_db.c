@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fuzz/fuzz_db.h"
+
+#include <sqlite3.h>
+
+#include "analysis/chrome.h"
+#include "analysis/compare.h"
+#include "analysis/plot.h"
+#include "kernels/model.h"
+#include "sim/predict.h"
+#include "tests/unit/synthetic_db.h"
+
+static struct pp_config config;
+static struct pp_point *points;
+static char path[320];
+static uint8_t *bytes;
+static size_t nbytes;
+
+const char *fuzz_db_path(void) { return path; }
+
+const uint8_t *fuzz_db_bytes(size_t *size)
+{
+    *size = nbytes;
+    return bytes;
+}
+
+static struct pp_predictor predictor(struct pp_db *db)
+{
+    struct pp_predictor p = {.config = &config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db = db};
+    must(pp_machine_find(NULL, &p.machine));
+    return p;
+}
+
+static void add_profile(struct pp_db *db)
+{
+    static const char *const parameters[] = {"latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte"};
+    struct pp_run info = {"ppprof", "cpu", "synthetic", "inproc", NULL, 1, 2};
+    struct pp_predictor p = predictor(NULL);
+    struct pp_job *job;
+    char context[48];
+    int64_t run;
+    must(pp_predict_job(&p, &points[0], &job));
+    must(pp_db_run_begin(db, &info, &config, NULL, &run));
+    for (int c = 0; c < 2 * job->train->nclasses; c++) {
+        if (!pp_kinds[job->train->classes[c / 2].kind].computes) continue;
+        struct pp_sample sample = {.name = job->phase[PP_TRAIN].programs[c / 2].signature,
+                                   .context = pp_job_context(job, 1, context, sizeof context),
+                                   .load = 1 + c % 2,
+                                   .median_ns = 1000};
+        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    }
+    for (int i = 0; i < 4; i++) must(pp_db_add_link(db, run, "inproc p2p", parameters[i], 5));
+    must(pp_db_add_link(db, run, "inproc allreduce", "latency_ns", 5));
+    must(pp_db_add_link(db, run, "worker", "task_overhead_ns", 5));
+    struct pp_run_result result = {.ms_per_batch = NAN, .reference_ns = 1000, .status = "ok"};
+    must(pp_db_run_end(db, run, &result));
+    pp_job_free(job);
+}
+
+static void script(const char *text)
+{
+    sqlite3 *sql;
+    fuzz_must(sqlite3_open(path, &sql) == SQLITE_OK, "the database opens");
+    sqlite3_exec(sql, "PRAGMA legacy_alter_table = ON", NULL, NULL, NULL);
+    fuzz_must(sqlite3_exec(sql, text, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(sql));
+    sqlite3_close(sql);
+}
+
+/* Without rules, as a program of another day could have written it. */
+static void free_tables(void)
+{
+    static const char *const tables[] = {"plan", "task",  "run",    "run_config",  "event",     "busy",
+                                         "step", "epoch", "memory", "kernel_time", "task_time", "link"};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "CREATE TABLE other AS SELECT * FROM %s; DROP TABLE %s; ALTER TABLE other RENAME TO %s", tables[i],
+                 tables[i], tables[i]);
+        script(text);
+    }
+}
+
+void fuzz_db_make(int free_values)
+{
+    static const char *const words[] = {"ppsim", "--preset", "lab", "--replicas", "2"};
+    static const struct synthetic_case c = {"1f1b", 2, 1, 2, 2, PP_CHECKPOINT_NEVER, 0.05};
+    struct pp_db *db;
+    int npoints;
+    pp_log_init("fuzz", true);
+    fuzz_config(PP_PPSIM, words, sizeof words / sizeof *words, &config);
+    must(pp_points(&config, &pp_schedules, &points, &npoints));
+    fuzz_path("pp.db", path, sizeof path);
+    must(pp_db_open(path, PP_DB_WRITE, &db));
+    synthetic_run(db, &c, true, NULL);
+    synthetic_run(db, &c, false, NULL);
+    add_profile(db);
+    must(pp_db_close(db));
+    if (free_values) free_tables();
+    script("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM");
+    FILE *file = fopen(path, "rb");
+    struct stat info;
+    fuzz_must(file && fstat(fileno(file), &info) == 0, "the database can be read");
+    nbytes = (size_t)info.st_size;
+    bytes = malloc(nbytes);
+    fuzz_must(bytes && fread(bytes, 1, nbytes, file) == nbytes, "the database can be read");
+    fclose(file);
+}
+
+static void report(struct pp_db *db, int run)
+{
+    struct pp_table table = {0};
+    FILE *out = fopen("/dev/null", "w");
+    if (pp_compare_read(db, run, &table) == PP_OK) {
+        char folder[300];
+        int64_t row = pp_compare_main(&table);
+        for (int format = PP_FORMAT_TABLE; format <= PP_FORMAT_JSON; format++)
+            (void)!pp_compare_print(db, &table, format, out);
+        snprintf(folder, sizeof folder, "%s", fuzz_folder());
+        struct pp_plots plots = {.db = db, .table = &table, .folder = folder};
+        (void)!pp_plot_chunks(&plots);
+        (void)!pp_plot_bubble(&plots, row);
+        (void)!pp_plot_timeline(&plots, row);
+        (void)!pp_plot_memory(&plots, row);
+        (void)!pp_chrome_write(db, &table, row, "/dev/null");
+    }
+    pp_table_free(&table);
+    fclose(out);
+}
+
+static void simulate(struct pp_db *db)
+{
+    struct pp_predictor p = predictor(db);
+    struct pp_prediction prediction;
+    char device[32];
+    int64_t ns;
+    bool found;
+    (void)!pp_db_newest_device(db, device, sizeof device);
+    (void)!pp_db_find_kernel(db, "cpu", 1, "gemm", &ns, &found);
+    (void)!pp_db_find_issue(db, "cpu", 1, "F", 1, &ns, &found);
+    if (pp_predict(&p, &points[0], false, &prediction) == PP_OK) pp_prediction_free(&prediction);
+}
+
+void fuzz_db_read(void)
+{
+    struct pp_db *db;
+    if (pp_db_open(path, PP_DB_READ, &db) != PP_OK) return;
+    report(db, 0);
+    report(db, 1);
+    simulate(db);
+    (void)pp_db_close(db);
+}
+
+void fuzz_db_write(void)
+{
+    struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
+    struct pp_db *db;
+    int64_t run;
+    if (pp_db_open(path, PP_DB_WRITE, &db) != PP_OK) return;
+    if (pp_db_run_begin(db, &info, &config, NULL, &run) == PP_OK &&
+        pp_db_add_step(db, run, 0, 0, 1000, 1.0, 10, false) == PP_OK)
+        (void)pp_db_flush(db);
+    (void)pp_db_close(db);
+}

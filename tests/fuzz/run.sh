@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs fuzz targets: run.sh [SECONDS [TARGET ...]], by default 30 s of each that was built. What is found lies in the folder
+# PP_FUZZ_FINDINGS (default: build/fuzz-findings), and inputs that reach new code in build/fuzz-corpus, where a longer run goes on.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$here/../.." && pwd)
+bin=${PP_FUZZ_BIN:-$source/build/fuzz/tests/fuzz/bin}
+findings=${PP_FUZZ_FINDINGS:-$source/build/fuzz-findings}
+corpora=${PP_FUZZ_CORPUS:-$source/build/fuzz-corpus}
+seconds=${1:-30}
+shift || true
+targets=("$@")
+[ $# -gt 0 ] || mapfile -t targets < <(find "$bin" -name 'fuzz_*' -type f -printf '%f\n' 2>/dev/null | sed 's/^fuzz_//' | sort)
+[ -x "$bin/fuzz_${targets[0]:-none}" ] || { echo "no fuzz target in $bin: cmake --preset fuzz && cmake --build --preset fuzz"; exit 77; }
+
+folder=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PP_FUZZ_FOLDER=$folder
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+for target in "${targets[@]}"; do
+    mkdir -p "$findings" "$corpora/$target"
+    dictionary=()
+    [ ! -e "$here/corpus/$target.dict" ] || dictionary=("-dict=$here/corpus/$target.dict")
+    nice -n 10 "$bin/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
+        -artifact_prefix="$findings/$target-" "${dictionary[@]}" "$corpora/$target" "$here/corpus/$target" \
+        >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+    grep -E '^stat::number_of_executed_units|DONE' "$folder/log" | sed "s/^/$target: /"
+done
