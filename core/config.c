@@ -90,6 +90,11 @@ const struct pp_opt pp_config_rows[] = {
      "begin with these weights (safetensors, PyTorch's names)"},
     {"save", PP_OPT_TEXT, AT(save), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
      "write the best weights here at the end (safetensors)"},
+    {"save-every", PP_OPT_INT, AT(save_every), PP_PPEXEC, TRAINING, NULL, NULL, 1, INT32_MAX, NULL,
+     "write a checkpoint, FILE.checkpoint beside the FILE of --save, after every N steps and at the end"},
+    {"resume", PP_OPT_FLAG, AT(resume), PP_PPEXEC, TRAINING, NULL, NULL, 0, 0, NULL,
+     "go on from the checkpoint of --save, if there is one, to the same bits as without the stop; only --epochs and "
+     "what bits do not depend on may be other than before"},
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines"},
 
@@ -151,6 +156,9 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    if ((config->save_every || config->resume) && !config->save)
+        return pp_fail(PP_USAGE, "--%s: the checkpoint lies beside the file of --save; name that too",
+                       config->resume ? "resume" : "save-every");
     return PP_OK;
 }
 

@@ -34,6 +34,8 @@ struct pp_config {
     uint64_t seed;
     const char *init, *save, *db;
     int generated_tokens;
+    int save_every; /* 0: never */
+    bool resume;
     /* running */
     const char *device, *transport, *blas_core;
     int gpus; /* 0: all there are; ppsim: one for each worker */
@@ -69,6 +71,8 @@ bool pp_config_answer(const struct pp_config *config, const struct pp_program_in
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
+/* The option's value as text; "" where there is no such option. */
+const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size);
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);

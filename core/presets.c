@@ -76,6 +76,12 @@ pp_status pp_config_apply_preset(struct pp_config *config)
     return PP_OK;
 }
 
+const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size)
+{
+    int i = row_index(option);
+    return i < 0 ? "" : pp_options_text(&pp_config_rows[i], config, buf, size);
+}
+
 bool pp_config_given(const struct pp_config *config, const char *option)
 {
     int i = row_index(option);

@@ -23,8 +23,18 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
     out->batches = train.count;
     out->tail_seq = train.tail_seq;
     out->steps = train.count * config->epochs;
-    out->warmup = config->warmup >= 0 ? config->warmup : out->steps / 4 < 3 ? out->steps / 4 : 3;
-    if (out->warmup >= out->steps) out->warmup = out->steps - 1;
-    out->first_traced = out->steps - traced_steps(config, out->steps - out->warmup);
+    return PP_OK;
+}
+
+pp_status pp_agenda_begin(const struct pp_config *config, int first, struct pp_agenda *agenda)
+{
+    const int steps = agenda->steps - first;
+    if (steps < 0)
+        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d steps, and %d epochs have only %d; use more",
+                       first, config->epochs, agenda->steps);
+    agenda->first = first;
+    agenda->warmup = config->warmup >= 0 ? config->warmup : steps / 4 < 3 ? steps / 4 : 3;
+    if (agenda->warmup >= steps) agenda->warmup = steps > 0 ? steps - 1 : 0;
+    agenda->first_traced = agenda->steps - traced_steps(config, steps - agenda->warmup);
     return PP_OK;
 }

@@ -28,6 +28,7 @@ struct pp_exec {
 struct pp_result {
     struct pp_point point;
     int microbatches, replicas, ranks, vocabulary;
+    int first_step; /* of the losses */
     int64_t parameters;
     uint64_t plan;
     struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */
@@ -35,6 +36,10 @@ struct pp_result {
     int nlosses, nvalid;
     double *losses, *valid_losses;
 };
+
+/* What equal bits need beside equal accumulation keys: device, and order of sums between devices. */
+enum { PP_BITS_TEXT = 320 };
+void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size);
 
 /* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all
  * processes see the same then, and may go on with another. After any other failure of one process the others must be

@@ -24,3 +24,16 @@ void pp_journal_publish(struct pp_journal *journal, int64_t count)
 {
     atomic_store_explicit(&journal->published, count, memory_order_release);
 }
+
+void pp_totals_add(struct pp_totals *totals, const struct pp_record *record, int interval)
+{
+    if (record->kind != PP_RECORD_STEP) return;
+    if (record->batch == 0) totals->epoch_loss = 0;
+    if (record->batch % interval == 0) {
+        totals->interval_loss = 0;
+        totals->interval_steps = 0;
+    }
+    totals->epoch_loss += record->loss;
+    totals->interval_loss += record->loss;
+    totals->interval_steps++;
+}

@@ -26,6 +26,12 @@ struct pp_record {
     bool traced;
 };
 
+/* Sums of losses for the log lines: of the epoch so far, and since the last line. */
+struct pp_totals {
+    double epoch_loss, interval_loss;
+    int interval_steps;
+};
+
 struct pp_journal {
     struct pp_record *records;
     int64_t capacity;
@@ -38,5 +44,8 @@ void pp_journal_close(struct pp_journal *journal);
 /* The next record, to be filled in; published later, in order. */
 struct pp_record *pp_journal_begin(struct pp_journal *journal);
 void pp_journal_publish(struct pp_journal *journal, int64_t count);
+
+/* Takes the next record; a line is printed after every `interval` batches. */
+void pp_totals_add(struct pp_totals *totals, const struct pp_record *record, int interval);
 
 #endif

@@ -27,13 +27,13 @@ static json_t *make_row(const struct pp_result *r)
 {
     char plan[24];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:s}", "schedule",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}", "schedule",
                      r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
                      r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
                      pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
                      integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses), "valid_loss",
-                     reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "parameters",
-                     (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
+                     reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "first_step",
+                     r->first_step, "parameters", (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
 static json_t *make_rows(const struct pp_result *results, int n)

@@ -2,8 +2,7 @@
 #include "exec/parameters.h"
 
 #include <stdlib.h>
-
-#include "exec/weights.h"
+#include <string.h>
 
 enum { PIECE = 4 << 20 }; /* elements that travel at once */
 
@@ -33,6 +32,19 @@ pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t see
     pp_status status = load(w, reader, seed, init);
     pp_weights_close(reader);
     return status;
+}
+
+pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *reader, float *best)
+{
+    const struct pp_model *model = w->job->model;
+    PP_TRY(load(w, reader, 0, NULL));
+    for (int i = 0; i < model->ntensors && best; i++) {
+        const int64_t elements = model->tensors[i].elements;
+        if (!pp_worker_has(w, model->tensors[i].stage)) continue;
+        PP_TRY(pp_weights_read(reader, model->ntensors + i, 0, elements, best));
+        best += elements;
+    }
+    return PP_OK;
 }
 
 int64_t pp_parameters_count(const struct pp_worker *w)
@@ -65,37 +77,41 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
     return PP_OK;
 }
 
-/* One piece of a tensor from its owner to worker 0 and into the file. */
+/* One piece of a tensor from its owner to worker 0 and into the file. copy: NULL, or where the owner has it. */
 static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, int tensor, int64_t first, int64_t n,
-                            float *buffer)
+                            const float *copy, float *buffer)
 {
     int owner = w->job->train->stage_rank[w->job->model->tensors[tensor].stage];
     int64_t bytes = n * (int64_t)sizeof *buffer;
-    if (w->me == owner) PP_TRY(pp_worker_get(w, tensor, first, n, buffer));
+    if (w->me == owner && copy) memcpy(buffer, copy, (size_t)bytes);
+    if (w->me == owner && !copy) PP_TRY(pp_worker_get(w, tensor, first, n, buffer));
     if (w->me == owner && owner != 0) return pp_send_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes);
     if (w->me != 0) return PP_OK;
     if (owner != 0) PP_TRY(pp_recv_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes));
     return pp_weights_append(writer, buffer, n);
 }
 
-static pp_status save_all(struct pp_worker *w, struct pp_weights_writer *writer)
+pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *writer, const float *from)
 {
     const struct pp_model *model = w->job->model;
     float *buffer; /* lives with the world: another worker may be copying from it when this one fails */
     PP_TRY(pp_world_scratch(w->world, w->me, PIECE * (int64_t)sizeof *buffer, &buffer));
-    for (int i = 0; i < model->ntensors; i++)
-        for (int64_t first = 0; first < model->tensors[i].elements; first += PIECE) {
-            int64_t left = model->tensors[i].elements - first;
-            PP_TRY(save_piece(w, writer, i, first, left < PIECE ? left : PIECE, buffer));
+    for (int i = 0; i < model->ntensors; i++) {
+        const int64_t elements = model->tensors[i].elements;
+        for (int64_t first = 0; first < elements; first += PIECE) {
+            int64_t left = elements - first;
+            PP_TRY(save_piece(w, writer, i, first, left < PIECE ? left : PIECE, from ? from + first : NULL, buffer));
         }
+        if (from && pp_worker_has(w, model->tensors[i].stage)) from += elements;
+    }
     return PP_OK;
 }
 
 pp_status pp_parameters_save(struct pp_worker *w, const char *file)
 {
     struct pp_weights_writer *writer = NULL;
-    if (w->me == 0) PP_TRY(pp_weights_create(file, w->job->model, &writer));
-    pp_status status = save_all(w, writer);
+    if (w->me == 0) PP_TRY(pp_weights_create(file, w->job->model, NULL, &writer));
+    pp_status status = pp_parameters_append(w, writer, NULL);
     if (w->me != 0) return status;
     if (status == PP_OK) return pp_weights_commit(writer);
     pp_weights_discard(writer);

@@ -188,14 +188,31 @@ static void free_test_tail(struct pp_session *s)
     free(s->test_tail.programs);
 }
 
+/* Two numbers have one sum; of more it depends on the order. */
+void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size)
+{
+    const char *order = exec->carrier && exec->config.replicas > 2 ? exec->carrier->sums : NULL;
+    snprintf(buf, size, "%s%s%s", exec->device_text, order ? ", " : "", order ? order : "");
+}
+
+static pp_status open_checkpoint(const struct pp_exec *exec, struct pp_session *s)
+{
+    char bits[PP_BITS_TEXT];
+    pp_exec_bits(exec, bits, sizeof bits);
+    PP_TRY(pp_restart_open(&exec->config, s->job, exec->data, bits, &s->restart));
+    return pp_agenda_begin(&exec->config, s->restart.start.step, s->agenda);
+}
+
 /* What would fail after long work is tried before it. */
-static pp_status check_files(const struct pp_exec *exec, const struct pp_job *job)
+static pp_status check_files(const struct pp_exec *exec, const struct pp_session *s)
 {
     struct pp_weights_reader *reader = NULL;
-    if (exec->config.init) PP_TRY(pp_context(pp_weights_open(exec->config.init, job->model, &reader), "--init"));
+    if (exec->config.init && !s->restart.resumed)
+        PP_TRY(pp_context(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
     pp_weights_close(reader);
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
     pp_status status = pp_weights_check_target(exec->config.save);
+    if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path);
     /* Wrong usage is what all processes see and end by; this only the first has seen, so it must end the others. */
     return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
 }
@@ -222,6 +239,7 @@ static void close_session(struct pp_session *s, bool keep_world)
 {
     if (s->stuck) return; /* workers still use all of it; the process ends next */
     free_test_tail(s);
+    pp_restart_close(&s->restart);
     pp_journal_close(&s->journal);
     free(s->summaries);
     pp_trace_clear(&s->trace);
@@ -246,7 +264,8 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     *s = (struct pp_session){
         .config = &exec->config, .backend = exec->backend, .init_tensor = exec->init_tensor, .data = exec->data};
     pp_status status = make_job(exec, point, s);
-    if (status == PP_OK) status = check_files(exec, s->job);
+    if (status == PP_OK) status = open_checkpoint(exec, s);
+    if (status == PP_OK) status = check_files(exec, s);
     if (status == PP_OK) status = open_world(exec, s);
     if (status == PP_OK) status = run_session(exec, s, out);
     /* after a failure others still use the world: they are aborted next */

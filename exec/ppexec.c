@@ -31,11 +31,14 @@ static const struct pp_program_info info = {
                    "they are divided over the "
                    "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
                    "in the database (--db).\n\n"
-                   "SIGINT and SIGTERM end the run; what was recorded until then stays in the database.",
+                   "SIGINT and SIGTERM end the run; what was recorded until then stays in the database. With "
+                   "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
+                   "command is given again with --resume.",
     .examples =
         "ppexec --max-batches 20\ton generated text, with two threads\n"
         "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
         "mpirun -n 2 ppexec --data wikitext-2 --schedule 1f1b --save best.safetensors\ttwo processes, real text\n"
+        "ppexec --data wikitext-2 --save best.safetensors --save-every 500 --resume\tbegin, or go on where it ended\n"
         "ppexec --preset lab\tconstant sequences: the loss falls towards 0\n"};
 
 struct session {

@@ -56,12 +56,11 @@ static void transport_line(const struct pp_exec *exec, const struct pp_world *wo
                 pp_carrier_inproc.name, pp_carrier_inproc.mover);
 }
 
-/* Two numbers have one sum; of more it depends on the order. */
 static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 {
-    const char *order = exec->carrier && exec->config.replicas > 2 ? exec->carrier->sums : NULL;
-    pp_info("equal bits  in all runs with \"%s, %s%s%s\"", job->accumulation_key, exec->device_text, order ? ", " : "",
-            order ? order : "");
+    char text[PP_BITS_TEXT];
+    pp_exec_bits(exec, text, sizeof text);
+    pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 
 static void header(const struct pp_exec *exec, const struct pp_session *s)
@@ -74,6 +73,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     pp_info("data        %s", exec->data->summary);
     pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens,
             s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
+    if (s->restart.resumed) pp_info("resumed     after %d steps, from %s", s->agenda->first, s->restart.path);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
     key_line(exec, job);
@@ -104,7 +104,7 @@ static pp_status begin_run(struct pp_report *r)
 
 pp_status pp_report_begin(struct pp_report *r, struct pp_exec *exec, const struct pp_session *session)
 {
-    *r = (struct pp_report){.exec = exec, .session = session};
+    *r = (struct pp_report){.exec = exec, .session = session, .totals = session->restart.start.totals};
     header(exec, session);
     return begin_run(r);
 }
@@ -114,17 +114,15 @@ pp_status pp_report_begin(struct pp_report *r, struct pp_exec *exec, const struc
 static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 {
     int interval = r->exec->config.log_interval, batches = r->session->agenda->batches;
-    r->interval_loss += record->loss;
-    r->epoch_loss += record->loss;
+    pp_totals_add(&r->totals, record, interval);
     r->interval_ns += record->ns;
-    r->interval_steps++;
+    r->interval_timed++;
     if ((record->batch + 1) % interval == 0) {
-        double loss = r->interval_loss / r->interval_steps;
+        double loss = r->totals.interval_loss / r->totals.interval_steps;
         pp_info("| epoch %3d | %5d/%5d batches | lr %.2f | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
-                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_steps,
+                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_timed,
                 loss, exp(loss));
-        r->interval_loss = 0;
-        r->interval_ns = r->interval_steps = 0;
+        r->interval_ns = r->interval_timed = 0;
     }
     if (!isfinite(record->loss) && !r->diverged) {
         r->diverged = true;
@@ -141,15 +139,14 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
 {
     int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
-    double train = r->epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
+    double train = r->totals.epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
     if (!isnan(record->loss) || r->session->agenda->evaluates)
         pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
                 record->loss, exp(record->loss));
     else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs)
         pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds,
                 train, exp(train));
-    r->interval_loss = r->epoch_loss = 0;
-    r->interval_ns = r->interval_steps = 0;
+    r->interval_ns = r->interval_timed = 0;
     return r->exec->db ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
 }
 

@@ -12,12 +12,11 @@ struct pp_report {
     struct pp_exec *exec;
     const struct pp_session *session;
     int64_t run_id;
-    int64_t taken;        /* records of the journal */
-    double interval_loss; /* sums since the last log line */
-    int64_t interval_ns;
-    int interval_steps;
-    double epoch_loss; /* sum of an epoch's */
-    bool diverged;     /* and said so */
+    int64_t taken;           /* records of the journal */
+    struct pp_totals totals; /* with what a resumed run has behind it */
+    int64_t interval_ns;     /* of this run's steps since the last log line */
+    int interval_timed;      /* so many */
+    bool diverged;           /* and said so */
 };
 
 /* Header, and the run in the database. */

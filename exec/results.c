@@ -24,7 +24,7 @@ static bool chosen(const struct pp_session *s, const struct pp_record *record, e
 {
     if (record->kind != PP_RECORD_STEP) return false;
     if (record->traced) return choice != PLAIN;
-    return choice != TRACED && record->step >= s->agenda->warmup;
+    return choice != TRACED && record->step >= s->agenda->first + s->agenda->warmup;
 }
 
 /* NAN if there is no such step. */
@@ -104,6 +104,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .replicas = plan->replicas,
                               .ranks = plan->ranks,
                               .vocabulary = s->job->model->shape.vocab,
+                              .first_step = s->agenda->first,
                               .parameters = s->job->model->parameters,
                               .plan = plan->hash};
     PP_TRY(PP_NEW(&out->peak_bytes, plan->ranks));

@@ -13,8 +13,10 @@ struct pp_trainee {
     struct pp_worker *worker;
     struct pp_batches batches; /* of its replica */
     struct pp_losses losses;
-    int step;
+    int step, saved; /* steps done; those that the checkpoint has */
     double learning_rate;
+    struct pp_totals totals; /* worker 0: over `totalled` records of the journal, and what a resumed run began with */
+    int64_t totalled;
     float *best; /* this worker's parameters at the least validation loss, host memory; first replica only */
     double best_loss;
     bool has_best;
@@ -100,15 +102,66 @@ static pp_status keep_best(struct pp_trainee *t, double loss)
     return pp_parameters_copy(t->worker, t->best);
 }
 
+/* --- checkpoints --- */
+
+static struct pp_restart_state state_of(struct pp_trainee *t)
+{
+    const struct pp_journal *journal = &t->session->journal;
+    for (; t->worker->me == 0 && t->totalled < journal->written; t->totalled++)
+        pp_totals_add(&t->totals, &journal->records[t->totalled], t->session->config->log_interval);
+    return (struct pp_restart_state){t->step, t->learning_rate, t->best_loss, t->totals};
+}
+
+/* After a step, that of an epoch's end after its evaluation. */
+static pp_status save_checkpoint(struct pp_trainee *t)
+{
+    const struct pp_restart *restart = &t->session->restart;
+    if (!restart->every || t->step == t->saved) return PP_OK;
+    if (t->step % restart->every && t->step < t->session->agenda->steps) return PP_OK;
+    PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
+    PP_TRY(pp_losses_settle(&t->losses));
+    t->saved = t->step;
+    if (t->worker->replica != 0) return PP_OK;
+    const struct pp_restart_state state = state_of(t);
+    return pp_restart_save(restart, t->worker, &state, t->best);
+}
+
+/* All workers go on from the same step, or this would end in a hang or in wrong numbers. */
+static pp_status agree(struct pp_trainee *t)
+{
+    int first = t->step;
+    PP_TRY(pp_broadcast(t->session->world, t->worker->me, 0, &first, sizeof first));
+    if (first == t->step) return PP_OK;
+    return pp_fail(PP_INPUT,
+                   "--resume: the first process goes on after step %d, this one, which %s a checkpoint %s, after step "
+                   "%d; let all machines see the same file",
+                   first, t->session->restart.resumed ? "has" : "does not find", t->session->restart.path, t->step);
+}
+
+/* Of a resumed run: where it was. */
+static pp_status go_on(struct pp_trainee *t)
+{
+    const struct pp_restart *restart = &t->session->restart;
+    t->step = t->saved = restart->start.step;
+    t->learning_rate = restart->start.learning_rate;
+    t->best_loss = restart->start.best_loss;
+    t->has_best = t->best && t->best_loss < INFINITY;
+    t->totals = restart->start.totals;
+    if (t->session->config->resume) PP_TRY(agree(t));
+    return restart->resumed ? pp_restart_load(restart, t->worker, t->best) : PP_OK;
+}
+
 /* --- the run --- */
 
 static pp_status run_epoch(struct pp_trainee *t, int epoch)
 {
     int64_t start = pp_now_ns();
     double loss = NAN;
-    for (int batch = 0; batch < t->session->agenda->batches; batch++) {
+    const int batches = t->session->agenda->batches;
+    for (int batch = t->step % batches; batch < batches; batch++) {
         PP_TRY(pp_world_check(t->session->world));
         PP_TRY(train_step(t, epoch, batch));
+        if (batch + 1 < batches) PP_TRY(save_checkpoint(t));
     }
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* what comes next waits without polling these sends */
     PP_TRY(pp_losses_settle(&t->losses));
@@ -117,12 +170,13 @@ static pp_status run_epoch(struct pp_trainee *t, int epoch)
         PP_TRY(keep_best(t, loss));
     }
     t->learning_rate *= t->session->config->lr_decay;
-    if (t->worker->me != 0) return PP_OK;
-    struct pp_journal *journal = &t->session->journal;
-    *pp_journal_begin(journal) =
-        (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
-    pp_journal_publish(journal, journal->written);
-    return PP_OK;
+    if (t->worker->me == 0) {
+        struct pp_journal *journal = &t->session->journal;
+        *pp_journal_begin(journal) =
+            (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
+        pp_journal_publish(journal, journal->written);
+    }
+    return save_checkpoint(t);
 }
 
 static pp_status run_test(struct pp_trainee *t)
@@ -173,8 +227,9 @@ static pp_status prepare(struct pp_trainee *t)
     int ranks = s->job->train->ranks;
     PP_TRY(probe(t));
     PP_TRY(pp_worker_prepare(w, &s->test_tail));
-    PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
+    if (!s->restart.resumed) PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
+    PP_TRY(go_on(t));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica,
                           config->max_batches, &t->batches));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, ranks, config->replicas, w->me == 0 ? &s->journal : NULL));
@@ -185,7 +240,7 @@ static pp_status run(struct pp_trainee *t)
 {
     struct pp_session *s = t->session;
     PP_TRY(prepare(t));
-    for (int epoch = 0; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
+    for (int epoch = t->step / s->agenda->batches; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
     if (s->config->save && t->worker->replica == 0) PP_TRY(pp_parameters_save(t->worker, s->config->save));
@@ -201,8 +256,6 @@ pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)
     PP_TRY(PP_NEW(&t, 1));
     *out = t;
     t->session = session;
-    t->learning_rate = session->config->lr;
-    t->best_loss = INFINITY;
     pp_status status = pp_worker_open(session->world, session->job, session->backend, me,
                                       agenda->steps - agenda->first_traced, &t->worker);
     if (status == PP_OK) status = run(t);

@@ -6,22 +6,25 @@
 #ifndef PP_EXEC_TRAIN_H
 #define PP_EXEC_TRAIN_H
 
-#include "exec/journal.h"
 #include "exec/losses.h"
-#include "exec/parameters.h"
+#include "exec/restart.h"
 
 /* What is to be done: the same in all workers. */
 struct pp_agenda {
-    int batches, steps;       /* of an epoch; of the run */
-    int warmup, first_traced; /* steps */
-    int tail_seq;             /* of the last training batch where it is shorter, else 0 */
+    int batches, steps; /* of an epoch; of all epochs */
+    int first;          /* step of this run: those before it a resumed run has behind it */
+    int warmup;         /* steps of this run */
+    int first_traced;   /* step */
+    int tail_seq;       /* of the last training batch where it is shorter, else 0 */
     bool evaluates;
     struct pp_batches eval[PP_PARTS]; /* validation and test */
 };
 
-/* warmup: as the option; < 0 = default. data must have been loaded for this configuration. */
+/* data must have been loaded for this configuration. */
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data,
                          struct pp_agenda *out) PP_MUST_CHECK;
+/* Chooses the steps to warm up and to trace for a run that has `first` of its steps behind it. */
+pp_status pp_agenda_begin(const struct pp_config *config, int first, struct pp_agenda *agenda) PP_MUST_CHECK;
 
 /* What a worker tells at the end. The figures of a process are with its first worker, else 0. */
 struct pp_worker_summary {
@@ -40,6 +43,7 @@ struct pp_session {
     struct pp_phase test_tail; /* the last test batch, where its length is that of no other phase; else plan NULL */
     struct pp_world *world;
     bool stuck; /* some workers did not end */
+    struct pp_restart restart;
     struct pp_journal journal; /* filled in by worker 0 */
     /* results, by worker 0 */
     struct pp_trace trace;               /* of all workers */

@@ -10,6 +10,21 @@
 
 #include "core/program.h"
 
+/* Texts in the metadata of a file. */
+enum { PP_NOTE_NAME = 48, PP_NOTE_VALUE = 640, PP_NOTES = 40 };
+struct pp_note {
+    char name[PP_NOTE_NAME], value[PP_NOTE_VALUE];
+};
+struct pp_notes {
+    int n;
+    struct pp_note v[PP_NOTES];
+};
+
+/* There must be room. */
+void pp_notes_add(struct pp_notes *notes, const char *name, const char *value);
+/* NULL where there is none of that name. */
+const char *pp_notes_find(const struct pp_notes *notes, const char *name);
+
 struct pp_weights_reader;
 struct pp_weights_writer;
 
@@ -20,12 +35,15 @@ pp_status pp_weights_open(const char *path, const struct pp_model *model, struct
 pp_status pp_weights_read(struct pp_weights_reader *reader, int tensor, int64_t first, int64_t n,
                           float *out) PP_MUST_CHECK;
 void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
+/* The texts in a file's metadata; the rest of the file is not looked at. */
+pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK;
 
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. */
 pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
 /* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never
- * half a file; anything else (a device, a pipe) is written directly. */
-pp_status pp_weights_create(const char *path, const struct pp_model *model,
+ * half a file; anything else (a device, a pipe) is written directly. notes: NULL, or those of a file that is written
+ * again and again: its name meanwhile is always the same, so that killed runs leave one at most. */
+pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
                             struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */
 pp_status pp_weights_append(struct pp_weights_writer *writer, const float *values, int64_t n) PP_MUST_CHECK;

@@ -203,6 +203,31 @@ done:
     return status;
 }
 
+/* What is no text, or too long for a note, was written by somebody else and means nothing here. */
+static void take_notes(json_t *header, struct pp_notes *out)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(header, "__metadata__"), name, value)
+    {
+        bool fits = json_is_string(value) && strlen(name) < PP_NOTE_NAME && json_string_length(value) < PP_NOTE_VALUE;
+        if (fits && out->n < PP_NOTES) pp_notes_add(out, name, json_string_value(value));
+    }
+}
+
+pp_status pp_weights_notes(const char *path, struct pp_notes *out)
+{
+    struct pp_weights_reader r = {.fd = -1, .path = strdup(path)};
+    json_t *header = NULL;
+    out->n = 0;
+    pp_status status = r.path ? read_header(&r, &header) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
+    if (status == PP_OK) take_notes(header, out);
+    json_decref(header);
+    if (r.fd >= 0) close(r.fd);
+    free(r.path);
+    return status;
+}
+
 pp_status pp_weights_open(const char *path, const struct pp_model *model, struct pp_weights_reader **out)
 {
     struct pp_weights_reader *r;

@@ -17,6 +17,20 @@ struct pp_weights_writer {
     int fd;
 };
 
+void pp_notes_add(struct pp_notes *notes, const char *name, const char *value)
+{
+    struct pp_note *note = &notes->v[notes->n++];
+    snprintf(note->name, sizeof note->name, "%s", name);
+    snprintf(note->value, sizeof note->value, "%s", value);
+}
+
+const char *pp_notes_find(const struct pp_notes *notes, const char *name)
+{
+    for (int i = 0; i < notes->n; i++)
+        if (strcmp(notes->v[i].name, name) == 0) return notes->v[i].value;
+    return NULL;
+}
+
 static pp_status failed(const struct pp_weights_writer *w, const char *what)
 {
     return pp_fail(PP_IO, "--save: cannot %s %s: %s", what, w->path, strerror(errno));
@@ -48,10 +62,21 @@ static json_t *make_entry(const struct pp_tensor *tensor, int64_t begin, int64_t
     return NULL;
 }
 
-static json_t *make_header(const struct pp_model *model)
+static json_t *make_metadata(const struct pp_notes *notes)
+{
+    json_t *metadata = json_pack("{s:s}", "format", "pt");
+    bool whole = metadata != NULL;
+    for (int i = 0; notes && i < notes->n && whole; i++)
+        whole = json_object_set_new(metadata, notes->v[i].name, json_string(notes->v[i].value)) == 0;
+    if (whole) return metadata;
+    json_decref(metadata);
+    return NULL;
+}
+
+static json_t *make_header(const struct pp_model *model, const struct pp_notes *notes)
 {
     json_t *header = json_object();
-    bool whole = json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt")) == 0;
+    bool whole = json_object_set_new(header, "__metadata__", make_metadata(notes)) == 0;
     int64_t offset = 0;
     for (int i = 0; i < model->ntensors && whole; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
@@ -64,9 +89,9 @@ static json_t *make_header(const struct pp_model *model)
     return NULL;
 }
 
-static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model)
+static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model, const struct pp_notes *notes)
 {
-    json_t *header = make_header(model);
+    json_t *header = make_header(model, notes);
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     if (!text) return pp_fail(PP_NOMEM, "cannot allocate the header of %s", w->path);
@@ -82,15 +107,17 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
 }
 
 /* Where the file goes: a regular file (or a new one) by way of a temporary one in the same folder. */
-static pp_status choose_place(const char *path, struct pp_weights_writer *w)
+static pp_status choose_place(const char *path, bool again, struct pp_weights_writer *w)
 {
     struct stat info;
     bool exists = stat(path, &info) == 0;
     if (strlen(path) >= sizeof w->path - 32) return pp_fail(PP_USAGE, "--save: the path is too long");
     if (!exists || !realpath(path, w->path)) strcpy(w->path, path);
     if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "--save: %s is a folder; name a file", path);
-    if (!exists || S_ISREG(info.st_mode))
-        snprintf(w->temporary, sizeof w->temporary, "%.*s.%ld.part", PATH_MAX - 32, w->path, (long)getpid());
+    if (exists && !S_ISREG(info.st_mode)) return PP_OK;
+    int used = snprintf(w->temporary, sizeof w->temporary, "%.*s", PATH_MAX - 32, w->path);
+    if (!again) used += snprintf(w->temporary + used, 24, ".%ld", (long)getpid());
+    strcpy(w->temporary + used, ".part");
     return PP_OK;
 }
 
@@ -107,21 +134,22 @@ pp_status pp_weights_check_target(const char *path)
 {
     char folder[PATH_MAX];
     struct pp_weights_writer w = {.fd = -1};
-    PP_TRY(choose_place(path, &w));
+    PP_TRY(choose_place(path, false, &w));
     strcpy(folder, w.path);
     if (access(*w.temporary ? dirname(folder) : w.path, W_OK)) return failed(&w, "create");
     return PP_OK;
 }
 
-pp_status pp_weights_create(const char *path, const struct pp_model *model, struct pp_weights_writer **out)
+pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
+                            struct pp_weights_writer **out)
 {
     struct pp_weights_writer *w;
     *out = NULL;
     PP_TRY(PP_NEW(&w, 1));
     w->fd = -1;
-    pp_status status = choose_place(path, w);
+    pp_status status = choose_place(path, notes != NULL, w);
     if (status == PP_OK) status = open_place(w);
-    if (status == PP_OK) status = write_header(w, model);
+    if (status == PP_OK) status = write_header(w, model, notes);
     if (status == PP_OK)
         *out = w;
     else

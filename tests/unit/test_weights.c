@@ -56,7 +56,7 @@ static void expect(pp_status status, const char *what)
 static void save(const char *path)
 {
     struct pp_weights_writer *writer = NULL;
-    assert_int_equal(pp_weights_create(path, &model, &writer), PP_OK);
+    assert_int_equal(pp_weights_create(path, &model, NULL, &writer), PP_OK);
     assert_int_equal(pp_weights_append(writer, values, 4), PP_OK);
     assert_int_equal(pp_weights_append(writer, values + 4, FLOATS - 4), PP_OK);
     assert_int_equal(pp_weights_commit(writer), PP_OK);
@@ -152,7 +152,7 @@ static void nothing_is_left_of_a_discarded_file(void **state)
     struct stat before, after;
     save("kept.safetensors");
     assert_int_equal(stat("kept.safetensors", &before), 0);
-    assert_int_equal(pp_weights_create("kept.safetensors", &model, &writer), PP_OK);
+    assert_int_equal(pp_weights_create("kept.safetensors", &model, NULL, &writer), PP_OK);
     assert_int_equal(pp_weights_append(writer, values, 3), PP_OK);
     pp_weights_discard(writer);
     assert_int_equal(stat("kept.safetensors", &after), 0);
@@ -176,7 +176,7 @@ static void a_full_disk_is_told(void **state)
 {
     (void)state;
     struct pp_weights_writer *writer = NULL;
-    pp_status status = pp_weights_create("/dev/full", &model, &writer);
+    pp_status status = pp_weights_create("/dev/full", &model, NULL, &writer);
     assert_int_equal(status, PP_IO);
     assert_non_null(strstr(pp_message(), "/dev/full: No space left on device"));
 }

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/restart.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/plan_hash.h"
+
+#define SUFFIX ".checkpoint"
+#define VERSION "1"
+
+/* --- what must be equal --- */
+
+/* Options that bits depend on. Not --epochs: a run may be made longer. Not what only says how a step is computed
+ * (schedule, stages, checkpoint mode, transport): bits do not depend on it. */
+static const char *const fixed_options[] = {
+    "d-model", "heads", "d-ff", "layers",   "vocab",       "mask",    "dropout",   "style",        "precision", "rows",
+    "tokens",  "lr",    "clip", "lr-decay", "max-batches", "no-eval", "eval-rows", "eval-batches", "seed"};
+
+static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
+                  note_version[] = "ppkit checkpoint";
+
+static uint64_t hash_of(const struct pp_data *data)
+{
+    uint64_t hash = (uint64_t)data->sequences;
+    for (int part = 0; part < PP_PARTS; part++) {
+        hash = pp_plan_hash_word(hash, (uint64_t)data->length[part]);
+        for (int64_t i = 0; data->words[part] && i < data->length[part]; i++)
+            hash = pp_plan_hash_word(hash, (uint32_t)data->words[part][i]);
+    }
+    return hash;
+}
+
+static void identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
+                     const char *bits, struct pp_notes *notes)
+{
+    char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
+    pp_notes_add(notes, note_version, VERSION);
+    for (size_t i = 0; i < sizeof fixed_options / sizeof *fixed_options; i++) {
+        snprintf(name, sizeof name, "--%s", fixed_options[i]);
+        pp_notes_add(notes, name, pp_config_text(config, fixed_options[i], text, sizeof text));
+    }
+    snprintf(text, sizeof text, "%016" PRIx64, hash_of(data));
+    pp_notes_add(notes, note_data, text);
+    pp_notes_add(notes, note_key, job->accumulation_key);
+    pp_notes_add(notes, note_bits, bits);
+}
+
+/* Everything that differs, in one message. */
+static pp_status compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs)
+{
+    char text[360] = "";
+    size_t used = 0;
+    for (int i = 0; i < mine->n; i++) {
+        const struct pp_note *note = &mine->v[i];
+        const char *other = pp_notes_find(theirs, note->name);
+        if (!other) return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path, note->name);
+        if (strcmp(other, note->value) == 0 || strcmp(note->name, note_bits) == 0 || used + 80 > sizeof text) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s is %.60s there and %.60s here",
+                                 used ? ", " : "", note->name, other, note->value);
+        if (used >= sizeof text) used = sizeof text - 1;
+    }
+    if (used == 0) return PP_OK;
+    return pp_fail(PP_INPUT,
+                   "%s is of another run: %s; resume with the options that it was begun with, or leave out --resume to "
+                   "begin anew",
+                   path, text);
+}
+
+/* --- where the run is --- */
+
+/* Each number of the state as a note: exact, in hexadecimal. */
+struct number {
+    const char *name;
+    double value;
+};
+
+enum { STEP, LEARNING_RATE, BEST_LOSS, EPOCH_LOSS, INTERVAL_LOSS, INTERVAL_STEPS, NUMBERS };
+
+static void numbers_of(const struct pp_restart_state *state, struct number out[NUMBERS])
+{
+    out[STEP] = (struct number){"step", state->step};
+    out[LEARNING_RATE] = (struct number){"learning rate", state->learning_rate};
+    out[BEST_LOSS] = (struct number){"best validation loss", state->best_loss};
+    out[EPOCH_LOSS] = (struct number){"sum of losses of the epoch", state->totals.epoch_loss};
+    out[INTERVAL_LOSS] = (struct number){"sum of losses since the last log line", state->totals.interval_loss};
+    out[INTERVAL_STEPS] = (struct number){"steps since the last log line", state->totals.interval_steps};
+}
+
+static void add_state(const struct pp_restart_state *state, struct pp_notes *notes)
+{
+    struct number numbers[NUMBERS];
+    char text[40];
+    numbers_of(state, numbers);
+    for (int i = 0; i < NUMBERS; i++) {
+        const bool whole = i == STEP || i == INTERVAL_STEPS;
+        snprintf(text, sizeof text, whole ? "%.0f" : "%a", numbers[i].value);
+        pp_notes_add(notes, numbers[i].name, text);
+    }
+}
+
+static bool is_count(double value) { return value >= 0 && value <= INT32_MAX && value == floor(value); }
+
+static pp_status parse_state(const char *path, const struct pp_notes *notes, struct pp_restart_state *out)
+{
+    struct number numbers[NUMBERS];
+    *out = (struct pp_restart_state){0};
+    numbers_of(out, numbers);
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *text = pp_notes_find(notes, numbers[i].name);
+        char *end = NULL;
+        if (text) numbers[i].value = strtod(text, &end);
+        if (!text || end == text || *end || ((i == STEP || i == INTERVAL_STEPS) && !is_count(numbers[i].value)))
+            return pp_fail(PP_INPUT, "%s is damaged: its '%s' is %s", path, numbers[i].name, text ? text : "missing");
+    }
+    *out = (struct pp_restart_state){
+        .step = (int)numbers[STEP].value,
+        .learning_rate = numbers[LEARNING_RATE].value,
+        .best_loss = numbers[BEST_LOSS].value,
+        .totals = {numbers[EPOCH_LOSS].value, numbers[INTERVAL_LOSS].value, (int)numbers[INTERVAL_STEPS].value}};
+    return PP_OK;
+}
+
+/* --- the tensors --- */
+
+static bool has_best(const struct pp_restart_state *state) { return state->best_loss < INFINITY; }
+
+/* The model as the file has it: with the best weights as further tensors. Its tensors belong to the caller. */
+static pp_status model_of_file(const struct pp_model *model, bool best, struct pp_model *out)
+{
+    const int n = model->ntensors;
+    *out =
+        (struct pp_model){.ntensors = best ? 2 * n : n, .parameters = best ? 2 * model->parameters : model->parameters};
+    PP_TRY(PP_NEW(&out->tensors, out->ntensors));
+    for (int i = 0; i < out->ntensors; i++) {
+        out->tensors[i] = model->tensors[i % n];
+        if (i >= n)
+            snprintf(out->tensors[i].name, sizeof out->tensors[i].name, "best.%.58s", model->tensors[i - n].name);
+    }
+    return PP_OK;
+}
+
+static pp_status open_tensors(const char *path, const struct pp_model *model, const struct pp_restart_state *state,
+                              struct pp_weights_reader **out)
+{
+    struct pp_model file;
+    PP_TRY(model_of_file(model, has_best(state), &file));
+    const pp_status status = pp_weights_open(path, &file, out);
+    free(file.tensors);
+    return status;
+}
+
+/* --- the file --- */
+
+static pp_status check_file(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                            struct pp_notes *notes, struct pp_restart_state *out)
+{
+    struct pp_weights_reader *reader = NULL;
+    PP_TRY(pp_weights_notes(path, notes));
+    PP_TRY(compare(path, identity, notes));
+    PP_TRY(parse_state(path, notes, out));
+    PP_TRY(open_tensors(path, model, out, &reader));
+    pp_weights_close(reader);
+    const char *mine = pp_notes_find(identity, note_bits), *theirs = pp_notes_find(notes, note_bits);
+    if (mine && strcmp(mine, theirs))
+        pp_warn("%s was computed on \"%s\", and this is \"%s\": the run goes on, but not with the bits that it would "
+                "have had there",
+                path, theirs, mine);
+    return PP_OK;
+}
+
+pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                          struct pp_restart_state *out, bool *found)
+{
+    struct pp_notes *notes;
+    *found = access(path, F_OK) == 0 || errno != ENOENT;
+    if (!*found) return PP_OK;
+    PP_TRY(PP_NEW(&notes, 1));
+    const pp_status status = check_file(path, identity, model, notes, out);
+    free(notes);
+    return pp_context(status, "--resume");
+}
+
+pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                            const struct pp_restart_state *state, struct pp_weights_writer **out)
+{
+    struct pp_notes *notes;
+    struct pp_model file = {0};
+    *out = NULL;
+    PP_TRY(PP_NEW(&notes, 1));
+    *notes = *identity;
+    add_state(state, notes);
+    pp_status status = model_of_file(model, has_best(state), &file);
+    if (status == PP_OK) status = pp_weights_create(path, &file, notes, out);
+    free(file.tensors);
+    free(notes);
+    return status;
+}
+
+/* --- of a run --- */
+
+pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
+                          const char *bits, struct pp_restart *out)
+{
+    *out =
+        (struct pp_restart){.every = config->save_every, .start = {.learning_rate = config->lr, .best_loss = INFINITY}};
+    if (!config->save_every && !config->resume) return PP_OK;
+    const size_t size = strlen(config->save) + sizeof SUFFIX;
+    PP_TRY(PP_NEW(&out->path, size));
+    snprintf(out->path, size, "%s%s", config->save, SUFFIX);
+    identify(config, job, data, bits, &out->identity);
+    if (!config->resume) return PP_OK;
+    struct pp_restart_state state;
+    PP_TRY(pp_restart_read(out->path, &out->identity, job->model, &state, &out->resumed));
+    if (out->resumed)
+        out->start = state;
+    else
+        pp_warn("--resume: there is no %s; the run starts from the beginning", out->path);
+    return PP_OK;
+}
+
+void pp_restart_close(struct pp_restart *restart)
+{
+    free(restart->path);
+    restart->path = NULL;
+}
+
+pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *w, const struct pp_restart_state *state,
+                          const float *best)
+{
+    struct pp_weights_writer *writer = NULL;
+    if (w->me == 0) PP_TRY(pp_restart_create(restart->path, &restart->identity, w->job->model, state, &writer));
+    pp_status status = pp_parameters_append(w, writer, NULL);
+    if (status == PP_OK && has_best(state)) status = pp_parameters_append(w, writer, best);
+    if (w->me != 0) return status;
+    if (status == PP_OK) return pp_weights_commit(writer);
+    pp_weights_discard(writer);
+    return status;
+}
+
+pp_status pp_restart_load(const struct pp_restart *restart, struct pp_worker *w, float *best)
+{
+    struct pp_weights_reader *reader;
+    const bool wanted = best && has_best(&restart->start);
+    PP_TRY(open_tensors(restart->path, w->job->model, &restart->start, &reader));
+    const pp_status status = pp_parameters_read(w, reader, wanted ? best : NULL);
+    pp_weights_close(reader);
+    return pp_context(status, "--resume");
+}

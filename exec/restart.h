@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints: all that the later steps of a run depend on, in one file beside that of --save. It is a safetensors file
+ * with the weights, the best ones so far as further tensors where something is evaluated, and notes in its metadata:
+ * where the run is, and which options its bits depend on (docs/FORMATS.md).
+ */
+#ifndef PP_EXEC_RESTART_H
+#define PP_EXEC_RESTART_H
+
+#include "exec/data.h"
+#include "exec/journal.h"
+#include "exec/parameters.h"
+#include "exec/weights.h"
+
+/* Where a run is. */
+struct pp_restart_state {
+    int step;                /* steps done; at the end of an epoch also its evaluation */
+    double learning_rate;    /* of the next step */
+    double best_loss;        /* least validation loss; INFINITY: nothing evaluated yet, so there are no best weights */
+    struct pp_totals totals; /* of the epoch that is under way */
+};
+
+struct pp_restart {
+    char *path;               /* NULL: the run neither writes nor reads one */
+    int every;                /* steps; 0 = never */
+    bool resumed;             /* there was one, and `start` is from it */
+    struct pp_notes identity; /* what must be equal in a run that goes on */
+    struct pp_restart_state start;
+};
+
+/* What the options ask for: --save-every, --resume. bits: what equal bits need beside the accumulation key (the device,
+ * ...); where that differs there is a warning. PP_INPUT where a checkpoint is damaged or of another run. No checkpoint:
+ * the run starts from the beginning, and says so. All processes call it. */
+pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
+                          const char *bits, struct pp_restart *out) PP_MUST_CHECK;
+void pp_restart_close(struct pp_restart *restart);
+
+/* Reads and checks the file against this run's identity and model; *found is false where there is none. */
+pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                          struct pp_restart_state *out, bool *found) PP_MUST_CHECK;
+/* Begins the file; the tensors follow in model order, then once more the best ones if there are any. */
+pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                            const struct pp_restart_state *state, struct pp_weights_writer **out) PP_MUST_CHECK;
+
+/* All workers of the first replica, between two steps, with nothing under way; state counts at worker 0, best at all of
+ * them (this worker's best parameters where state->best_loss is finite). Errors are known to worker 0 only. */
+pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *worker,
+                          const struct pp_restart_state *state, const float *best) PP_MUST_CHECK;
+/* Each worker fills in its parameters, and `best` where that is not NULL and the file has them. */
+pp_status pp_restart_load(const struct pp_restart *restart, struct pp_worker *worker, float *best) PP_MUST_CHECK;
+
+#endif
