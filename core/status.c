@@ -2,9 +2,11 @@
 #include "core/status.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { MESSAGE_BYTES = 1024 };
 
@@ -47,5 +49,18 @@ pp_status pp_alloc_bytes(void *out, size_t n, size_t size)
     void *memory = calloc(n ? n : 1, size);
     memcpy(out, &memory, sizeof memory);
     if (!memory) return pp_fail(PP_NOMEM, "cannot allocate %zu x %zu bytes", n, size);
+    return PP_OK;
+}
+
+/* Only whole large pages inside the array are asked for: one at its edge would take more than was wanted. */
+pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size)
+{
+    const uintptr_t page = 2 << 20;
+    char *memory;
+    PP_TRY(pp_alloc_bytes(&memory, n, size));
+    memcpy(out, &memory, sizeof memory);
+    const uintptr_t begin = ((uintptr_t)memory + page - 1) / page * page,
+                    end = ((uintptr_t)memory + n * size) / page * page;
+    if (end > begin) madvise(memory + (begin - (uintptr_t)memory), end - begin, MADV_HUGEPAGE); /* a refusal is fine */
     return PP_OK;
 }

@@ -201,7 +201,7 @@ static pp_status make_tables(struct builder *b)
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
                        (long long)b->task_capacity);
-    return PP_NEW(&plan->tasks, b->task_capacity);
+    return PP_NEW_LARGE(&plan->tasks, b->task_capacity);
 }
 
 /* Of a large plan these are much: they go before finish.c needs room. */

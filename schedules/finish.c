@@ -102,7 +102,7 @@ static pp_status finish_tasks(struct builder *b)
     int64_t *next;
     PP_TRY(PP_NEW(&plan->issue_start, plan->ranks + 1));
     for (int r = 0; r < plan->ranks; r++) plan->issue_start[r + 1] = plan->issue_start[r] + b->ranks[r].nissue;
-    PP_TRY(PP_NEW(&plan->issue, plan->issue_start[plan->ranks]));
+    PP_TRY(PP_NEW_LARGE(&plan->issue, plan->issue_start[plan->ranks]));
     PP_TRY(PP_NEW(&next, plan->ranks));
     memcpy(next, plan->issue_start, (size_t)plan->ranks * sizeof *next);
     uint64_t hash = pp_plan_hash_begin(plan);

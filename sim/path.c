@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The critical path: from the task that ends last, back to whatever it waited for longest, and so on. Ids only fall
- * on the way, so finding lane neighbours by walking down the ids costs one pass in all.
+ * on the way, so finding lane neighbours costs one pass over the tasks in all.
  */
 #include <stdlib.h>
 
@@ -28,13 +28,68 @@ static void consider_host(const struct sim *s, struct cause *cause, int32_t task
     *cause = (struct cause){-1, release_ns, true};
 }
 
-/* The task before `task` on its lane; -1 if there is none. */
-static int32_t lane_neighbour(const struct pp_plan *plan, int32_t task)
+/* The tasks before others on their lanes. Whoever asks does so for ever smaller ids: what lies between the smallest id
+ * looked at and the last one asked for is kept, as a list for each lane, and nothing is looked at twice. */
+struct neighbours {
+    const struct pp_plan *plan;
+    int32_t lowest, top;      /* ids lowest .. top - 1 are in the lists */
+    int32_t *newest, *oldest; /* [nlanes] highest and lowest id in the lane's list; -1 = it is empty */
+    int32_t *below, capacity; /* of id i: [i & (capacity - 1)] the next lower one in its list; a power of two */
+};
+
+static pp_status begin_neighbours(struct neighbours *n, const struct pp_plan *plan, int32_t top)
 {
-    int32_t lane = plan->tasks[task].lane;
-    while (--task >= 0 && plan->tasks[task].lane != lane) {
+    *n = (struct neighbours){.plan = plan, .lowest = top, .top = top};
+    PP_TRY(PP_NEW(&n->newest, plan->nlanes));
+    PP_TRY(PP_NEW(&n->oldest, plan->nlanes));
+    for (int i = 0; i < plan->nlanes; i++) n->newest[i] = n->oldest[i] = -1;
+    return PP_OK;
+}
+
+static void end_neighbours(struct neighbours *n)
+{
+    free(n->newest);
+    free(n->oldest);
+    free(n->below);
+}
+
+static pp_status widen(struct neighbours *n)
+{
+    int32_t capacity = n->capacity ? 2 * n->capacity : 1024, *larger;
+    PP_TRY(PP_NEW(&larger, capacity));
+    for (int32_t id = n->lowest; id < n->top; id++) larger[id & (capacity - 1)] = n->below[id & (n->capacity - 1)];
+    free(n->below);
+    n->below = larger;
+    n->capacity = capacity;
+    return PP_OK;
+}
+
+/* Takes the next lower id into the list of its lane. */
+static pp_status look_lower(struct neighbours *n)
+{
+    if (n->top - n->lowest == n->capacity) PP_TRY(widen(n));
+    int32_t id = --n->lowest, lane = n->plan->tasks[id].lane;
+    n->below[id & (n->capacity - 1)] = -1;
+    if (n->newest[lane] < 0)
+        n->newest[lane] = id;
+    else
+        n->below[n->oldest[lane] & (n->capacity - 1)] = id;
+    n->oldest[lane] = id;
+    return PP_OK;
+}
+
+/* The task before `task` on its lane; -1 if there is none. */
+static pp_status lane_neighbour(struct neighbours *n, int32_t task, int32_t *out)
+{
+    int32_t lane = n->plan->tasks[task].lane;
+    while (n->top > task && n->top > n->lowest) {
+        int32_t id = --n->top;
+        n->newest[n->plan->tasks[id].lane] = n->below[id & (n->capacity - 1)];
     }
-    return task;
+    if (n->lowest > task) n->lowest = n->top = task;
+    while (n->newest[lane] < 0 && n->lowest > 0) PP_TRY(look_lower(n));
+    *out = n->newest[lane];
+    return PP_OK;
 }
 
 /* When the lane was free again after `task`. */
@@ -68,12 +123,12 @@ static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
     return -1;
 }
 
-static struct cause cause_of(const struct sim *s, int32_t task)
+/* before: the task before it on its lane. */
+static struct cause cause_of(const struct sim *s, int32_t task, int32_t before)
 {
     const struct pp_plan *plan = s->plan;
     const struct pp_task *t = &plan->tasks[task];
     struct cause cause = {.task = -1};
-    int32_t before = lane_neighbour(plan, task);
     if (before >= 0) consider(&cause, before, lane_free(s, before));
     if (t->flags & PP_TASK_DEP_RANGE) {
         for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) consider(&cause, d, s->end[d]);
@@ -121,18 +176,22 @@ static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t tas
 pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
 {
     int64_t capacity = 0, reached = 0, finish = 0;
+    struct neighbours neighbours;
+    pp_status status;
     *path = (struct pp_sim_path){0};
-    int32_t task = last_to_end(s);
+    int32_t task = last_to_end(s), before;
     if (task >= 0) reached = finish = s->end[task];
+    PP_TRY_DONE(begin_neighbours(&neighbours, s->plan, task));
     while (task >= 0) {
         /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a
          * slot. */
         int64_t start = pp_sim_start(s, task), until = s->end[task] < reached ? s->end[task] : reached;
-        PP_TRY(append(path, &capacity, task));
+        PP_TRY_DONE(append(path, &capacity, task));
         path->kind_ns[s->plan->tasks[task].kind] += until - start;
         path->waiting_ns += reached - until;
         reached = start;
-        struct cause cause = cause_of(s, task);
+        PP_TRY_DONE(lane_neighbour(&neighbours, task, &before));
+        struct cause cause = cause_of(s, task, before);
         /* What did not wait for anything in this step waited for the step before. */
         bool here = cause.release_ns == start;
         if (cause.host && here) {
@@ -143,5 +202,7 @@ pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
     }
     reverse(path->tasks, path->n);
     path->length_ns = finish - reached;
-    return PP_OK;
+done:
+    end_neighbours(&neighbours);
+    return status;
 }

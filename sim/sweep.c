@@ -63,7 +63,7 @@ pp_status pp_sim_sweep(struct sim *s)
     pp_status status;
     PP_TRY_DONE(PP_NEW(&w.free_at, s->plan->nlanes));
     PP_TRY_DONE(PP_NEW(&w.wrap_release, s->plan->nwraps));
-    PP_TRY_DONE(PP_NEW(&s->end, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW_LARGE(&s->end, s->plan->ntasks));
     while (!s->steady && s->steps < PP_SIM_STEPS) {
         memcpy(s->lane_ready, w.free_at, (size_t)s->plan->nlanes * sizeof *w.free_at);
         sweep_step(&w);

@@ -1,71 +1,248 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Speed of the simulator on one large plan: 1F1B, 256 ranks, 2048 microbatches, a forward of 1 ms and a backward of 2
- * ms, hops of 10 us; 2.09 million tasks, a transfer counted once. Prints the best of several rounds for each part.
- * */
+ * Speed and memory of the simulator: bench_sim PPSIM [LARGEST_RANKS]
+ *
+ * 1. Plans of 1F1B that grow by doubling ranks and microbatches, up to 1024 and 8192 (33.5 million tasks, a transfer
+ *    counted once): a forward of 1 ms, a backward of 2 ms, hops of 10 us. Each round is a process of its own that
+ *    builds, checks, simulates and prints; times are its processor's, so that other work on the machine counts little;
+ *    memory is the most it had, less what an empty process has.
+ * 2. The program PPSIM on the same plan of 256 ranks, and on sweeps of a thousand configurations, from its start to
+ *    its end.
+ * Medians; spread = (largest - smallest) / median.
+ */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "schedules/builder.h"
-#include "sim/costs.h"
-#include "sim/engine.h"
+#include "sim/output.h"
 
-enum { RANKS = 256, MICROBATCHES = 2048, ROUNDS = 5, PARTS = 4 };
+enum { FIRST_RANKS = 64, LARGEST_RANKS = 1024, MICROBATCHES_OF_RANK = 8, ROUNDS = 5 };
 
-/* Times of one round: build, check, simulate, all; figures of the last. */
-static pp_status round_of(int64_t ns[PARTS], int64_t *tasks, struct pp_sim_result *result)
+enum part { BUILD, CHECK, SIMULATE, PRINT, PARTS };
+
+/* What one process found out. */
+struct round {
+    int64_t cpu_ns[PARTS], wall_ns;
+    int64_t tasks, makespan_ns;
+};
+
+struct child {
+    double wall_ms, cpu_ms, peak_bytes;
+};
+
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static pp_status print_row(const struct pp_prediction *prediction, FILE *out)
+{
+    struct pp_config config = {0};
+    const struct pp_predictor predictor = {.config = &config, .given = true};
+    json_t *rows = json_array(), *row;
+    PP_TRY(pp_row_create(&predictor, prediction, &row));
+    json_array_append_new(rows, row);
+    pp_status status = pp_rows_print(rows, PP_FORMAT_JSON, out);
+    json_decref(rows);
+    return status;
+}
+
+static pp_status run_round(int ranks, FILE *out, struct round *r)
 {
     const struct pp_plan_spec spec = {.schedule = "1f1b",
-                                      .ranks = RANKS,
+                                      .ranks = ranks,
                                       .virtual_stages = 1,
-                                      .microbatches = MICROBATCHES,
+                                      .microbatches = MICROBATCHES_OF_RANK * ranks,
                                       .replicas = 1,
                                       .training = true};
     const struct pp_given_times times = {1, 1, 1, 0.01};
     const struct pp_sim_options options = {0};
-    struct pp_plan *plan;
-    struct pp_cost *cost;
-    int64_t begin = pp_now_ns();
-    PP_TRY(pp_plan_build(&spec, &plan));
-    int64_t built = pp_now_ns();
-    PP_TRY(pp_plan_check(plan));
-    int64_t checked = pp_now_ns();
-    PP_TRY(pp_cost_from_times(plan, &times, &cost));
-    PP_TRY(pp_sim_run(plan, cost, &options, result));
-    int64_t end = pp_now_ns();
-    const int64_t round[PARTS] = {built - begin, checked - built, end - checked, end - begin};
-    for (int i = 0; i < PARTS; i++)
-        if (ns[i] == 0 || round[i] < ns[i]) ns[i] = round[i];
-    *tasks = plan->ntasks;
-    pp_cost_free(cost);
-    pp_plan_free(plan);
+    struct pp_job job = {.point = {"1f1b", ranks, 1, spec.microbatches}};
+    struct pp_prediction prediction = {.job = &job};
+    int64_t at[PARTS + 1] = {cpu_ns()}, begin = pp_now_ns();
+    PP_TRY(pp_plan_build(&spec, &job.train));
+    at[CHECK] = cpu_ns();
+    PP_TRY(pp_plan_check(job.train));
+    at[SIMULATE] = cpu_ns();
+    PP_TRY(pp_cost_from_times(job.train, &times, &prediction.cost));
+    PP_TRY(pp_sim_run(job.train, prediction.cost, &options, &prediction.result));
+    at[PRINT] = cpu_ns();
+    PP_TRY(print_row(&prediction, out));
+    at[PARTS] = cpu_ns();
+    r->wall_ns = pp_now_ns() - begin;
+    for (int i = 0; i < PARTS; i++) r->cpu_ns[i] = at[i + 1] - at[i];
+    r->tasks = job.train->ntasks;
+    r->makespan_ns = prediction.result.metrics.makespan_ns;
+    pp_sim_result_free(&prediction.result);
+    pp_cost_free(prediction.cost);
+    pp_plan_free(job.train);
     return PP_OK;
 }
 
-int main(void)
+/* Waits for the process; false if it failed. */
+static bool wait_for(pid_t process, int64_t begin_ns, struct child *out)
 {
-    static const char *const names[PARTS] = {"build", "check", "simulate", "all"};
-    int64_t ns[PARTS] = {0}, tasks = 0, makespan = 0;
-    int steps = 0;
-    struct pp_sim_result result;
     struct rusage usage;
-    for (int i = 0; i < ROUNDS; i++) {
-        if (round_of(ns, &tasks, &result) != PP_OK) {
-            fprintf(stderr, "bench_sim: %s\n", pp_message());
-            return 1;
-        }
-        makespan = result.metrics.makespan_ns;
-        steps = result.steps;
-        pp_sim_result_free(&result);
+    int status;
+    if (wait4(process, &status, 0, &usage) != process || status != 0) return false;
+    out->wall_ms = (double)(pp_now_ns() - begin_ns) / 1e6;
+    out->cpu_ms = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+                  (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
+    out->peak_bytes = (double)usage.ru_maxrss * 1024;
+    return true;
+}
+
+/* A round in a process of its own; with 0 ranks one that does nothing. */
+static bool fork_round(int ranks, struct round *r, struct child *child)
+{
+    int ends[2];
+    if (pipe(ends) != 0) return false;
+    fflush(stdout);
+    int64_t begin = pp_now_ns();
+    pid_t process = fork();
+    if (process == 0) {
+        FILE *nowhere = fopen("/dev/null", "w");
+        bool fine = nowhere && (ranks == 0 || run_round(ranks, nowhere, r) == PP_OK);
+        if (!fine) fprintf(stderr, "bench_sim: %s\n", pp_message());
+        fine = fine && write(ends[1], r, sizeof *r) == (ssize_t)sizeof *r;
+        _exit(!fine);
     }
-    printf("1f1b, %d ranks, %d microbatches: %lld tasks, makespan %.3f ms, %d steps simulated\n", RANKS, MICROBATCHES,
-           (long long)tasks, (double)makespan / 1e6, steps);
-    for (int i = 0; i < PARTS; i++)
-        printf("%-9s %8.1f ms  %6.2f M tasks/s\n", names[i], (double)ns[i] / 1e6, (double)tasks * 1e3 / (double)ns[i]);
-    getrusage(RUSAGE_SELF, &usage);
-    printf("peak memory %.0f MiB, %.0f bytes a task\n", (double)usage.ru_maxrss / 1024,
-           (double)usage.ru_maxrss * 1024 / (double)tasks);
-    return 0;
+    close(ends[1]);
+    bool fine = process > 0 && read(ends[0], r, sizeof *r) == (ssize_t)sizeof *r;
+    close(ends[0]);
+    return process > 0 && wait_for(process, begin, child) && fine;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of ROUNDS values, which it sorts. */
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, ascending);
+    return values[ROUNDS / 2];
+}
+
+static double spread_percent(double *values)
+{
+    const double middle = median(values);
+    return 100 * (values[ROUNDS - 1] - values[0]) / middle;
+}
+
+/* One line of the table: the medians of the rounds. */
+static bool measure_plan(int ranks, double empty_bytes)
+{
+    double ms[PARTS][ROUNDS], all[ROUNDS], wall[ROUNDS], bytes[ROUNDS], tasks = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct round r = {0};
+        struct child child;
+        if (!fork_round(ranks, &r, &child)) return false;
+        all[i] = 0;
+        for (int part = 0; part < PARTS; part++) {
+            ms[part][i] = (double)r.cpu_ns[part] / 1e6;
+            all[i] += ms[part][i];
+        }
+        wall[i] = (double)r.wall_ns / 1e6;
+        tasks = (double)r.tasks;
+        bytes[i] = (child.peak_bytes - empty_bytes) / tasks;
+    }
+    printf("| %d, %d | %.0f |", ranks, MICROBATCHES_OF_RANK * ranks, tasks);
+    for (int part = 0; part < PARTS; part++) printf(" %.1f |", median(ms[part]));
+    printf(" %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n", tasks / 1e3 / median(ms[SIMULATE]), median(all),
+           tasks / 1e3 / median(all), spread_percent(all), median(wall), median(bytes));
+    fflush(stdout);
+    return true;
+}
+
+static bool spawn(char *const *arguments, struct child *child)
+{
+    fflush(stdout);
+    int64_t begin = pp_now_ns();
+    pid_t process = fork();
+    if (process == 0) {
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(1);
+        execv(arguments[0], arguments);
+        _exit(127);
+    }
+    return process > 0 && wait_for(process, begin, child);
+}
+
+/* "first,first+step,..." up to last, into text. */
+static char *numbers(int first, int last, int step, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int n = first; n <= last && used + 8 < size; n += step)
+        used += (size_t)snprintf(text + used, size - used, "%s%d", used ? "," : "", n);
+    return text;
+}
+
+static bool measure_program(const char *name, char *const *arguments, double tasks)
+{
+    double wall[ROUNDS], cpu[ROUNDS], peak[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        struct child child;
+        if (!spawn(arguments, &child)) return false;
+        wall[i] = child.wall_ms;
+        cpu[i] = child.cpu_ms;
+        peak[i] = child.peak_bytes / 1048576;
+    }
+    printf("| %s | %.1f | %.1f | %.1f | %.1f |", name, median(wall), spread_percent(wall), median(cpu), median(peak));
+    if (tasks > 0)
+        printf(" %.1f |\n", tasks / 1e3 / median(cpu));
+    else
+        printf(" |\n");
+    fflush(stdout);
+    return true;
+}
+
+static bool measure_programs(char *ppsim)
+{
+    char stages[128], chunks[256];
+    numbers(1, 16, 1, stages, sizeof stages);
+    numbers(3, 63, 3, chunks, sizeof chunks);
+    char *const plan[] = {ppsim,  "--schedule", "1f1b",       "--stages", "256",  "--chunks",
+                          "2048", "--times",    "1,1,1,0.01", "--format", "json", NULL};
+    char *const given[] = {ppsim,      "--schedule", "gpipe,1f1b,interleaved",
+                           "--stages", stages,       "--chunks",
+                           chunks,     "--times",    "1,1,1,0.01",
+                           "--format", "json",       NULL};
+    char *const machine[] = {ppsim,      "--schedule", "gpipe,1f1b,interleaved",
+                             "--stages", stages,       "--chunks",
+                             chunks,     "--layers",   "32",
+                             "--rows",   "64",         "--machine",
+                             "cpu",      "--format",   "json",
+                             NULL};
+    puts("\n| program | wall ms | spread % | processor ms | peak MiB | M tasks/s |");
+    puts("| --- | ---: | ---: | ---: | ---: | ---: |");
+    return measure_program("ppsim, 1F1B 256, 2048", plan, 2093056) &&
+           measure_program("ppsim, 1,008 points, --times", given, 0) &&
+           measure_program("ppsim, 1,008 points, --machine cpu", machine, 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct round none = {0};
+    struct child empty;
+    const int largest = argc > 2 ? atoi(argv[2]) : LARGEST_RANKS;
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_sim PPSIM [LARGEST_RANKS]\n");
+        return 2;
+    }
+    puts("| P, M | tasks | build ms | check ms | simulate ms | print ms | engine M/s | all ms | all M/s | spread % | "
+         "wall ms | bytes a task |");
+    puts("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    bool fine = fork_round(0, &none, &empty);
+    for (int ranks = FIRST_RANKS; fine && ranks <= largest; ranks *= 2) fine = measure_plan(ranks, empty.peak_bytes);
+    return fine && measure_programs(argv[1]) ? 0 : 1;
 }
