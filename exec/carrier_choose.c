@@ -40,8 +40,8 @@ static int sharers(const struct pp_backend *backend, const struct pp_device_spec
     return backend->sharers ? backend->sharers(spec) : 1;
 }
 
-/* Consecutive workers of a host share a device, the same number each. */
-static bool shared_by_processes(const struct choice *c)
+/* Workers of this host on the device of this process' first. */
+static int sharers_here(const struct choice *c)
 {
     struct pp_device_spec spec = {.workers = c->workers,
                                   .host_index = c->processes->host_index,
@@ -49,19 +49,30 @@ static bool shared_by_processes(const struct choice *c)
                                   .threads = c->config->threads,
                                   .gpus = c->config->gpus,
                                   .precision = c->config->precision};
-    return c->workers % sharers(c->backend, &spec) != 0;
+    return sharers(c->backend, &spec);
 }
+
+/* Consecutive workers of a host share a device, the same number each. */
+static bool shared_by_processes(const struct choice *c) { return c->workers % sharers_here(c) != 0; }
+
+/* Some of them are threads of one process. */
+static bool shared_by_threads(const struct choice *c) { return c->workers > 1 && sharers_here(c) > 1; }
 
 static void keep_reason(struct choice *c, const char *reason)
 {
     if (!*c->reason) snprintf(c->reason, sizeof c->reason, "%s", reason);
 }
 
-/* One whose receives occupy the device is no good where another process needs it to be able to send. */
+/* One whose receives occupy the device is no good where another process needs it to be able to send; nor where another
+ * thread does, whose calls may wait for the device: the proof of the plan's order knows devices of one worker only. */
 static bool can_use(struct choice *c, const struct pp_carrier *carrier, bool automatic)
 {
     if (automatic && c->vote.shared && carrier->posts_in_order) {
         keep_reason(c, "processes share a GPU, and would wait for each other to leave it");
+        return false;
+    }
+    if (automatic && carrier->posts_in_order && shared_by_threads(c)) {
+        keep_reason(c, "threads of a process share a GPU, and could wait for each other's receives");
         return false;
     }
     if (carrier->available() == PP_OK) return true;

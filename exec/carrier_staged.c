@@ -175,8 +175,8 @@ static pp_status ask(struct pp_channel *c, struct pp_parcel *parcel, struct pp_m
     parcel->sequence = c->asked;
     c->open[c->asked % (uint64_t)c->room] = parcel;
     if (after) PP_TRY(c->ops->wait(device, c->gate, after));
+    if (parcel->begun) PP_TRY(c->ops->record(device, c->gate, parcel->begun)); /* reached when `done` is */
     PP_TRY(c->ops->record(device, c->gate, c->ready[c->asked % (uint64_t)c->room]));
-    if (parcel->begun) PP_TRY(c->ops->record(device, c->gate, parcel->begun));
     c->asked++;
     return advance(c);
 }

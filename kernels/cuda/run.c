@@ -6,7 +6,9 @@
 #include "kernels/cuda/device.h"
 
 enum {
-    HELD_CALLS = 200, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 kernels */
+    HELD_KERNELS = 500, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 */
+    CALL_KERNELS = 2,
+    PART_KERNELS = 8, /* of a part of long attention, with room for parts that are not full */
     REFERENCE_CYCLES = 400000
 };
 
@@ -81,16 +83,28 @@ static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
     return kernel_ns && program->ncalls > 0 ? program->ncalls : 1;
 }
 
+/* Kernels of a call, about, with the events around it. Attention of long rows goes part by part through the scratch. */
+static int64_t kernels_of(const struct pp_call *call)
+{
+    const int32_t *n = call->n;
+    if (call->kernel != PP_KERNEL_ATTENTION && call->kernel != PP_KERNEL_ATTENTION_GRAD) return CALL_KERNELS;
+    const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (n[1] + 2 * n[3]); /* row, head, query; keys and gradients */
+    return PART_KERNELS * (1 + floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES);
+}
+
+/* The gate opens before the queue is full: the host would wait in a launch, for itself. */
 static pp_status queue_timed(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                              bool each)
 {
     const cudaStream_t stream = device->compute.stream;
+    int64_t kernels = 0;
     PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
     for (int i = 0; i < program->ncalls; i++) {
+        kernels += kernels_of(&program->calls[i]);
+        if (kernels > HELD_KERNELS) open_gate(device);
         PP_TRY(queue_call(device, &program->calls[i], frame));
         if (each && i + 1 < program->ncalls)
             PP_CUDA(cudaEventRecord(device->times[i + 1], stream), "recording an event");
-        if (i == HELD_CALLS) open_gate(device);
     }
     return pp_cuda_check(cudaEventRecord(device->times[each && program->ncalls > 0 ? program->ncalls : 1], stream),
                          "recording an event");

@@ -35,6 +35,8 @@ PPKIT_NCCL=/nonexistent refuses 1 '--transport nccl: NCCL cannot be loaded' 2 --
 PPKIT_NCCL=/nonexistent works '^transport staged, not nccl: NCCL cannot be loaded' 2
 PP_EMULATE_DEVICES=1 works '^transport staged, not nccl: processes share a GPU' 2
 PP_EMULATE_DEVICES=1 works '^transport   nccl: ' 2 --transport nccl
+PP_EMULATE_DEVICES=2 works '^transport staged, not nccl: threads of a process share a GPU' 2 --replicas 2
+PP_EMULATE_DEVICES=2 works '^transport   nccl between processes: ' 2 --replicas 2 --transport nccl
 refuses 2 '--transport nccl joins several processes' 1 --transport nccl
 refuses 2 '--transport staged joins several processes' 1 --transport staged
 

@@ -254,7 +254,7 @@ static void times(void)
     set_first(device, memory, 1);
     MUST_OK(cuda->run(device, &few, &frame, &progress, ns));
     check_chain(device, memory, 5, 1);
-    MUST(polls > 0);
+    MUST(!emulated() || polls > 0); /* a GPU may be done before the first look */
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);
 
     set_first(device, memory, 2);
