@@ -258,6 +258,30 @@ static void test_broken(void **state)
     pp_plan_free(plan);
 }
 
+/* Lists need not follow the ids, as long as nothing waits for ever: a send may be issued after the next forward. An end
+ * that is missing is found. */
+static void test_other_issue_orders(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("gpipe", 2, 1, 4);
+    spec.recv_buffers = 0;
+    struct pp_plan *plan = build(&spec);
+    int32_t *list = plan->issue, send = list[1], forward = list[2];
+    assert_int_equal(plan->tasks[pp_issue_task(send)].kind, PP_XFER_F);
+    assert_int_equal(plan->tasks[pp_issue_task(forward)].kind, PP_F);
+    list[1] = forward;
+    list[2] = send;
+    if (pp_plan_check(plan) != PP_OK) fail_msg("%s", pp_message());
+    list[1] = send;
+    list[2] = forward;
+    plan->issue_start[plan->ranks]--;
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "missing in an issue list"));
+    plan->issue_start[plan->ranks]++;
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+    pp_plan_free(plan);
+}
+
 /* Orders that no builder can serve: rank 1 wants microbatch 1 first, rank 0 needs its gradient before it goes on. */
 static void test_deadlock(void **state)
 {
@@ -314,10 +338,17 @@ static void test_chunk_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes),     cmocka_unit_test(test_peaks),    cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_hash),           cmocka_unit_test(test_slots),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_broken),         cmocka_unit_test(test_deadlock), cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_all_shapes),
+        cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_chunk_rows),
         cmocka_unit_test(test_mixed_backward),
+        cmocka_unit_test(test_other_issue_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
