@@ -70,7 +70,9 @@ static pp_status read_header(struct pp_weights_reader *r, json_t **out)
     json_error_t error;
     *out = status == PP_OK ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
     free(text);
-    if (status == PP_OK && !json_is_object(*out))
+    if (status == PP_OK && !*out && !error.text[0])
+        status = pp_fail(PP_NOMEM, "there is not enough memory to read the header of %s", r->path);
+    else if (status == PP_OK && !json_is_object(*out))
         status =
             pp_fail(PP_INPUT, "%s: the header is not a JSON object: %s", r->path, *out ? "another type" : error.text);
     r->data_start = 8 + (int64_t)size;

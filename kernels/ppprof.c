@@ -50,7 +50,9 @@ struct session {
     struct pp_link_profile links;
     struct pp_db *db;
     int64_t run_id;
-    int cores; /* that the workers may use, `threads` for each worker */
+    int cores;     /* that the workers may use, `threads` for each worker */
+    char *printed; /* the results */
+    size_t printed_bytes;
 };
 
 static int threads; /* of a worker; several are left to the system to place */
@@ -171,7 +173,16 @@ static pp_status measure_and_store(struct session *s)
     struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
     if (measured == PP_INTERRUPTED)
         return pp_fail(measured, "profiling was interrupted; what was measured is in the database");
-    pp_profile_print(stdout, s->config.format, s->profile, &links);
+    FILE *out = open_memstream(&s->printed, &s->printed_bytes);
+    if (out) pp_profile_print(out, s->config.format, s->profile, &links);
+    if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory to print the results");
+    return PP_OK;
+}
+
+/* Once they are stored, so that a run that fails prints nothing. */
+static pp_status print_results(const struct session *s)
+{
+    fwrite(s->printed, 1, s->printed_bytes, stdout);
     if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
     return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
 }
@@ -206,6 +217,7 @@ static pp_status record(void *arg)
     }
     pp_status closed = pp_db_close(s->db);
     if (status == PP_OK) status = closed;
+    if (status == PP_OK) status = print_results(s);
     if (status == PP_OK) pp_info("stored in %s", path);
     return status;
 }
@@ -250,6 +262,7 @@ static int leave(struct session *s, pp_status status)
     if (status != PP_OK) pp_error("%s", pp_message());
     pp_profile_free(s->profile);
     pp_split_time_free(&s->config);
+    free(s->printed);
     if (status != PP_OK)
         s->transport->abort(code);
     else

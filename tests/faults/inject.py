@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose n-th call of a kind fails: memory, a full disk, a disk that errs, a lock that is taken.
+
+inject.py LIBRARY [--runs N] [--only TEXT]: for each program and kind so many n. A run must end within 20 s, with success or with
+exit status 1 and one line that says why; nothing is printed on standard output then. The database must be sound, hold what was in it, and
+have the steps of a run without a gap. fail_nth.c is the library.
+"""
+import argparse
+import concurrent.futures
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+LIMIT_S = 20
+LASTING = 1000000
+
+LAB = ["--preset", "lab"]
+COMMANDS = {
+    "ppsim": ["ppsim", *LAB, "--chunks", "1,2", "--db", "run.db"],
+    "ppsim-draw": ["ppsim", *LAB, "--schedule", "1f1b", "--draw", "--machine", "a100"],
+    "ppsim-text": ["ppsim", *LAB, "--data", "text", "--no-eval", "--format", "json"],
+    "ppexec": ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
+    "ppexec-text": ["ppexec", *LAB, "--data", "text", "--rows", "2", "--eval-rows", "2", "--epochs", "1", "--tokens", "3", "--replicas", "2",
+                    "--clip", "1", "--init", "in.safetensors"],
+    "ppprof": ["ppprof", *LAB, "--seconds", "0.001", "--db", "run.db"],
+    "ppreport": ["ppreport", "run.db", "--no-plots", "--chrome", "trace.json"],
+    "ppreport-plots": ["ppreport", "run.db", "--format", "json"],
+}
+# kind, how many calls fail from the n-th on
+KINDS = [("memory", 1), ("memory", LASTING), ("full", LASTING), ("io", 1), ("io", LASTING), ("busy", 1)]
+
+
+def run(library, folder, command, kind=None, at=0, count=1):
+    environment = dict(os.environ, LD_PRELOAD=library, PP_FAULT_AT=str(at), PP_FAULT_COUNT=str(count), PP_FAULT_FILE=folder + "/calls",
+                       ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1")
+    if kind:
+        environment["PP_FAULT_KIND"] = kind
+    return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
+
+
+def prepare(folder):
+    """What the runs begin with: texts, weights, and a database in which all programs have written."""
+    os.makedirs(folder + "/text")
+    for name in ("train", "valid", "test"):
+        with open(f"{folder}/text/{name}.txt", "w", encoding="utf-8") as out:
+            out.write("the cat saw a dog , and the dog saw a cat .\n" * 8)
+    database = ["--db", "run.db"]
+    text = COMMANDS["ppexec-text"][:-2]
+    for command in (["ppprof", *LAB, "--seconds", "0.001", *database], ["ppsim", *LAB, *database],
+                    ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", *database], [*text, "--save", "in.safetensors"]):
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    with sqlite3.connect(folder + "/run.db") as sql:
+        sql.execute("PRAGMA journal_mode = DELETE")
+
+
+def complaint(folder, before, result):
+    """What is wrong with how a run ended; None if nothing is."""
+    program = result.args[0] + ": "
+    said = [line for line in result.stderr.decode().splitlines() if line.startswith(program) and not line.startswith(program + "warning: ")]
+    if b"AddressSanitizer: CHECK failed" in result.stderr:
+        return None  # the sanitizer itself had no memory
+    if result.returncode not in (0, 1):
+        return f"exit status {result.returncode}"
+    if result.returncode == 1 and (len(said) != 1 or len(said[0]) < 20):
+        return f"{len(said)} messages, or a short one"
+    if result.returncode == 1 and result.stdout:
+        return "a failed run printed results"
+    sql = sqlite3.connect(folder + "/run.db", timeout=1)
+    try:
+        if sql.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+            return "the database is damaged"
+        if sql.execute("SELECT count(*) FROM run WHERE id <= ? AND status = 'ok'", (before,)).fetchone()[0] != before:
+            return "earlier runs are gone from the database"
+        if sql.execute("SELECT count(*) FROM (SELECT run FROM step GROUP BY run HAVING count(*) <> max(step) + 1)").fetchone()[0]:
+            return "steps are missing in the database"
+        if result.returncode == 0 and sql.execute("SELECT count(*) FROM run WHERE status IS NOT 'ok'").fetchone()[0]:
+            return "a run succeeded that is not in the database as such"
+    except sqlite3.Error as error:
+        return f"the database cannot be read: {error}"
+    finally:
+        sql.close()
+    return None
+
+
+def attempt(library, start, name, kind, at, count):
+    with tempfile.TemporaryDirectory() as parent:
+        folder = parent + "/run"
+        shutil.copytree(start, folder)
+        with sqlite3.connect(folder + "/run.db") as sql:
+            before = sql.execute("SELECT count(*) FROM run").fetchone()[0]
+        sql.close()
+        call = f"{name}: {kind} call {at}{' and all after it' if count > 1 else ''}"
+        try:
+            result = run(library, folder, COMMANDS[name], kind, at, count)
+        except subprocess.TimeoutExpired:
+            return f"{call}: still running after {LIMIT_S} s", False
+        wrong = complaint(folder, before, result)
+        if wrong:
+            said = result.stderr.decode(errors="replace").strip().splitlines()
+            return f"{call}: {wrong}: {' | '.join(said[-3:])}", False
+        return None, result.returncode == 1
+
+
+def numbers(calls, runs):
+    """The first calls, and others evenly."""
+    if calls <= runs:
+        return list(range(1, calls + 1))
+    first = runs // 4
+    rest = runs - first
+    return list(range(1, first + 1)) + [first + 1 + (calls - first - 1) * i // (rest - 1) for i in range(rest)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library")
+    parser.add_argument("--runs", type=int, default=12)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    if os.environ.get("PP_BIN"):
+        os.environ["PATH"] = os.environ["PP_BIN"] + os.pathsep + os.environ["PATH"]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as parent, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        start = parent + "/start"
+        prepare(start)
+        for name, command in COMMANDS.items():
+            for kind, count in KINDS:
+                if options.only not in f"{name} {kind}":
+                    continue
+                folder = f"{parent}/{name}-{kind}-{count}"
+                shutil.copytree(start, folder)
+                if run(options.library, folder, command, kind).returncode != 0:
+                    sys.exit(f"{name} fails without a fault")
+                with open(folder + "/calls", encoding="utf-8") as report:
+                    calls = int(report.read())
+                jobs = [pool.submit(attempt, options.library, start, name, kind, at, count) for at in numbers(calls, options.runs)]
+                results = [job.result() for job in jobs]
+                for message in filter(None, (message for message, _ in results)):
+                    print(message)
+                    wrong += 1
+                print(f"{name}, {kind}{' (lasting)' if count > 1 else ''}: {len(jobs)} of {calls} calls, "
+                      f"{sum(refused for _, refused in results)} refused", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# killed.sh threads|mpi TIMES [SEED]: a run is killed that often, each time at another moment, from its start to some way into its steps:
+# the whole process (threads), or one process of mpirun. Nothing is left after 10 s, the database opens and is sound, and no step is missing
+# that a reader saw before, nor any in between. One file for all runs: what earlier ones wrote stays.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/../mpi/common.sh"
+need sqlite3
+need pgrep
+how=$1
+times=$2
+longest_ms=900
+[ "$how" = threads ] || longest_ms=2000 # mpirun takes its time to start
+RANDOM=${3:-1}
+echo "killed $how $times times, seed ${3:-1}"
+
+query() {
+    sqlite3 -cmd '.timeout 5000' run.db "$1" 2>/dev/null
+}
+
+# Every run's steps count from 0 without a gap, and what was seen is there still.
+check_all() { # steps that a reader saw
+    [ "$(query 'PRAGMA integrity_check')" = ok ] || fail "the database is damaged"
+    [ "$(query 'SELECT count(*) FROM (SELECT 1 FROM step GROUP BY run HAVING count(*) <> max(step) + 1)')" = 0 ] ||
+        fail "steps are missing in the database"
+    now=$(query 'SELECT count(*) FROM step')
+    [ "$now" -ge "$1" ] || fail "a reader saw $1 steps, and $now are left"
+}
+
+pick() { # of the words that follow
+    local n=$((RANDOM % $#))
+    shift "$n"
+    echo "$1"
+}
+
+launch() {
+    local shape=(--schedule "$(pick gpipe 1f1b)" --stages 2 --replicas "$(pick 1 2)")
+    if [ "$how" = threads ]; then
+        exec "${long_run[@]}" "${shape[@]}" --db run.db
+    else
+        exec mpirun -n 2 "${long_run[@]}" "${shape[@]}" --db run.db
+    fi
+}
+
+# One that can be killed: the process itself, or a child of mpirun (mpirun, while it has none).
+victim_of() {
+    mapfile -t children < <(pgrep -P "$1" -x ppexec || true)
+    if [ "$how" = threads ] || [ ${#children[@]} -eq 0 ]; then echo "$1"; else pick "${children[@]}"; fi
+}
+
+seen=0
+for round in $(seq "$times"); do
+    launch >out.log 2>err.log &
+    launcher=$!
+    delay_ms=$((RANDOM % longest_ms))
+    sleep "$((delay_ms / 1000)).$(printf '%03d' $((delay_ms % 1000)))"
+    [ ! -e run.db ] || seen=$(query 'SELECT count(*) FROM step' || echo "$seen")
+    victim=$(victim_of "$launcher")
+    mapfile -t all < <(pgrep -P "$launcher" -x ppexec || true)
+    kill -9 "$victim" || fail "round $round: it ended before it was killed"
+    await_end "$launcher"
+    [ "$status" -ne 0 ] || fail "round $round: exit status 0"
+    for process in "${all[@]}"; do await_gone "$process"; done
+    [ ! -s out.log ] || fail "round $round: something was printed"
+    [ ! -e run.db ] || check_all "${seen:-0}"
+done
+total=$(query 'SELECT count(*) FROM step')
+[ "${total:-0}" -gt "$times" ] || fail "only ${total:-0} steps in $times runs: the kills came too early to test anything"
+echo "$total steps of $(query 'SELECT count(DISTINCT run) FROM step') runs are in the database"
