@@ -84,8 +84,8 @@ const struct pp_opt pp_config_rows[] = {
      "a folder with train.txt, valid.txt and test.txt, or constant, or generated (default generated; lab: constant)"},
     {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
      "length of the generated training text"},
-    {"seed", PP_OPT_SEED, AT(seed), PP_PPEXEC, TRAINING, NULL, "1", 0, 0, NULL,
-     "of initial weights, dropout and generated text"},
+    {"seed", PP_OPT_SEED, AT(seed), PP_PPEXEC | PP_PPSIM, TRAINING, NULL, "1", 0, 0, NULL,
+     "of initial weights, dropout, generated text and jitter"},
     {"init", PP_OPT_TEXT, AT(init), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
      "begin with these weights (safetensors, PyTorch's names)"},
     {"save", PP_OPT_TEXT, AT(save), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
@@ -98,8 +98,9 @@ const struct pp_opt pp_config_rows[] = {
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines"},
 
-    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "auto|cpu|cuda",
-     "what computes; auto takes a GPU if one can be used, and says why if not"},
+    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "auto|cpu|cuda|delay",
+     "what computes; auto takes a GPU if one can be used, and says why if not; delay only waits as long as --times "
+     "says"},
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
     {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi|nccl|staged",
@@ -109,9 +110,13 @@ const struct pp_opt pp_config_rows[] = {
     {"blas-core", PP_OPT_TEXT, AT(blas_core), PP_PPEXEC | PP_PPPROF, RUNNING, "NAME", NULL, 0, 0, NULL,
      "processor that OpenBLAS takes this machine for, such as Haswell (default the best that it can run)"},
 
-    {"times", PP_OPT_TEXT, AT(times), PP_PPSIM, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
+    {"times", PP_OPT_TEXT, AT(times), PP_PPSIM | PP_PPEXEC, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
      "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
-     "ranks; nothing else limits the pipeline"},
+     "ranks; nothing else limits the pipeline, unless --device delay runs or is to run it"},
+    {"straggler", PP_OPT_TEXT, AT(straggler), PP_PPSIM | PP_PPEXEC, PREDICTING, "RANK:FACTOR", NULL, 0, 0, NULL,
+     "with --times: multiply the times of one rank (counted from 0)"},
+    {"jitter", PP_OPT_REAL, AT(jitter), PP_PPSIM | PP_PPEXEC, PREDICTING, "PERCENT", "0", 0, 100, NULL,
+     "with --times: make each task so much longer or shorter at most, evenly spread; --seed draws it"},
     {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
      "machine to predict for where nothing was measured; a name from --list or a JSON file"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
@@ -156,6 +161,9 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    if (!config->times && (config->straggler || config->jitter > 0))
+        return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times",
+                       config->straggler ? "--straggler" : "--jitter");
     if ((config->save_every || config->resume) && !config->save)
         return pp_fail(PP_USAGE, "--%s: the checkpoint lies beside the file of --save; name that too",
                        config->resume ? "resume" : "save-every");

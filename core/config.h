@@ -42,7 +42,9 @@ struct pp_config {
     int threads, trace_steps, log_interval;
     bool no_eval;
     /* simulating */
-    const char *times, *machine, *emit;
+    const char *times, *straggler; /* see core/given_times.h */
+    double jitter;                 /* percent */
+    const char *machine, *emit;
     bool draw;
     int64_t memory; /* 0: not asked */
     /* profiling */

@@ -62,7 +62,10 @@ struct pp_cost {
     /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
      * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
     int sharers;
-    int source; /* the worst of the classes': enum pp_cost_source */
+    /* Each computation takes up to this part of its time longer or shorter (pp_jitter_ns); 0: all take their time. */
+    double jitter;
+    uint64_t seed; /* of the jitter */
+    int source;    /* the worst of the classes': enum pp_cost_source */
 };
 
 void pp_cost_free(struct pp_cost *cost);

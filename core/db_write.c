@@ -28,7 +28,10 @@ static unsigned tool_mask(const char *tool)
 const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size)
 {
     if (config->times) {
-        snprintf(buf, size, "%s ms", config->times);
+        size_t used = (size_t)snprintf(buf, size, "%s ms", config->times);
+        if (config->straggler && used < size)
+            used += (size_t)snprintf(buf + used, size - used, ", rank %s", config->straggler);
+        if (config->jitter > 0 && used < size) snprintf(buf + used, size - used, ", jitter %g %%", config->jitter);
         return buf;
     }
     char precision[16] = "";

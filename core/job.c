@@ -209,6 +209,8 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     job->config = config;
     job->model_ops = ops;
     job->point = *point;
+    if (config->times) PP_TRY_DONE(pp_given_times_of(config, &job->times));
+    PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
     pp_config_shape(config, &shape);
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "core/config.h"
+#include "core/given_times.h"
 #include "core/layout.h"
 #include "core/plan.h"
 #include "core/program.h"
@@ -37,11 +38,12 @@ struct pp_job {
     const struct pp_model_ops *model_ops;
     struct pp_point point;
     struct pp_model *model;
-    struct pp_plan *train, *eval;          /* eval may be NULL */
-    struct pp_phase phase[PP_PHASES];      /* phase[i].plan NULL: not part of the run */
-    int phase_layout[PP_PHASES];           /* which slot_offset table of the layout the phase uses */
+    struct pp_plan *train, *eval;     /* eval may be NULL */
+    struct pp_phase phase[PP_PHASES]; /* phase[i].plan NULL: not part of the run */
+    int phase_layout[PP_PHASES];      /* which slot_offset table of the layout the phase uses */
     struct pp_layout *layout;
-    char accumulation_key[96]; /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
+    struct pp_given_times times; /* zeroed unless config->times */
+    char accumulation_key[96];   /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
 };
 
 /* All combinations of the lists, in the order schedule, stages, virtual, chunks (the last changes fastest). *points is

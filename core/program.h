@@ -74,6 +74,16 @@ struct pp_program {
     char signature[96];
 };
 
+/* For a device that waits instead of computing (pp_backend.waits). A task's output begins with the time at which it
+ * ended, on the clock of the run's first process: so its receiver knows when it was sent. */
+struct pp_wait {
+    int64_t duration_ns;
+    int64_t hop_ns;          /* the input is there so long after its sender's end; -1: it was not sent */
+    int64_t clock_offset_ns; /* this process's clock + offset = the first process's */
+    bool waited;             /* the worker had to wait before this task */
+    int64_t *begun_ns;       /* the device sets it: when the input was there */
+};
+
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
@@ -90,6 +100,7 @@ struct pp_frame {
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
     double *sums; /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
+    struct pp_wait wait;
 };
 
 /* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
@@ -183,6 +194,9 @@ struct pp_device; /* of the backend */
 struct pp_progress {
     void (*poll)(void *arg);
     void *arg;
+    /* Polls until this time of pp_now_ns(), asleep while nothing comes in; earlier if the run is to end. For devices
+     * that wait; else NULL. */
+    void (*wait)(void *arg, int64_t until_ns);
 };
 
 /* Which device a worker opens. */
@@ -201,6 +215,7 @@ struct pp_backend {
     /* NULL: the device computes while run() is called, in memory that the host can read. Else it works through queues
      * (core/queue.h). */
     const struct pp_queue_ops *queue;
+    bool waits; /* computes nothing: run() takes the time of frame->wait */
     /* Can this machine use it? PP_UNSUPPORTED with a message that says in one line what is missing. NULL: always. */
     pp_status (*available)(void);
     /* Workers of one host that share the worker's device, itself included; 1: it has a device to itself. NULL: 1. */

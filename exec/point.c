@@ -231,6 +231,7 @@ static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
     PP_TRY(pp_world_open(exec->transport, &exec->processes, job->train->ranks * exec->config.replicas,
                          exec->config.threads, &s->world));
     s->world->polled = exec->backend->queue != NULL;
+    s->world->dozes = exec->backend->waits;
     pp_carrier_set(s->world, &exec->config, exec->backend, exec->carrier);
     return PP_OK;
 }

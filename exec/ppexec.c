@@ -97,6 +97,22 @@ static pp_status describe_device(struct pp_exec *exec, int workers)
     return PP_OK;
 }
 
+/* Durations are given where the device waits for them. */
+static pp_status check_device(const struct pp_config *config, const struct pp_backend *backend)
+{
+    enum { LEAST_WIDTH = 4 }; /* a time fits into any message */
+    if (!backend->waits && config->times)
+        return pp_fail(PP_USAGE, "--times: device %s takes the time it needs; leave --times out, or use --device delay",
+                       backend->name);
+    if (!backend->waits) return PP_OK;
+    if (!config->times)
+        return pp_fail(PP_USAGE, "--device %s: how long do tasks take? Give --times F,I,W[,C]", backend->name);
+    if (config->d_model < LEAST_WIDTH)
+        return pp_fail(PP_USAGE, "--d-model %d: with --device %s messages carry a time; use at least %d",
+                       config->d_model, backend->name, LEAST_WIDTH);
+    return PP_OK;
+}
+
 static pp_status prepare(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
@@ -118,6 +134,7 @@ static pp_status prepare(struct session *s)
     pp_place_process(&exec->processes, most_workers(s) * config->threads);
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_backend_find(config->device, &exec->backend));
+    PP_TRY(check_device(config, exec->backend));
     pp_config_found_device(config, exec->backend->name);
     PP_TRY(
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));

@@ -107,6 +107,7 @@ struct pp_world {
     bool remote;                /* there are other processes */
     bool crowded;               /* more busy threads than cores: waiting must not spin */
     bool polled;                /* workers wait for devices, which ring no bell. Set before the workers start */
+    bool dozes;                 /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
     int cores;                  /* that this process may use */
     atomic_int stop;            /* a worker of this process failed: enum pp_status */
     struct pp_bell *bells;      /* [count] */
@@ -151,5 +152,7 @@ pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since);
+/* The same for whoever waits for a time: returns when it is reached, or something came in, or now and then. */
+void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until_ns);
 
 #endif

@@ -198,14 +198,26 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->loss = &w->losses[task->microbatch];
 }
 
+/* A device that waits instead of computing. */
+static void set_wait(const struct pp_worker *w, const struct pp_stop *stop, bool waited, struct pp_wait *wait)
+{
+    const struct pp_given_times *times = &w->job->times;
+    const struct pp_plan *plan = w->step.phase->plan;
+    int64_t ns = pp_given_class_ns(times, plan, &plan->classes[plan->tasks[stop->task].cls]);
+    wait->duration_ns = pp_jitter_ns(ns, times->jitter, times->seed, w->step.number, stop->task, w->me);
+    wait->hop_ns = stop->recv_lane >= 0 ? pp_given_hop_ns(times) : -1;
+    wait->clock_offset_ns = w->world->processes.clock_offset_ns;
+    wait->waited = waited;
+}
+
 /* In this thread. posted_ns: when it reached the task. */
-static pp_status run_here(struct pp_worker *w, const struct pp_stop *stop, const struct pp_frame *frame,
-                          int64_t posted_ns)
+static pp_status run_here(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
 {
     const struct pp_phase *phase = w->step.phase;
-    const struct pp_progress progress = {pp_worker_poll, w};
+    const struct pp_progress progress = {pp_worker_poll, w, pp_worker_sleep};
     struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN, .posted_ns = posted_ns};
     if (w->step.traced) event.start_ns = pp_now_ns();
+    frame->wait.begun_ns = &event.start_ns;
     PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
     if (!w->step.traced) return PP_OK;
     event.end_ns = pp_now_ns();
@@ -215,9 +227,10 @@ static pp_status run_here(struct pp_worker *w, const struct pp_stop *stop, const
 static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
 {
     struct pp_frame frame;
-    int64_t posted_ns = w->step.traced ? pp_now_ns() : 0;
+    int64_t posted_ns = w->step.traced ? pp_now_ns() : 0, waits = w->waits;
     PP_TRY(pp_worker_await(w, stop));
     set_frame(w, &w->step.phase->plan->tasks[stop->task], &frame);
+    if (w->backend->waits) set_wait(w, stop, w->waits > waits, &frame.wait);
     PP_TRY(w->queue ? pp_worker_queue_run(w, stop, &frame) : run_here(w, stop, &frame, posted_ns));
     return stop->send_lane >= 0 ? pp_worker_post_send(w, stop->send_lane) : PP_OK;
 }

@@ -106,6 +106,7 @@ struct pp_worker {
     int64_t norm_posted_ns;
     bool norm_ready;
     struct pp_trace trace;
+    int64_t waits;    /* how often it found nothing to do and had to wait */
     pp_status status; /* a failure inside a poll, told at the next wait */
 };
 
@@ -150,6 +151,8 @@ struct pp_device_spec pp_world_device(const struct pp_world *world, int me, cons
 pp_status pp_worker_advance(struct pp_worker *worker) PP_MUST_CHECK;
 /* The same as the callback between kernels: keeps a failure in worker->status. */
 void pp_worker_poll(void *worker);
+/* pp_progress.wait */
+void pp_worker_sleep(void *worker, int64_t until_ns);
 pp_status pp_worker_post_send(struct pp_worker *worker, int lane) PP_MUST_CHECK;
 pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
 pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;

@@ -214,6 +214,17 @@ void pp_worker_poll(void *worker)
     if (w->status == PP_OK) w->status = pp_worker_advance(w);
 }
 
+void pp_worker_sleep(void *worker, int64_t until_ns)
+{
+    struct pp_worker *w = worker;
+    while (w->status == PP_OK && pp_now_ns() < until_ns) {
+        unsigned seen = pp_bell_seen(w->world, w->me);
+        w->status = pp_worker_advance(w);
+        if (w->status == PP_OK) w->status = pp_worker_check(w);
+        if (w->status == PP_OK) pp_world_sleep(w->world, w->me, seen, until_ns);
+    }
+}
+
 static bool can_run(const struct pp_worker *w, const struct pp_stop *stop)
 {
     const struct pp_track *track = w->track;
@@ -248,6 +259,7 @@ static bool is_drained(const struct pp_worker *w)
         PP_TRY(pp_worker_advance(w));                                                                                  \
         if (condition) return PP_OK;                                                                                   \
         PP_TRY(pp_worker_check(w));                                                                                    \
+        (w)->waits++;                                                                                                  \
         pp_world_wait((w)->world, (w)->me, seen, &idle_since);                                                         \
     }
 

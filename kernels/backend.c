@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/delay/delay.h"
 #include "kernels/plugin.h"
 
 /* PP_HAVE_CUDA: this build has the plugin. PP_PLUGIN_FOLDER: where, seen from the folder of the programs. */
@@ -29,6 +30,7 @@ static const struct device {
 } devices[] = {
     {&cuda_named, "ppkit-cuda.so", PP_HAVE_CUDA, "PPKIT_CUDA_BACKEND",
      "the CUDA toolkit's libraries (libcudart, libcublasLt)"},
+    {&pp_backend_delay, NULL, true, NULL, NULL},
     {&pp_backend_cpu, NULL, true, NULL, NULL},
 };
 
@@ -93,11 +95,12 @@ static pp_status usable(const struct device *d, const struct pp_backend **out)
     return (*out)->available ? (*out)->available() : PP_OK;
 }
 
-/* The first that can be used. Only the reason why the first of all cannot is told. */
+/* The first that can be used and computes. Only the reason why the first of all cannot is told. */
 static pp_status find_auto(const struct pp_backend **out)
 {
     char reason[1024] = "";
     for (int i = 0; i < DEVICES; i++) {
+        if (devices[i].backend->waits) continue;
         const pp_status status = usable(&devices[i], out);
         if (status != PP_OK) {
             if (!*reason) snprintf(reason, sizeof reason, "%s", pp_message());

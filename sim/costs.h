@@ -8,18 +8,11 @@
 
 #include "core/cost.h"
 #include "core/db.h"
+#include "core/given_times.h"
 #include "core/job.h"
 #include "sim/machine.h"
 
-/* Of one microbatch on one whole rank, and of one hop between two ranks. */
-struct pp_given_times {
-    double forward_ms, input_ms, weight_ms, hop_ms;
-};
-
-/* "F,I,W[,C]". PP_USAGE unless they are three or four plain numbers >= 0, at least one of the first three above 0. */
-pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_MUST_CHECK;
-
-/* A stage takes 1/V of the rank's time, B = I + W, R = F. A hop is pure latency: it keeps no channel. */
+/* core/given_times.h. A hop is pure latency: it keeps no channel. PP_USAGE if the straggler is no rank of the plan. */
 pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times,
                              struct pp_cost **out) PP_MUST_CHECK;
 

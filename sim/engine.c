@@ -13,8 +13,8 @@ static const double longest_step_ns = 1e16;
 static bool is_constant(const struct pp_cost *cost)
 {
     const struct pp_link_cost *link = &cost->link;
-    return cost->cores == 0 && cost->sharers <= 1 && !link->receiver_copies && link->send_overhead_ns == 0 &&
-           link->recv_overhead_ns == 0;
+    return cost->cores == 0 && cost->sharers <= 1 && cost->jitter == 0 && !link->receiver_copies &&
+           link->send_overhead_ns == 0 && link->recv_overhead_ns == 0;
 }
 
 static bool is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
@@ -156,6 +156,7 @@ static pp_status run(struct sim *s, const struct pp_sim_options *options, struct
     PP_TRY(simulate(s, options->events));
     PP_TRY(measure(s, out));
     PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
+    out->lower_bound_ns = (int64_t)((double)out->lower_bound_ns * (1 - s->cost->jitter)); /* were all tasks lucky */
     PP_TRY(pp_sim_find_path(s, &out->path));
     return options->trace ? pp_sim_record(s, &out->trace) : PP_OK;
 }

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 
+#include "core/given_times.h"
 #include "sim/events.h"
 
 static void look_at(struct events *e, int32_t lane) { e->ready[e->nready++] = lane; }
@@ -161,8 +162,8 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
     const struct pp_task *t = &s->plan->tasks[work->task];
     int64_t wire = s->duration[t->cls] - link->latency_ns - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
-    case CLASS_TIME:
-        return s->duration[t->cls];
+    case CLASS_TIME: /* one replica is simulated: its ranks are workers */
+        return pp_jitter_ns(s->duration[t->cls], s->cost->jitter, s->cost->seed, work->step, work->task, t->lane);
     case REST_OF_ISSUE:
         return later(0, e->times[work->step].at.issued[work->task] - e->cores.now_ns);
     case LAUNCH:

@@ -64,6 +64,21 @@ static void list(FILE *out)
     pp_backend_list(out);
 }
 
+static pp_status check_times(const struct session *s)
+{
+    const struct pp_config *config = &s->config;
+    if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
+        return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
+                       config->replicas);
+    if (config->jitter > 0 && config->replicas > 1 && !s->predictor.given)
+        return pp_fail(PP_USAGE, "--jitter makes replicas differ, and one is predicted; use --replicas 1");
+    if (!config->times && strcmp(config->device, "delay") == 0)
+        return pp_fail(PP_USAGE, "--device delay: how long do tasks take? Give --times F,I,W[,C]");
+    if (config->times && config->machine)
+        return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
+    return PP_OK;
+}
+
 static pp_status check_usage(const struct session *s)
 {
     const struct pp_config *config = &s->config;
@@ -72,10 +87,7 @@ static pp_status check_usage(const struct session *s)
                        s->npoints);
     if (config->draw && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--draw goes with --format table: the other formats are for programs");
-    if (config->times && config->replicas > 1 && pp_config_given(config, "replicas"))
-        return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d", config->replicas);
-    if (config->times && config->machine)
-        return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
+    PP_TRY(check_times(s));
     if (config->emit && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
     return PP_OK;
@@ -236,12 +248,13 @@ static pp_status run(struct session *s)
     *p = (struct pp_predictor){.config = config,
                                .schedules = &pp_schedules,
                                .ops = &pp_model_ops,
-                               .given = config->times != NULL,
+                               .timed = config->times != NULL,
+                               .given = config->times && strcmp(config->device, "delay") != 0,
                                .db_lock = &s->db_lock};
     PP_TRY(pp_data_set_vocabulary(config));
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
-    if (p->given) PP_TRY(pp_given_times_parse(config->times, &p->times));
+    if (p->timed) PP_TRY(pp_given_times_of(config, &p->times));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
     PP_TRY(find_machine(s));

@@ -65,7 +65,7 @@ static pp_status find_measured(const struct pp_predictor *p, struct pp_predictio
 
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
 {
-    if (p->given) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
+    if (p->timed) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
     if (p->db) PP_TRY(find_measured(p, out));
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
 }

@@ -15,15 +15,17 @@ struct pp_predictor {
     const struct pp_config *config;
     const struct pp_schedules *schedules;
     const struct pp_model_ops *ops;
-    bool given; /* --times: */
+    bool timed; /* --times: */
     struct pp_given_times times;
+    bool given;                /* no device is named that runs them: the pipeline has no model */
     struct pp_machine machine; /* else: for what was not measured */
     struct pp_db *db;          /* measured times; NULL = none */
     pthread_mutex_t *db_lock;  /* held by whoever uses the database; NULL: one thread does */
 };
 
 struct pp_prediction {
-    struct pp_job *job; /* with --times it has only the training plan, and a model that was not cut (or none) */
+    struct pp_job
+        *job; /* with pp_predictor.given it has only the training plan, and a model that was not cut (or none) */
     struct pp_cost *cost;
     struct pp_cost_origin origin; /* zeroed unless the database had times */
     struct pp_sim_result result;

@@ -44,7 +44,7 @@ static void test_names(void **state)
     assert_string_equal(backend->name, "cpu");
     assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
     assert_string_equal(backend->name, "cpu");
-    assert_refused("gpu9", PP_USAGE, "--device gpu9", "auto, cuda, cpu");
+    assert_refused("gpu9", PP_USAGE, "--device gpu9", "auto, cuda, delay, cpu");
 
     assert_int_equal(pp_backend_named("cuda", &backend), PP_OK);
     assert_string_equal(backend->name, "cuda");

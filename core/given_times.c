@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/given_times.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { FIELDS = 4, NEEDED = 3 };
+static const double longest_ms = 1e9; /* 11 days */
+
+static pp_status bad(const char *text, const char *why)
+{
+    return pp_fail(
+        PP_USAGE,
+        "--times: \"%s\" %s; give ms of forward, input gradient, weight gradient and, if you like, a hop: F,I,W[,C]",
+        text, why);
+}
+
+/* One plain decimal number at *at; moves *at behind it. */
+static pp_status parse_number(const char *text, const char **at, double *out)
+{
+    char *end;
+    if ((**at < '0' || **at > '9') && **at != '.') return bad(text, "has something that is not a number >= 0");
+    if (**at == '0' && ((*at)[1] == 'x' || (*at)[1] == 'X')) return bad(text, "has a number that is not decimal");
+    *out = strtod(*at, &end);
+    if (end == *at) return bad(text, "has something that is not a number >= 0");
+    if (!(*out <= longest_ms)) return bad(text, "has a time above 1e9 ms");
+    *at = end;
+    return PP_OK;
+}
+
+pp_status pp_given_times_parse(const char *text, struct pp_given_times *out)
+{
+    double value[FIELDS] = {0};
+    const char *at = text;
+    int n = 0;
+    for (;;) {
+        if (n == FIELDS) return bad(text, "has more than four numbers");
+        PP_TRY(parse_number(text, &at, &value[n++]));
+        if (*at == '\0') break;
+        if (*at++ != ',') return bad(text, "has something else than commas between its numbers");
+    }
+    if (n < NEEDED) return bad(text, "has fewer than three numbers");
+    if (value[0] + value[1] + value[2] <= 0) return bad(text, "says that nothing takes any time");
+    *out = (struct pp_given_times){
+        .forward_ms = value[0], .input_ms = value[1], .weight_ms = value[2], .hop_ms = value[3]};
+    return PP_OK;
+}
+
+/* "RANK:FACTOR" */
+static pp_status parse_straggler(const char *text, struct pp_given_times *out)
+{
+    char *end;
+    long rank = strtol(text, &end, 10);
+    bool good = *text >= '0' && *text <= '9' && *end == ':' && end[1] >= '0' && end[1] <= '9' && rank <= INT32_MAX;
+    if (good) out->slow_factor = strtod(end + 1, &end);
+    if (!good || *end != '\0' || !(out->slow_factor > 0 && out->slow_factor <= 1e6))
+        return pp_fail(PP_USAGE,
+                       "--straggler: \"%s\" is no RANK:FACTOR; give a rank from 0 on and by what its times are "
+                       "multiplied, such as 3:1.5",
+                       text);
+    out->slow_rank = (int)rank;
+    return PP_OK;
+}
+
+pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_times *out)
+{
+    PP_TRY(pp_given_times_parse(config->times, out));
+    out->jitter = config->jitter / 100;
+    out->seed = config->seed;
+    return config->straggler ? parse_straggler(config->straggler, out) : PP_OK;
+}
+
+pp_status pp_given_times_check(const struct pp_given_times *times, int ranks)
+{
+    if (times->slow_factor == 0 || times->slow_rank < ranks) return PP_OK;
+    return pp_fail(PP_USAGE, "--straggler: there is no rank %d; with --stages %d they are 0 to %d", times->slow_rank,
+                   ranks, ranks - 1);
+}
+
+static double whole_rank_ms(const struct pp_given_times *times, int kind)
+{
+    switch (kind) {
+    case PP_F:
+    case PP_R:
+        return times->forward_ms;
+    case PP_I:
+        return times->input_ms;
+    case PP_W:
+        return times->weight_ms;
+    case PP_B:
+        return times->input_ms + times->weight_ms;
+    default:
+        return 0; /* the optimizer takes no time; hops are latency */
+    }
+}
+
+int64_t pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
+{
+    /* Rows of a task that serves several microbatches are those of all of them; the first is never smaller than
+     * others. */
+    double ms = whole_rank_ms(times, cls->kind) * cls->rows / plan->rows[0] / plan->virtual_stages;
+    if (times->slow_factor > 0 && cls->stage >= 0 && plan->stage_rank[cls->stage] == times->slow_rank)
+        ms *= times->slow_factor;
+    return llround(ms * 1e6);
+}
+
+int64_t pp_given_hop_ns(const struct pp_given_times *times) { return llround(times->hop_ms * 1e6); }
+
+/* A bijection of 64-bit numbers that mixes well (splitmix64's output function). */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+    return x ^ x >> 31;
+}
+
+int64_t pp_jitter_ns(int64_t ns, double jitter, uint64_t seed, int64_t step, int32_t task, int worker)
+{
+    const uint64_t odd = 0x9e3779b97f4a7c15U;
+    uint64_t key = mix(seed + odd);
+    if (jitter == 0) return ns;
+    key = mix((key ^ (uint64_t)step) + odd);
+    key = mix((key ^ ((uint64_t)(uint32_t)worker << 32 | (uint32_t)task)) + odd);
+    double u = (double)(key >> 11) * 0x1p-52 - 1; /* uniform in [-1, 1) */
+    return llround((double)ns * (1 + jitter * u));
+}
