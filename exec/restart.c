@@ -82,6 +82,9 @@ struct number {
 
 enum { STEP, LEARNING_RATE, BEST_LOSS, EPOCH_LOSS, INTERVAL_LOSS, INTERVAL_STEPS, NUMBERS };
 
+_Static_assert(sizeof fixed_options / sizeof *fixed_options + NUMBERS + 4 <= PP_NOTES,
+               "a file needs room for all notes");
+
 static void numbers_of(const struct pp_restart_state *state, struct number out[NUMBERS])
 {
     out[STEP] = (struct number){"step", state->step};

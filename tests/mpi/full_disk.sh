@@ -28,4 +28,15 @@ cp small/old.safetensors before
 expect_failure 'No space left' "${run[@]}" --vocab 2000 --save small/old.safetensors
 cmp before small/old.safetensors
 [ "$(ls small)" = old.safetensors ] || fail "something was left: $(ls small)"
+# Nor is there half a checkpoint: the one before stays, and the run goes on from it when there is room again.
+rm small/old.safetensors
+run+=(--layers 2 --vocab 100)
+"${run[@]}" --save small/run.st --save-every 1 >/dev/null 2>&1
+cp small/run.st.checkpoint before
+dd if=/dev/zero of=small/fill bs=1k 2>/dev/null || true
+expect_failure 'cannot .*small/run.st.checkpoint: No space left' "${run[@]}" --epochs 9 --save small/run.st --save-every 1 --resume
+cmp before small/run.st.checkpoint || fail "the checkpoint is another"
+rm small/fill
+"${run[@]}" --epochs 2 --save small/run.st --save-every 1 --resume >/dev/null 2>run.log || fail "it does not go on"
+grep -q '^resumed .* after 2 steps' run.log || fail "it begins anew"
 expect_failure 'small/run.db' "${run[@]}" --epochs 500 --db small/run.db

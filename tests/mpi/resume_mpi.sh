@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The same with processes and replicas: killed under MPI, gone on as threads, as processes, and as both.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+need jq
+need pgrep
+
+run=(ppexec --d-model 32 --heads 2 --d-ff 64 --layers 4 --vocab 200 --rows 6 --tokens 11 --chunks 3 --dropout 0.3
+    --generated-tokens 30000 --max-batches 100 --epochs 2 --eval-batches 3 --eval-rows 5 --lr 1 --format json)
+
+# go_on TITLE: what it left is the whole run's
+compare() {
+    cmp whole.st run.st || fail "$1: other weights"
+    jq -es '.[1][0] as $r | .[0][0] | .loss[$r.first_step:] == $r.loss and .test_loss == $r.test_loss and
+        (.valid_loss | .[length - ($r.valid_loss | length):]) == $r.valid_loss' whole rest >/dev/null || fail "$1: other losses"
+}
+
+# kill_one OPTIONS...: a process of two, once there is a checkpoint
+kill_one() {
+    rm -f run.st*
+    mpirun -n 2 "${run[@]}" "$@" --epochs 100 --save run.st --save-every 3 >out.log 2>err.log &
+    local launcher=$!
+    for _ in $(seq 200); do [ -e run.st.checkpoint ] && break; sleep 0.05; done
+    [ -e run.st.checkpoint ] || fail "no checkpoint after 10 s"
+    mapfile -t processes < <(pgrep -P "$launcher")
+    kill -9 "${processes[RANDOM % 2]}"
+    await_end "$launcher"
+    [ "$status" -ne 0 ] || fail "exit status 0"
+}
+
+for replicas in 1 2; do
+    "${run[@]}" --replicas $replicas --save whole.st >whole 2>whole.log
+    for how in "" "mpirun -n 2" "mpirun -n $((2 * replicas))"; do
+        kill_one --replicas $replicas --schedule 1f1b
+        $how "${run[@]}" --replicas $replicas --schedule interleaved --virtual 2 --save run.st --resume >rest 2>rest.log ||
+            fail "'$how' does not go on"
+        grep -q '^resumed ' rest.log || fail "'$how' began anew"
+        compare "$replicas replicas, '$how'"
+    done
+done
+
+# A process that does not see the file: all end, with a message, rather than going on from different steps.
+mkdir elsewhere
+cat >apart.sh <<'SCRIPT'
+[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || cd elsewhere
+exec "$@"
+SCRIPT
+status=0
+mpirun -n 2 bash apart.sh "${run[@]}" --replicas 2 --epochs 3 --save run.st --resume >out.log 2>err.log || status=$?
+[ "$status" -ne 0 ] || fail "processes with different checkpoints: exit status 0"
+grep -q 'does not find a checkpoint run.st.checkpoint.*let all machines see the same file' err.log || fail "no message"
