@@ -226,6 +226,9 @@ static pp_status prepare(struct session *s)
 {
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
+    if (s->backend->waits)
+        return pp_fail(PP_USAGE, "--device %s takes the times it is given: there is nothing to measure",
+                       s->backend->name);
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_signals_catch());
