@@ -93,7 +93,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_source(&row, p, prediction);
     set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
     set(&row, "plan", json_string(hash));
-    *out = row.object;
+    *out = row.complete ? row.object : NULL;
     if (row.complete) return PP_OK;
     json_decref(row.object);
     return pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
