@@ -117,7 +117,7 @@ void pp_sim_step_finished(struct sim *s)
     if (s->steps++ == 0) return;
     int64_t distance = s->mark[0] - s->last_mark[0];
     int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates leave roundings behind */
-    s->steady = true;
+    s->steady = s->cost->jitter == 0; /* else no step is like another */
     for (int i = 1; i < s->nmarks && s->steady; i++) {
         s->steady = llabs(s->mark[i] - s->last_mark[i] - distance) <= slack;
     }

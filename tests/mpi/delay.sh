@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Predicted and executed time of a step where tasks are timed waits: every schedule, threads and processes, with and without a straggler.
+#   delay.sh [RANKS CHUNKS TIMES TOLERANCE]      tolerance in percent
+# One of three tries must hold: the machine may be busy with other things.
+# shellcheck source=tests/mpi/common.sh
+source "$(dirname "$0")/common.sh"
+need jq
+ranks=${1:-8} chunks=${2:-16} times=${3:-5,6,4,1} tolerance=${4:-10} tries=3
+schedules=$(ppsim --list | sed -n '/^schedules:/,/^presets:/p' | awk '/^ / {print $1}' | paste -sd,)
+[ -n "$schedules" ] || fail "ppsim --list shows no schedules"
+
+# The smallest model: only its number of layers counts. Two stages on a rank at most.
+pipeline=(--preset lab --layers $((2 * ranks)) --rows "$chunks" --stages "$ranks" --chunks "$chunks" --no-eval
+    --device delay --times "$times" --format json)
+
+ppexec_by() { # threads|processes options...
+    local by=$1
+    shift
+    if [ "$by" = threads ]; then ppexec "$@"; else mpirun -n 2 ppexec "$@"; fi
+}
+
+# The lines that are further apart than allowed.
+misses() {
+    jq -rn --slurpfile p predicted --slurpfile m measured --argjson tolerance "$tolerance" --arg what "$*" '
+        [$p[0], $m[0]] | transpose[] | {p: .[0], m: .[1], e: (100 * (.[1].ms_per_batch / .[0].ms_per_batch - 1))} |
+        "\(if .p.plan == .m.plan and (.e | fabs) <= $tolerance then "within" else "MISSED" end) \(.p.schedule) \($what): " +
+        "predicted \(.p.ms_per_batch) ms, executed \(.m.ms_per_batch) ms, \(.e * 1000 | round / 1000) %"'
+}
+
+compare() { # threads|processes options...
+    local by=$1 try
+    shift
+    ppsim "${pipeline[@]}" --schedule "$schedules" "$@" >predicted
+    for try in $(seq $tries); do
+        ppexec_by "$by" "${pipeline[@]}" --schedule "$schedules" --epochs 1 --max-batches 4 --warmup 1 --trace-steps 1 "$@" \
+            >measured 2>"$by.log"
+        jq -e --slurpfile p predicted 'length == ($p[0] | length)' measured >/dev/null || fail "other configurations: $*"
+        misses "$ranks ranks by $by $*" | tee lines
+        grep -q MISSED lines || return 0
+        echo "try $try of $tries missed"
+    done
+    fail "$ranks ranks by $by $*: further than $tolerance % from the prediction"
+}
+
+ways=(threads)
+if command -v mpirun >/dev/null && ldd "$(command -v ppexec)" | grep -q libmpi; then ways+=(processes); fi
+for by in "${ways[@]}"; do
+    compare "$by"
+    compare "$by" --straggler "$((ranks / 2)):1.5"
+done
