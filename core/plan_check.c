@@ -16,10 +16,13 @@ struct slot_use {
 struct check {
     const struct pp_plan *plan;
     struct slot_use *slots; /* [nslots] -1: nobody */
-    uint8_t *seen;          /* [stages * microbatches] */
+    uint8_t *seen;          /* [stages * row]; see row_of() */
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
     struct pp_issue_check issue;
 };
+
+/* Where the row of a stage begins in `seen`. Rows of a power of two would share few sets of the caches. */
+static int64_t row_of(const struct pp_plan *plan, int stage) { return stage * ((int64_t)plan->microbatches + 64); }
 
 static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
 {
@@ -67,7 +70,7 @@ static pp_status check_work(struct check *c, int32_t id)
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
     if (t->kind > PP_W) return PP_OK;
-    uint8_t *cell = &c->seen[(int64_t)t->stage * plan->microbatches + t->microbatch], bit = (uint8_t)(1 << t->kind);
+    uint8_t *cell = &c->seen[row_of(plan, t->stage) + t->microbatch], bit = (uint8_t)(1 << t->kind);
     uint8_t backward = 1 << PP_B | 1 << PP_I;
     if (t->count < 1 || t->microbatch + t->count > plan->microbatches || (t->count > 1 && t->kind != PP_W))
         return bad(plan, id, "it has a wrong number of microbatches");
@@ -102,7 +105,7 @@ static pp_status check_complete(const struct check *c)
     uint8_t fused = 1 << PP_F | 1 << PP_B, split = 1 << PP_F | 1 << PP_I | 1 << PP_W;
     for (int s = 0; s < plan->stages; s++)
         for (int m = 0; m < plan->microbatches; m++) {
-            uint8_t have = c->seen[(int64_t)s * plan->microbatches + m];
+            uint8_t have = c->seen[row_of(plan, s) + m];
             if (plan->training ? have != fused && have != split : have != 1 << PP_F)
                 return pp_fail(PP_INPUT, "the plan is wrong: rank %d: work of stage %d, microbatch %d is missing",
                                plan->stage_rank[s], s, m);
@@ -174,10 +177,18 @@ static pp_status check_wraps(struct check *c)
     return PP_OK;
 }
 
+/* Activation slots of a large plan lie far apart: the processor begins to fetch those of a task before it comes. */
+static void foresee(const struct check *c, int32_t id)
+{
+    const int32_t slot = id < c->plan->ntasks ? c->plan->tasks[id].act : -1;
+    if (slot >= 0 && slot < c->plan->nslots) __builtin_prefetch(&c->slots[slot], 1);
+}
+
 static pp_status run_checks(struct check *c)
 {
     const struct pp_plan *plan = c->plan;
     for (int32_t id = 0; id < plan->ntasks; id++) {
+        foresee(c, id + 16);
         PP_TRY(check_fields(plan, id));
         PP_TRY(check_lane(plan, id));
         PP_TRY(check_work(c, id));
@@ -196,7 +207,7 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     struct check c = {.plan = plan};
     pp_status status;
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
-    PP_TRY_DONE(PP_NEW(&c.seen, (int64_t)plan->stages * plan->microbatches));
+    PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
     PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
     memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);

@@ -156,16 +156,31 @@ done:
 pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan)
 {
     *c = (struct pp_issue_check){.plan = plan, .ascending = true};
-    PP_TRY(PP_NEW(&c->at, plan->ranks));
-    memcpy(c->at, plan->issue_start, (size_t)plan->ranks * sizeof *c->at);
+    PP_TRY(PP_NEW(&c->heads, plan->ranks));
+    for (int r = 0; r < plan->ranks; r++) c->heads[r].next = plan->issue_start[r];
     return PP_OK;
 }
 
-void pp_issue_check_release(struct pp_issue_check *c) { free(c->at); }
+void pp_issue_check_release(struct pp_issue_check *c) { free(c->heads); }
+
+bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *head)
+{
+    const int most = sizeof head->entries / sizeof *head->entries;
+    const int64_t left = plan->issue_start[rank + 1] - head->next;
+    if (left <= 0) return false;
+    head->n = left < most ? (int32_t)left : most;
+    head->at = 0;
+    memcpy(head->entries, plan->issue + head->next, (size_t)head->n * sizeof *head->entries);
+    head->next += head->n;
+    return true;
+}
 
 pp_status pp_issue_check_end(const struct pp_issue_check *c)
 {
     bool complete = c->ascending;
-    for (int r = 0; r < c->plan->ranks && complete; r++) complete = c->at[r] == c->plan->issue_start[r + 1];
+    for (int r = 0; r < c->plan->ranks && complete; r++) {
+        const struct pp_issue_head *head = &c->heads[r];
+        complete = head->at == head->n && head->next == c->plan->issue_start[r + 1];
+    }
     return complete ? PP_OK : walk(c->plan);
 }

@@ -12,10 +12,17 @@
 
 #include "core/plan.h"
 
+/* The head of a rank's list. It is read a cache line at a time: the lists of many ranks lie at distances that make them
+ * share few sets of the caches. */
+struct pp_issue_head {
+    int64_t next; /* of the list, to be read */
+    int32_t n, at, entries[16];
+};
+
 struct pp_issue_check {
     const struct pp_plan *plan;
-    int64_t *at;    /* [ranks] position in the issue list */
-    bool ascending; /* so far every end stood where its id says */
+    struct pp_issue_head *heads; /* [ranks] */
+    bool ascending;              /* so far every end stood where its id says */
 };
 
 pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan) PP_MUST_CHECK;
@@ -27,10 +34,16 @@ pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
 /* "the plan is wrong: rank R, task N (F s0 m0): what" */
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
 
+/* Reads on; false at the end of the list. */
+bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *head);
+
+/* Is `entry` the next one of the rank's list? */
 static inline bool pp_issue_check_next(struct pp_issue_check *c, int rank, int32_t entry)
 {
-    return rank >= 0 && rank < c->plan->ranks && c->at[rank] < c->plan->issue_start[rank + 1] &&
-           c->plan->issue[c->at[rank]++] == entry;
+    if (rank < 0 || rank >= c->plan->ranks) return false;
+    struct pp_issue_head *head = &c->heads[rank];
+    if (head->at == head->n && !pp_issue_read(c->plan, rank, head)) return false;
+    return head->entries[head->at++] == entry;
 }
 
 /* The ends of a task on a known lane; for ids 0, 1, ... */

@@ -183,7 +183,7 @@ static pp_status number_rows(struct builder *b)
 static pp_status make_tables(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    int64_t cells = pp_cells(plan);
     PP_TRY(PP_NEW(&b->delivered, 2 * cells));
     PP_TRY(PP_NEW(&b->act_slot, cells));
     memset(b->act_slot, 0xff, (size_t)cells * sizeof *b->act_slot);

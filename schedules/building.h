@@ -61,9 +61,9 @@ struct builder {
     int32_t *first_channel; /* [2 * ranks] of a source and transfer kind; -1 = none */
     int32_t
         *channel_of; /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
-    int32_t *delivered;      /* [2][stages * microbatches] task that delivers the input of F, of B/I; -1 = not yet */
-    int32_t *act_slot;       /* [stages * microbatches] */
-    int32_t *ckpt_slot;      /* [stages * microbatches] where something is recomputed */
+    int32_t *delivered;      /* [2][pp_cells()] task that delivers the input of F, of B/I; -1 = not yet */
+    int32_t *act_slot;       /* [pp_cells()] */
+    int32_t *ckpt_slot;      /* [pp_cells()] where something is recomputed */
     int32_t *gradients_left; /* [stages] B or W still to come */
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
     int32_t *reduce_task;    /* [stages] */
@@ -74,9 +74,15 @@ struct builder {
     int class_capacity;
 };
 
+/* Tables of stages and microbatches have rows of this length: all ranks work on nearly the same microbatch at a time,
+ * and rows of a power of two would put it into the same sets of the caches for every stage. */
+static inline int64_t pp_row_cells(const struct pp_plan *plan) { return (int64_t)plan->microbatches + 16; }
+
+static inline int64_t pp_cells(const struct pp_plan *plan) { return plan->stages * pp_row_cells(plan); }
+
 static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microbatch)
 {
-    return (int64_t)stage * plan->microbatches + microbatch;
+    return stage * pp_row_cells(plan) + microbatch;
 }
 
 static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_I; }

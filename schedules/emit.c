@@ -71,7 +71,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
         pp_slots_free(&c->send, task.in);
     }
     int next = task.stage + (c->transfer == PP_XFER_F ? 1 : -1);
-    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    int64_t cells = pp_cells(plan);
     b->delivered[(c->transfer == PP_XFER_B) * cells + pp_cell(plan, next, task.microbatch)] = id;
     return PP_OK;
 }
@@ -99,7 +99,7 @@ static bool output_of(struct builder *b, const struct pp_op *op, int rank, struc
 static int32_t input_of(const struct builder *b, const struct pp_op *op)
 {
     const struct pp_plan *plan = b->plan;
-    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    int64_t cells = pp_cells(plan);
     if (op->kind == PP_F && op->stage > 0) return b->delivered[pp_cell(plan, op->stage, op->microbatch)];
     if (pp_is_backward(op->kind) && op->stage < plan->stages - 1)
         return b->delivered[cells + pp_cell(plan, op->stage, op->microbatch)];
@@ -187,7 +187,7 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
         return transfers(b, c);
     }
     bool backward = pp_is_backward(op->kind);
-    int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    int64_t cells = pp_cells(plan);
     b->delivered[backward * cells + pp_cell(plan, op->stage + (backward ? -1 : 1), op->microbatch)] = id;
     return PP_OK;
 }

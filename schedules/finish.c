@@ -84,14 +84,34 @@ static pp_status make_wraps(struct builder *b)
     return PP_OK;
 }
 
-/* Enters a task in the list of every rank that takes part in it. next: [ranks] the end of each list so far. */
-static void issue(struct pp_plan *plan, int32_t id, int64_t *next)
+/* The end of a rank's issue list. Entries are written a cache line at a time: the lists of many ranks lie at distances
+ * that make them share few sets of the caches. */
+struct list_end {
+    int64_t next;
+    int32_t n, entries[16];
+};
+
+static void write_entries(struct pp_plan *plan, struct list_end *end)
+{
+    if (end->n) memcpy(plan->issue + end->next, end->entries, (size_t)end->n * sizeof *end->entries);
+    end->next += end->n;
+    end->n = 0;
+}
+
+static void enter(struct pp_plan *plan, struct list_end *end, int32_t entry)
+{
+    end->entries[end->n++] = entry;
+    if (end->n == sizeof end->entries / sizeof *end->entries) write_entries(plan, end);
+}
+
+/* Enters a task in the list of every rank that takes part in it. */
+static void issue(struct pp_plan *plan, int32_t id, struct list_end *ends)
 {
     const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
-    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) plan->issue[next[r]++] = id << 1;
+    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) enter(plan, &ends[r], id << 1);
     if (lane->kind == PP_LANE_NORM) return;
-    plan->issue[next[lane->src]++] = id << 1;
-    if (lane->kind == PP_LANE_CHANNEL) plan->issue[next[lane->dst]++] = id << 1 | 1;
+    enter(plan, &ends[lane->src], id << 1);
+    if (lane->kind == PP_LANE_CHANNEL) enter(plan, &ends[lane->dst], id << 1 | 1);
 }
 
 /* One pass over the tasks does all that is left: final slots, issue lists (both ends of a transfer were created at one
@@ -99,20 +119,21 @@ static void issue(struct pp_plan *plan, int32_t id, int64_t *next)
 static pp_status finish_tasks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int64_t *next;
+    struct list_end *ends;
     PP_TRY(PP_NEW(&plan->issue_start, plan->ranks + 1));
     for (int r = 0; r < plan->ranks; r++) plan->issue_start[r + 1] = plan->issue_start[r] + b->ranks[r].nissue;
     PP_TRY(PP_NEW_LARGE(&plan->issue, plan->issue_start[plan->ranks]));
-    PP_TRY(PP_NEW(&next, plan->ranks));
-    memcpy(next, plan->issue_start, (size_t)plan->ranks * sizeof *next);
+    PP_TRY(PP_NEW(&ends, plan->ranks));
+    for (int r = 0; r < plan->ranks; r++) ends[r].next = plan->issue_start[r];
     uint64_t hash = pp_plan_hash_begin(plan);
     for (int32_t id = 0; id < plan->ntasks; id++) {
         renumber(b, &plan->tasks[id]);
-        issue(plan, id, next);
+        issue(plan, id, ends);
         hash = pp_plan_hash_task(hash, &plan->tasks[id]);
     }
+    for (int r = 0; r < plan->ranks; r++) write_entries(plan, &ends[r]);
     plan->hash = pp_plan_hash_end(plan, hash);
-    free(next);
+    free(ends);
     return PP_OK;
 }
 

@@ -76,7 +76,7 @@ static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
 /* Orders on their way into the plan. */
 struct reading {
     const struct pp_plan *plan;
-    uint8_t *seen; /* [stages * microbatches] */
+    uint8_t *seen; /* [pp_cells()] */
     struct pp_op *ops;
     int64_t n, capacity;
     int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
@@ -158,7 +158,7 @@ pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_sourc
                          int64_t *first)
 {
     struct reading e = {.plan = plan};
-    const int64_t cells = (int64_t)plan->stages * plan->microbatches;
+    const int64_t cells = pp_cells(plan);
     pp_status status;
     PP_TRY_DONE(PP_NEW(&e.seen, cells));
     if (batched(plan)) PP_TRY_DONE(PP_NEW(&e.waiting, cells));
