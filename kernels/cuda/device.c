@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +61,35 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     return write_text(device, &gpu);
 }
 
+/* Waits for what is in the stream of upload and download. */
+static pp_status finish(struct pp_device *device, const char *doing)
+{
+    PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
+    return pp_cuda_poll(device->computed, NULL);
+}
+
+static void CUDART_CB nothing(void *arg) { (void)arg; }
+
+/* CUDA's own threads have the cores of the thread that starts them, and must not sit on a worker's: the one of host
+ * functions would take it from what run.c measures. So it is started here, too. */
+static pp_status open_untied(const struct pp_device_spec *spec, struct pp_device *device)
+{
+    cpu_set_t own, all;
+    const bool known = sched_getaffinity(0, sizeof own, &own) == 0;
+    memset(&all, 0xff, sizeof all);
+    if (known) (void)sched_setaffinity(0, sizeof all, &all);
+    pp_status status = open_on_gpu(spec, device);
+    if (status == PP_OK)
+        status = pp_cuda_check(cudaLaunchHostFunc(device->host, nothing, NULL), "starting CUDA's host thread");
+    if (status == PP_OK) status = finish(device, "starting CUDA's host thread");
+    if (known) (void)sched_setaffinity(0, sizeof own, &own);
+    return status;
+}
+
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out)
 {
     PP_TRY(PP_NEW(out, 1));
-    const pp_status status = open_on_gpu(spec, *out);
+    const pp_status status = open_untied(spec, *out);
     if (status == PP_OK) {
         pp_cuda_probe_join(*out);
         return PP_OK;
@@ -90,13 +116,6 @@ void pp_cuda_close(struct pp_device *device)
     pp_cuda_share_close(&device->place, &device->share);
     (void)cudaGetLastError();
     free(device);
-}
-
-/* Waits for what is in the stream of upload and download. */
-static pp_status finish(struct pp_device *device, const char *doing)
-{
-    PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
-    return pp_cuda_poll(device->computed, NULL);
 }
 
 pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out)
