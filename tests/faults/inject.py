@@ -4,7 +4,8 @@
 
 inject.py LIBRARY [--runs N] [--only TEXT]: for each program and kind so many n. A run must end within 20 s, with success or with
 exit status 1 and one line that says why; nothing is printed on standard output then. The database must be sound, hold what was in it, and
-have the steps of a run without a gap. fail_nth.c is the library.
+have the steps of a run without a gap. A run that was to go on from a checkpoint must still be able to, to the weights of a run that never
+stopped. fail_nth.c is the library.
 """
 import argparse
 import concurrent.futures
@@ -26,6 +27,7 @@ COMMANDS = {
     "ppexec": ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
     "ppexec-text": ["ppexec", *LAB, "--data", "text", "--rows", "2", "--eval-rows", "2", "--epochs", "1", "--tokens", "3", "--replicas", "2",
                     "--clip", "1", "--init", "in.safetensors"],
+    "ppexec-resume": ["ppexec", *LAB, "--epochs", "3", "--save", "kept.safetensors", "--save-every", "1", "--resume", "--db", "run.db"],
     "ppprof": ["ppprof", *LAB, "--seconds", "0.001", "--db", "run.db"],
     "ppreport": ["ppreport", "run.db", "--no-plots", "--chrome", "trace.json"],
     "ppreport-plots": ["ppreport", "run.db", "--format", "json"],
@@ -51,7 +53,9 @@ def prepare(folder):
     database = ["--db", "run.db"]
     text = COMMANDS["ppexec-text"][:-2]
     for command in (["ppprof", *LAB, "--seconds", "0.001", *database], ["ppsim", *LAB, *database],
-                    ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", *database], [*text, "--save", "in.safetensors"]):
+                    ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", *database], [*text, "--save", "in.safetensors"],
+                    ["ppexec", *LAB, "--epochs", "3", "--save", "whole.safetensors"],
+                    ["ppexec", *LAB, "--epochs", "1", "--save", "kept.safetensors", "--save-every", "1"]):
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
     with sqlite3.connect(folder + "/run.db") as sql:
         sql.execute("PRAGMA journal_mode = DELETE")
@@ -75,7 +79,7 @@ def complaint(folder, before, result):
             return "the database is damaged"
         if sql.execute("SELECT count(*) FROM run WHERE id <= ? AND status = 'ok'", (before,)).fetchone()[0] != before:
             return "earlier runs are gone from the database"
-        if sql.execute("SELECT count(*) FROM (SELECT run FROM step GROUP BY run HAVING count(*) <> max(step) + 1)").fetchone()[0]:
+        if sql.execute("SELECT count(*) FROM (SELECT run FROM step GROUP BY run HAVING count(*) <> max(step) - min(step) + 1)").fetchone()[0]:
             return "steps are missing in the database"
         if result.returncode == 0 and sql.execute("SELECT count(*) FROM run WHERE status IS NOT 'ok'").fetchone()[0]:
             return "a run succeeded that is not in the database as such"
@@ -84,6 +88,15 @@ def complaint(folder, before, result):
     finally:
         sql.close()
     return None
+
+
+def spoilt(folder):
+    """What is wrong with the checkpoint that a run left; None if nothing is."""
+    result = subprocess.run(COMMANDS["ppexec-resume"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
+    if result.returncode != 0 or b"resumed " not in result.stderr:
+        return "the run does not go on from its checkpoint"
+    with open(folder + "/kept.safetensors", "rb") as kept, open(folder + "/whole.safetensors", "rb") as whole:
+        return None if kept.read() == whole.read() else "the run goes on to other weights"
 
 
 def attempt(library, start, name, kind, at, count):
@@ -98,7 +111,7 @@ def attempt(library, start, name, kind, at, count):
             result = run(library, folder, COMMANDS[name], kind, at, count)
         except subprocess.TimeoutExpired:
             return f"{call}: still running after {LIMIT_S} s", False
-        wrong = complaint(folder, before, result)
+        wrong = complaint(folder, before, result) or (spoilt(folder) if name == "ppexec-resume" else None)
         if wrong:
             said = result.stderr.decode(errors="replace").strip().splitlines()
             return f"{call}: {wrong}: {' | '.join(said[-3:])}", False
