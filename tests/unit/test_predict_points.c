@@ -38,6 +38,7 @@ static void setup(struct fixture *f, bool given, int replicas)
     f->predictor = (struct pp_predictor){.config = &f->config,
                                          .schedules = &pp_schedules,
                                          .ops = &pp_model_ops,
+                                         .timed = given,
                                          .given = given,
                                          .times = {1, 2, 3, 0.1},
                                          .db_lock = &f->lock};
