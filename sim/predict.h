@@ -24,8 +24,8 @@ struct pp_predictor {
 };
 
 struct pp_prediction {
-    struct pp_job
-        *job; /* with pp_predictor.given it has only the training plan, and a model that was not cut (or none) */
+    /* With pp_predictor.given it has only the training plan, and a model that was not cut (or none). */
+    struct pp_job *job;
     struct pp_cost *cost;
     struct pp_cost_origin origin; /* zeroed unless the database had times */
     struct pp_sim_result result;
