@@ -112,7 +112,8 @@ static pp_status index_bars(struct chrome *c)
         const struct pp_bar *bar = &t->bars[i];
         if (bar->step < c->first_step) c->first_step = bar->step;
         if (bar->step > last) last = bar->step;
-        if (bar->microbatch + bar->count > c->microbatches) c->microbatches = bar->microbatch + bar->count;
+        const int end = bar->microbatch + (bar->count > 1 ? bar->count : 1);
+        if (end > c->microbatches) c->microbatches = end;
     }
     /* Each has a bar in one replica at least. */
     double places = ((double)last - c->first_step + 1) * c->stages * c->microbatches * 2;

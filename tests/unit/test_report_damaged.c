@@ -108,6 +108,7 @@ static void test_odd_values_are_drawn(void **state)
     static const char *const changes[] = {
         "UPDATE task SET stage = -1, microbatch = -1",
         "UPDATE event SET end_ns = start_ns - 1000",
+        "UPDATE task SET count = 0",
         "UPDATE task SET kind = 'STEP'",
         "UPDATE task SET kind = 'XFER_F'",
         "UPDATE busy SET worker = worker - 3",
