@@ -23,7 +23,7 @@ enum {
     NAP_MIN_NS = 20000,
     NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
     NAP_POLL_NS = 50000, /* devices: the same, but never longer than this */
-    DOZE_NS = 500000,    /* processes of devices that wait: many more workers than cores, and long tasks */
+    DOZE_NS = 30000,     /* processes of devices that wait, for each worker: so many must not keep the cores busy */
     SPIN_END_NS = 20000, /* before a time, where cores are free: less than waking up takes */
     CHECK_NS = 100000000 /* threads: how often a sleeper looks for a signal */
 };
@@ -59,6 +59,12 @@ static void relax(void)
 #endif
 }
 
+static int64_t longest_nap(const struct pp_world *world)
+{
+    int64_t doze = world->dozes ? (int64_t)DOZE_NS * world->count : 0;
+    return doze > NAP_MAX_NS ? doze : NAP_MAX_NS;
+}
+
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since)
 {
     struct pp_bell *bell = bell_of(world, me);
@@ -72,14 +78,14 @@ void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_
     } else if (idle < YIELD_NS) {
         sched_yield();
     } else {
-        int64_t nap = idle / 16, longest = world->polled ? NAP_POLL_NS : world->dozes ? DOZE_NS : NAP_MAX_NS;
+        int64_t nap = idle / 16, longest = world->polled ? NAP_POLL_NS : longest_nap(world);
         sleep_until_rung(bell, seen, nap < NAP_MIN_NS ? NAP_MIN_NS : nap > longest ? longest : nap);
     }
 }
 
 void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until_ns)
 {
-    int64_t left = until_ns - pp_now_ns(), longest = world->remote ? DOZE_NS : CHECK_NS;
+    int64_t left = until_ns - pp_now_ns(), longest = world->remote ? longest_nap(world) : CHECK_NS;
     if (left <= 0) return;
     if (!world->crowded && left < SPIN_END_NS)
         relax();

@@ -11,7 +11,7 @@ schedules=$(ppsim --list | sed -n '/^schedules:/,/^presets:/p' | awk '/^ / {prin
 [ -n "$schedules" ] || fail "ppsim --list shows no schedules"
 
 # The smallest model: only its number of layers counts. Two stages on a rank at most.
-pipeline=(--preset lab --layers $((2 * ranks)) --rows "$chunks" --stages "$ranks" --chunks "$chunks" --no-eval
+pipeline=(--preset lab --data generated --layers $((2 * ranks)) --rows "$chunks" --stages "$ranks" --chunks "$chunks" --no-eval
     --device delay --times "$times" --format json)
 
 ppexec_by() { # threads|processes options...
