@@ -189,6 +189,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     for (int i = 0; i < out->ncalls; i++) {
         out->flops += pp_call_flops(&out->calls[i]);
         out->bytes += pp_call_bytes(&out->calls[i]);
+        out->again_bytes += pp_call_again_bytes(&out->calls[i]);
     }
     return PP_OK;
 }

@@ -43,10 +43,17 @@ static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m
                    m->name, pp_precision_names[precision]);
 }
 
-static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double flops_per_ns,
+/* Bytes that a task of the class moves: on the average of a step, whose first gradient of a stage adds to nothing. */
+static double mean_bytes(const struct pp_plan *plan, int kind, const struct pp_program *p)
+{
+    int k = kind == PP_W ? plan->slot_microbatches : 1, tasks = (plan->microbatches + k - 1) / k;
+    return p->bytes + p->again_bytes * (tasks - 1) / tasks;
+}
+
+static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double bytes, double flops_per_ns,
                         double bytes_per_ns)
 {
-    double ns = fmax(p->flops / flops_per_ns, p->bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
+    double ns = fmax(p->flops / flops_per_ns, bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -64,8 +71,9 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
     out->bytes = pp_class_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? program->ncalls : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        out->ns = roofline(m, program, rates->flops_per_ns, rates->bytes_per_ns);
-        out->loaded_ns = roofline(m, program, rates->flops_per_ns, rates->loaded_bytes_per_ns);
+        double bytes = mean_bytes(job->train, c->kind, program);
+        out->ns = roofline(m, program, bytes, rates->flops_per_ns, rates->bytes_per_ns);
+        out->loaded_ns = roofline(m, program, bytes, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
     if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);
