@@ -44,7 +44,7 @@ compare() { # threads|processes options...
 }
 
 ways=(threads)
-if command -v mpirun >/dev/null && ldd "$(command -v ppexec)" | grep -q libmpi; then ways+=(processes); fi
+if command -v mpirun >/dev/null && ldd "$(command -v ppexec)" | grep libmpi >/dev/null; then ways+=(processes); fi
 for by in "${ways[@]}"; do
     compare "$by"
     compare "$by" --straggler "$((ranks / 2)):1.5"
