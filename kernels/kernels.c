@@ -134,6 +134,22 @@ double pp_call_again_bytes(const struct pp_call *call)
     }
 }
 
+/* Products read what they add to; the gradient of the embedding is not cleared. */
+double pp_call_again_bytes(const struct pp_call *call)
+{
+    const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
+    switch (call->kernel) {
+    case PP_KERNEL_GEMM_NT:
+    case PP_KERNEL_GEMM_NN:
+    case PP_KERNEL_GEMM_TN:
+        return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
+    case PP_KERNEL_EMBED_GRAD:
+        return -(double)sizeof(float) * call->n[2] * call->n[3];
+    default:
+        return 0;
+    }
+}
+
 double pp_call_bytes(const struct pp_call *call)
 {
     double bytes = 0;

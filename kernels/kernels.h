@@ -100,6 +100,8 @@ double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
 /* What is added to the bytes where frame.accumulate is set; may be negative. */
 double pp_call_again_bytes(const struct pp_call *call);
+/* What is added to the bytes where frame.accumulate is set; may be negative. */
+double pp_call_again_bytes(const struct pp_call *call);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
