@@ -28,71 +28,71 @@ double pp_call_flops(const struct pp_call *call)
 
 /* Rows of the table: C of products is float32 where n[4] is set, and read where it is added to; whether it is that by
  * the frame, pp_call_again_bytes() adds. */
-#define PRODUCT(X, ID, a_elements, b_elements)                                                                         \
-    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, n[0] * n[1],          \
-      (n[3] == PP_GEMM_ADD ? 2 : 1) * n[0] * n[1])                                                                     \
-    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements)                                                      \
+#define PRODUCT(X, ID, a_elements, b_elements) \
+    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, \
+      n[0] * n[1], (n[3] == PP_GEMM_ADD ? 2 : 1) * n[0] * n[1]) \
+    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements) \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
-#define OPERANDS(X)                                                                                                    \
-    X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1])                                                \
-    X(COPY, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
-    X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                      \
-    X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                     \
-    X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2])                                                    \
-    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[1] * n[2], t * n[2])                                                  \
-    X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3])                        \
-    X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                \
-    X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                   \
-    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2])                                                                      \
-    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2])                                                                      \
-    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2])                                                                      \
-    X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                   \
-    X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[1], t * n[2] * n[1])                                     \
-    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3])                           \
-    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0)                                                     \
-    X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                      \
-    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3])                      \
-    X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t *n[2] * n[1], t * n[2] * n[1])                                 \
-    X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                              \
-    X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                 \
-    X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                    \
-    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                                \
-    X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0)                                                                  \
-    X(LAYERNORM, 3, x, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
-    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                \
-    X(LAYERNORM, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0)                                                               \
-    X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0)                                                                \
-    X(LAYERNORM_GRAD, 0, dr, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                              \
-    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                        \
-    X(LAYERNORM_GRAD, 2, rstd, PP_TYPE_FLOAT, READ, t, 0)                                                              \
-    X(LAYERNORM_GRAD, 3, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                               \
-    X(LAYERNORM_GRAD, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0)                                                          \
-    X(LAYERNORM_GRAD, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0)                                                     \
-    X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0)                                                      \
-    X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                                     \
-    X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                     \
-    X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                               \
-    X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
-    X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], t *n[2])                                                 \
-    X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                            \
-    X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                            \
-    X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                          \
-    X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
-    X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
-    X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
-    X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                                    \
-    X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                                        \
+#define OPERANDS(X) \
+    X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1]) \
+    X(COPY, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
+    X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
+    X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2]) \
+    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[1] * n[2], t * n[2]) \
+    X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3]) \
+    X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
+    X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2]) \
+    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2]) \
+    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2]) \
+    X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[1], t * n[2] * n[1]) \
+    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
+    X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
+    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t * n[2] * n[1], t * n[2] * n[1]) \
+    X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
+    X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
+    X(LAYERNORM, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM_GRAD, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM_GRAD, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
+    X(LAYERNORM_GRAD, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(LAYERNORM_GRAD, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM_GRAD, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t * n[4], t * n[2]) \
+    X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0) \
+    X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2]) \
+    X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0) \
+    X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
+    X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
+    X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
+    X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
     X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1])
 
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
-#define X(ID, i, name, type, use, elements, moved)                                                                     \
-    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t)                                           \
-    {                                                                                                                  \
-        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0};                            \
+#define X(ID, i, name, type, use, elements, moved) \
+    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t) \
+    { \
+        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0}; \
     }
 OPERANDS(X)
 #undef X
@@ -116,22 +116,6 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     if (operand.elements == 0) return (struct pp_operand){0};
     operand.element_bytes = element_bytes[operand.type];
     return operand;
-}
-
-/* Products read what they add to; the gradient of the embedding is not cleared. */
-double pp_call_again_bytes(const struct pp_call *call)
-{
-    const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
-    switch (call->kernel) {
-    case PP_KERNEL_GEMM_NT:
-    case PP_KERNEL_GEMM_NN:
-    case PP_KERNEL_GEMM_TN:
-        return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
-    case PP_KERNEL_EMBED_GRAD:
-        return -(double)sizeof(float) * call->n[2] * call->n[3];
-    default:
-        return 0;
-    }
 }
 
 /* Products read what they add to; the gradient of the embedding is not cleared. */

@@ -6,8 +6,6 @@
  * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, embedding,
  * logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
- * Operands begin at multiples of 64 bytes; a microbatch that is not the first of its slot begins any number of its rows
- * (pp_ref.row_bytes) further on, so aligned to an element only.
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
@@ -46,29 +44,29 @@
 #include "core/program.h"
 
 /* X(ID, name, dimensions in its name, floating-point operations); n[] are doubles in the formulas. */
-#define PP_KERNEL_LIST(X)                                                                                              \
-    X(COPY, copy, 2, 0)                                                                                                \
-    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2])                                                                         \
-    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
-    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                             \
-    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6))                                   \
-    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
-    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
-    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2])                                                                           \
-    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2])                                                                     \
-    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
-    X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
-    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
+#define PP_KERNEL_LIST(X) \
+    X(COPY, copy, 2, 0) \
+    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2]) \
+    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2]) \
+    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2]) \
+    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
+    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6)) \
+    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2]) \
+    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2]) \
+    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2]) \
+    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2]) \
+    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2]) \
+    X(COLSUM, colsum, 2, n[0] * n[1]) \
+    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1]) \
     X(SGD, sgd, 2, 2 * n[0] * n[1])
 
 enum pp_kernel {
 #define X(ID, name, dims, flops) PP_KERNEL_##ID,
     PP_KERNEL_LIST(X)
 #undef X
-        PP_KERNELS
+    PP_KERNELS
 };
 
 struct pp_kernel_info {
@@ -98,8 +96,6 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i);
 /* Arithmetic and bytes of operands read and written of one call. */
 double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
-/* What is added to the bytes where frame.accumulate is set; may be negative. */
-double pp_call_again_bytes(const struct pp_call *call);
 /* What is added to the bytes where frame.accumulate is set; may be negative. */
 double pp_call_again_bytes(const struct pp_call *call);
 
