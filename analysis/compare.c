@@ -298,11 +298,16 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
     return PP_OK;
 }
 
-pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
+pp_status pp_compare_notes(struct pp_db *db, const struct pp_table *table)
 {
     report_missing(table);
     report_assumed(table);
-    PP_TRY(report_drift(db, table));
+    return report_drift(db, table);
+}
+
+pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
+{
+    PP_TRY(pp_compare_notes(db, table));
     if (format == PP_FORMAT_JSON) return print_json(db, table, out);
     if (format == PP_FORMAT_TABLE) return print_text(db, table, out);
     pp_table_print_tsv(table, out);

@@ -8,6 +8,7 @@
 #include "analysis/chrome.h"
 #include "analysis/compare.h"
 #include "analysis/plot.h"
+#include "analysis/why.h"
 #include "core/config.h"
 #include "core/log.h"
 
@@ -28,6 +29,7 @@ static const struct pp_program_info info = {
                    "drawn again.",
     .examples = "ppreport pp.db\ttables, and pictures in pp-plots/\n"
                 "ppreport pp.db --run 7 --chrome run7.json\tone run, also as a trace for ui.perfetto.dev\n"
+                "ppreport pp.db --why\twhat the gaps between prediction and measurement are made of\n"
                 "ppreport pp.db --format json --no-plots\tfor programs\n",
 };
 
@@ -36,7 +38,7 @@ static pp_status draw(struct pp_db *db, const struct pp_config *config, const ch
                       int64_t row)
 {
     char *beside = NULL;
-    if (config->no_plots) return PP_OK;
+    if (config->no_plots || (config->why && !config->plots)) return PP_OK;
     PP_TRY(pp_plot_folder(path, &beside));
     const char *folder = config->plots ? config->plots : beside;
     pp_status status = pp_plot_all(db, table, row, folder);
@@ -54,7 +56,9 @@ static pp_status report(struct pp_db *db, const struct pp_config *config, const 
 {
     struct pp_table table = {0};
     pp_status status = pp_compare_read(db, config->run, &table);
-    if (status == PP_OK) status = pp_compare_print(db, &table, config->format, out);
+    if (status == PP_OK)
+        status = config->why ? pp_why_print(db, &table, config->format, out)
+                             : pp_compare_print(db, &table, config->format, out);
     if (status == PP_OK) status = draw(db, config, path, &table, pp_compare_main(&table));
     if (status == PP_OK && config->chrome) {
         status = pp_chrome_write(db, &table, pp_compare_main(&table), config->chrome);

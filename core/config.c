@@ -137,6 +137,9 @@ const struct pp_opt pp_config_rows[] = {
      "write the timeline as Chrome trace JSON, which Perfetto opens"},
     {"run", PP_OPT_INT, AT(run), PP_PPREPORT, REPORTING, NULL, NULL, 1, INT32_MAX, NULL,
      "number of the run to show (default the newest)"},
+    {"why", PP_OPT_FLAG, AT(why), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL,
+     "split the gap between predicted and measured ms/batch into causes, and compare the critical paths (no pictures "
+     "unless --plots asks for them)"},
 
     {"db", PP_OPT_TEXT, AT(db), PP_RUNS, GENERAL, "FILE", NULL, 0, 0, NULL,
      "database to write to (ppsim: to read too; it reads pp.db of this folder where none is named)"},

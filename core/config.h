@@ -54,6 +54,7 @@ struct pp_config {
     const char *chrome;    /* file for Chrome trace JSON */
     bool no_plots;
     int run;               /* 0: newest */
+    bool why;
     /* all */
     int format;
     bool list, version, help;

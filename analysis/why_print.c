@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "analysis/why.h"
+#include "core/log.h"
+
+enum {
+    MOST_BLOCKS = 5, /* configurations of the table for people */
+    MOST_STAYS = 40, /* rows of two paths */
+};
+
+static double gap_of(const struct pp_table *table, int64_t row)
+{
+    return fabs(pp_cell_real(pp_table_cell(table, row, "error_percent")));
+}
+
+/* Rows that were predicted and measured, the largest relative gap first. */
+static pp_status sort_rows(const struct pp_table *table, int64_t **rows, int64_t *n)
+{
+    PP_TRY(PP_NEW(rows, table->nrows));
+    *n = 0;
+    for (int64_t row = 0; row < table->nrows; row++) {
+        const struct pp_pair pair = pp_compare_pair(table, row);
+        if (pair.predicted < 0 || pair.measured < 0) continue;
+        int64_t at = (*n)++;
+        for (; at > 0 && gap_of(table, (*rows)[at - 1]) < gap_of(table, row); at--) (*rows)[at] = (*rows)[at - 1];
+        (*rows)[at] = row;
+    }
+    return PP_OK;
+}
+
+static double ms(int64_t ns) { return (double)ns / 1e6; }
+
+static pp_status print_stays(const struct pp_table *paths, FILE *out)
+{
+    const int64_t n = paths->nrows - 1; /* the last one is the sum */
+    if (n <= MOST_STAYS) return pp_table_print(paths, 0, paths->nrows, out);
+    PP_TRY(pp_table_print(paths, 0, MOST_STAYS, out));
+    fprintf(out, "  ... %" PRId64 " more stays (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
+            n - MOST_STAYS, ms(paths->cells[n * paths->ncolumns + 4].integer),
+            ms(paths->cells[n * paths->ncolumns + 7].integer));
+    return PP_OK;
+}
+
+static pp_status print_block(const struct pp_table *table, int64_t row, const struct pp_why *why,
+                             const struct pp_table *causes, const struct pp_table *paths, FILE *out)
+{
+    char title[256];
+    const int64_t gap = why->predicted_ns - why->measured_ns;
+    fprintf(out, "%s\n", pp_compare_title(table, row, title, sizeof title));
+    fprintf(out,
+            "predicted %.3f (run %" PRId64 "), measured %.3f ms/batch (run %" PRId64
+            "): gap %+.3f ms, %+.1f %%; step %d, "
+            "the median of %" PRId64 " traced\n",
+            ms(why->predicted_ns), why->pair.predicted, ms(why->measured_ns), why->pair.measured, ms(gap),
+            why->measured_ns ? 100.0 * (double)gap / (double)why->measured_ns : 0.0, why->measured.step,
+            why->measured_steps);
+    PP_TRY(pp_table_print(causes, 0, causes->nrows, out));
+    return print_stays(paths, out);
+}
+
+static void print_rows_json(const struct pp_table *table, const char *key, FILE *out)
+{
+    fprintf(out, ", \"%s\": [", key);
+    for (int64_t i = 0; i < table->nrows; i++) {
+        fputs(i ? ",\n  {" : "\n  {", out);
+        pp_table_print_json(table, i, out);
+        fputc('}', out);
+    }
+    fputc(']', out);
+}
+
+static void print_json(const struct pp_table *table, int64_t row, const struct pp_why *why,
+                       const struct pp_table *causes, const struct pp_table *paths, FILE *out)
+{
+    char title[256];
+    fputs("{\"configuration\": ", out);
+    pp_json_text(pp_compare_title(table, row, title, sizeof title), out);
+    fprintf(out,
+            ", \"predicted_run\": %" PRId64 ", \"measured_run\": %" PRId64 ", \"measured_step\": %d, "
+            "\"predicted_ns\": %" PRId64 ", \"measured_ns\": %" PRId64 ", \"difference_ns\": %" PRId64,
+            why->pair.predicted, why->pair.measured, why->measured.step, why->predicted_ns, why->measured_ns,
+            why->predicted_ns - why->measured_ns);
+    print_rows_json(causes, "causes", out);
+    print_rows_json(paths, "path", out);
+    fputc('}', out);
+}
+
+static pp_status print_one(struct pp_db *db, const struct pp_table *table, int64_t row, int format, FILE *out)
+{
+    struct pp_why why;
+    struct pp_table causes = {0}, paths = {0};
+    PP_TRY(pp_why_read(db, table, row, &why));
+    pp_status status = pp_why_causes(&why, &causes);
+    if (status == PP_OK) status = pp_why_paths(&why, &paths);
+    if (status == PP_OK && format == PP_FORMAT_JSON) print_json(table, row, &why, &causes, &paths, out);
+    if (status == PP_OK && format == PP_FORMAT_TABLE) status = print_block(table, row, &why, &causes, &paths, out);
+    if (status == PP_OK && format == PP_FORMAT_TSV) {
+        pp_table_print_tsv(&causes, out);
+        fputc('\n', out);
+        pp_table_print_tsv(&paths, out);
+    }
+    pp_table_free(&paths);
+    pp_table_free(&causes);
+    pp_why_free(&why);
+    return status;
+}
+
+static pp_status print_all(struct pp_db *db, const struct pp_table *table, const int64_t *rows, int64_t n, int format,
+                           FILE *out)
+{
+    const bool json = format == PP_FORMAT_JSON;
+    const int64_t most = format == PP_FORMAT_TABLE && n > MOST_BLOCKS ? MOST_BLOCKS : n;
+    if (json) fputc('[', out);
+    for (int64_t i = 0; i < most; i++) {
+        if (i) fputs(json ? ",\n " : "\n", out);
+        PP_TRY(print_one(db, table, rows[i], format, out));
+    }
+    if (json) fputs("]\n", out);
+    if (most < n)
+        pp_info("%" PRId64 " of %" PRId64 " configurations, the largest gaps: --run names another one, --format tsv "
+                "prints all.",
+                most, n);
+    return PP_OK;
+}
+
+pp_status pp_why_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
+{
+    int64_t *rows, n;
+    PP_TRY(pp_compare_notes(db, table));
+    PP_TRY(sort_rows(table, &rows, &n));
+    pp_status status = PP_OK;
+    if (n == 0)
+        status = pp_fail(PP_INPUT,
+                         "database %s: --why needs a configuration that was predicted and measured: run ppsim and "
+                         "ppexec with the same options and --db %s",
+                         db->path, db->path);
+    if (status == PP_OK) status = print_all(db, table, rows, n, format, out);
+    free(rows);
+    return status;
+}
