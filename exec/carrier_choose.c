@@ -165,6 +165,9 @@ pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_back
     struct choice c = {.config = config, .backend = backend, .processes = processes, .workers = workers};
     bool alone = processes->count == 1, may_differ = config->device && !strcmp(config->device, "auto");
     *out = NULL;
+    if (!alone && backend->queue && config->transport && !strcmp(config->transport, "mpi"))
+        return pp_fail(PP_USAGE, "--transport mpi moves memory of hosts: between GPUs of several processes use nccl or "
+                                 "staged, which goes through host memory and MPI");
     if (alone && is_carrier(config->transport) && backend->queue)
         return pp_fail(PP_USAGE,
                        "--transport %s joins several processes, but all workers are threads of this one, between which "

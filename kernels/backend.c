@@ -54,9 +54,12 @@ static void plugin_path(const struct device *d, char *path, size_t size)
 /* Is there a file to load? PP_UNSUPPORTED says in a few words why not. */
 static pp_status find_plugin(const struct device *d, char *path, size_t size)
 {
+    const char *env = getenv(d->file_env);
+    const bool named = env && *env;
     plugin_path(d, path, size);
-    if (access(path, R_OK) == 0) return PP_OK;
-    if (getenv(d->file_env)) return pp_fail(PP_UNSUPPORTED, "%s=%s: %s", d->file_env, path, strerror(errno));
+    /* What an earlier build left there is not of this one. */
+    if ((named || d->built) && access(path, R_OK) == 0) return PP_OK;
+    if (named) return pp_fail(PP_UNSUPPORTED, "%s=%s: %s", d->file_env, path, strerror(errno));
     if (!d->built)
         return pp_fail(PP_UNSUPPORTED, "not in this build of ppkit: build it where the CUDA toolkit is installed");
     return pp_fail(PP_UNSUPPORTED, "%s is missing: install ppkit again", path);

@@ -33,6 +33,15 @@ struct rates {
     double flops_per_ns, bytes_per_ns, loaded_bytes_per_ns;
 };
 
+static pp_status check_sharers(const struct pp_job *job)
+{
+    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus, even = gpus;
+    if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
+    while (workers % even) even--;
+    return pp_fail(PP_USAGE, "%d workers cannot share %d GPUs evenly: use --gpus %d, or other --stages", workers, gpus,
+                   even);
+}
+
 static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m, int sharers, struct rates *out)
 {
     int precision = job->config->precision;
@@ -87,6 +96,7 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     struct rates rates;
     int sharers = m->cores == 0 ? pp_cost_sharers(job) : 1;
     *out = NULL;
+    if (m->cores == 0) PP_TRY(check_sharers(job));
     PP_TRY(find_rates(job, m, sharers, &rates));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;

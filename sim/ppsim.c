@@ -64,9 +64,15 @@ static void list(FILE *out)
     pp_backend_list(out);
 }
 
+/* --times are those of a microbatch on a rank, whatever computes it. */
 static pp_status check_times(const struct session *s)
 {
+    static const char *const meaningless[] = {"batch-w", "precision", "vocab-multiple", "gpus"};
     const struct pp_config *config = &s->config;
+    for (size_t i = 0; i < sizeof meaningless / sizeof *meaningless && s->predictor.timed; i++)
+        if (pp_config_given(config, meaningless[i]))
+            return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out",
+                           meaningless[i]);
     if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
@@ -106,11 +112,14 @@ static pp_status open_database(struct session *s)
     return PP_OK;
 }
 
-/* "auto": what was measured last, else the cpu. */
+/* "auto": what was measured last, else the cpu. A machine of GPUs is one for cuda, if nothing else is said. */
 static pp_status choose_device(struct session *s, const struct pp_backend **backend)
 {
     struct pp_config *config = &s->config;
     static char newest[32];
+    PP_TRY(config->machine ? pp_machine_find(config->machine, &s->predictor.machine) : PP_OK);
+    if (config->machine && s->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
+        config->device = "cuda";
     if (strcmp(config->device, "auto") == 0) {
         if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
         config->device = newest[0] ? newest : "cpu";

@@ -30,7 +30,7 @@ works() { # text processes options...
 }
 
 works '^transport   nccl: ' 2
-works '^transport   nccl: ' 2 --transport mpi
+refuses 2 '--transport mpi moves memory of hosts' 2 --transport mpi
 PPKIT_NCCL=/nonexistent refuses 1 '--transport nccl: NCCL cannot be loaded' 2 --transport nccl
 PPKIT_NCCL=/nonexistent works '^transport staged, not nccl: NCCL cannot be loaded' 2
 PP_EMULATE_DEVICES=1 works '^transport staged, not nccl: processes share a GPU' 2
