@@ -158,6 +158,20 @@ static pp_status refuse_without_devices(const char *name)
                    name);
 }
 
+/* Words that cannot mean anything on a device that works through queues. */
+static pp_status check_word(const char *name, bool alone)
+{
+    if (!alone && name && !strcmp(name, "mpi"))
+        return pp_fail(PP_USAGE, "--transport mpi moves memory of hosts: between GPUs of several processes use nccl or "
+                                 "staged, which goes through host memory and MPI");
+    if (alone && is_carrier(name))
+        return pp_fail(PP_USAGE,
+                       "--transport %s joins several processes, but all workers are threads of this one, between which "
+                       "the GPUs copy: leave the option out, or start the program with mpirun",
+                       name);
+    return PP_OK;
+}
+
 pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_backend *backend,
                             const struct pp_transport *transport, const struct pp_processes *processes, int workers,
                             const struct pp_carrier **out)
@@ -165,14 +179,7 @@ pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_back
     struct choice c = {.config = config, .backend = backend, .processes = processes, .workers = workers};
     bool alone = processes->count == 1, may_differ = config->device && !strcmp(config->device, "auto");
     *out = NULL;
-    if (!alone && backend->queue && config->transport && !strcmp(config->transport, "mpi"))
-        return pp_fail(PP_USAGE, "--transport mpi moves memory of hosts: between GPUs of several processes use nccl or "
-                                 "staged, which goes through host memory and MPI");
-    if (alone && is_carrier(config->transport) && backend->queue)
-        return pp_fail(PP_USAGE,
-                       "--transport %s joins several processes, but all workers are threads of this one, between which "
-                       "the GPUs copy: leave the option out, or start the program with mpirun",
-                       config->transport);
+    if (backend->queue) PP_TRY(check_word(config->transport, alone));
     if (alone || (!backend->queue && !may_differ)) {
         if (backend->queue) *out = &pp_carrier_inproc;
         return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport) : PP_OK;
