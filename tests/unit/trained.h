@@ -23,7 +23,7 @@
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 
-enum { MAX_ARGUMENTS = 48, LOSSES = 64 };
+enum { MAX_ARGUMENTS = 80, LOSSES = 64 };
 
 struct outcome {
     int nlosses, nvalid;
@@ -78,7 +78,10 @@ static inline pp_status train(const struct pp_backend *backend, const char *opti
     struct pp_point *points;
     struct pp_result result = {0};
     snprintf(text, sizeof text, "%s --save out.safetensors", options);
-    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
+        assert_true(argc < MAX_ARGUMENTS);
+        argv[argc++] = word;
+    }
     if (pp_config_parse(PP_PPEXEC, argc, argv, &exec.config, NULL, 0, &n) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(pp_data_load(&exec.config, &exec.data), PP_OK);
     assert_int_equal(pp_points(&exec.config, &pp_schedules, &points, &n), PP_OK);
