@@ -5,6 +5,7 @@
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -63,6 +64,9 @@ void pp_fiber_switch(struct pp_fiber *from, struct pp_fiber *to, int dies)
     __sanitizer_finish_switch_fiber(fake, NULL, NULL);
 }
 
+/* Frames that were left by a switch, not by a return, are still marked in its shadow memory. */
+void pp_fiber_forget(void *stack, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(stack, bytes); }
+
 void pp_fiber_entered(void)
 {
     const void *bottom;
@@ -81,4 +85,10 @@ void pp_fiber_switch(struct pp_fiber *from, struct pp_fiber *to, int dies)
 }
 
 void pp_fiber_entered(void) {}
+
+void pp_fiber_forget(void *stack, size_t bytes)
+{
+    (void)stack;
+    (void)bytes;
+}
 #endif

@@ -27,5 +27,7 @@ void pp_fiber_start(struct pp_fiber *fiber, void (*entry)(void));
 void pp_fiber_switch(struct pp_fiber *from, struct pp_fiber *to, int dies);
 /* The first thing that entry() calls. */
 void pp_fiber_entered(void);
+/* Before the memory of a stack is given back: who gets it next must not be taken for its frames. */
+void pp_fiber_forget(void *stack, size_t bytes);
 
 #endif

@@ -295,7 +295,11 @@ static struct runner *get_runner(void)
 void pp_emu_grid_end(void)
 {
     if (!runner) return;
-    while (runner->stacks) munmap((char *)runner->stack[--runner->stacks] - GUARD_BYTES, STACK_BYTES + GUARD_BYTES);
+    while (runner->stacks) {
+        char *stack = runner->stack[--runner->stacks];
+        pp_fiber_forget(stack, STACK_BYTES);
+        munmap(stack - GUARD_BYTES, STACK_BYTES + GUARD_BYTES);
+    }
     free(runner->shared);
     free(runner);
     runner = NULL;
