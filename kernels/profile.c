@@ -87,7 +87,8 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
     free(members);
 }
 
-/* Ranks first, first + 1, ... (counted around) at once; load: index of n in the profile's loads. */
+/* Ranks first, first + 1, ... (counted around): in turns under load 1, else at once; load: index in the profile's
+ * loads. */
 static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
 {
     struct pp_profile *profile = v->session->profile;
@@ -95,6 +96,8 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
     struct pp_team_member *members;
     PP_TRY(PP_NEW(&members, n));
     int wanted = 0;
+    int64_t all_ns = 0;
+    bool in_turns = profile->loads[load] == 1;
     pp_status status = PP_OK;
     for (int i = 0; i < n && status == PP_OK; i++) {
         members[i].rank = (first + i) % v->job->train->ranks;
@@ -102,12 +105,14 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
         if (status != PP_OK) break;
         int mine = want(v, members[i].rank, load, members[i].tally);
         members[i].budget_ns = (int64_t)(seconds * 1e9 * mine);
+        all_ns += members[i].budget_ns;
         wanted += mine;
     }
+    for (int i = 0; i < n && in_turns; i++) members[i].budget_ns = all_ns;
     if (status == PP_OK && wanted > 0) {
         int64_t reference_ns;
         show_progress(v->session);
-        status = pp_team_run(&profile->setup, v->job, members, n, &reference_ns);
+        status = pp_team_run(&profile->setup, v->job, members, n, in_turns, &reference_ns);
         bool measured = status == PP_OK || status == PP_INTERRUPTED;
         for (int i = 0; i < n && measured; i++)
             if (keep(v, &members[i], load) != PP_OK) status = PP_NOMEM;
@@ -117,10 +122,20 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
     return status;
 }
 
+/* How many ranks run their tasks beside each other, at once or in turns. A queue device is no core: what one worker
+ * leaves there is the others' only where they share it, and then they have parts of it. */
+static int together(const struct visit *v, int load)
+{
+    const struct pp_profile *profile = v->session->profile;
+    if (profile->loads[load] > 1 || profile->setup.backend->queue) return profile->loads[load];
+    int n = pp_profile_at_once(&profile->setup, v->job->train);
+    return n < v->job->train->ranks ? n : v->job->train->ranks;
+}
+
 static pp_status visit_load(const struct visit *v, int load)
 {
     const struct pp_plan *plan = v->job->train;
-    int n = v->session->profile->loads[load];
+    int n = together(v, load);
     for (int rank = 0; rank < plan->ranks; rank += n) PP_TRY(visit_ranks(v, rank, n, load));
     for (int c = 0; c < plan->nclasses; c++) {
         if (v->shape[c] < 0 || !*is_open(v, c, load)) continue;
@@ -130,7 +145,7 @@ static pp_status visit_load(const struct visit *v, int load)
     return PP_OK;
 }
 
-/* All ranks alone, then all ranks in groups of as many as run at once. */
+/* All ranks, one task at a time; then all ranks in groups of as many as run at once. */
 static pp_status visit_job(const struct visit *v)
 {
     PP_TRY(visit_load(v, 0));

@@ -4,9 +4,10 @@
  *
  * A task is timed where it will run: a worker has the arena of its rank and runs the compute tasks of the plan in the
  * plan's order, step after step, with its inputs always ready. So weights are read again for every microbatch, slots
- * are as cold as in training, and nothing is allocated. Each rank runs alone (load 1), and together with others, each
- * on its own core, as many as run at once in training (load min(workers, cores)): they share caches and the memory
- * bus. The optimizer step starts on all together, since in training it follows the global norm; a worker that is
+ * are as cold as in training, and nothing is allocated. As many ranks as run at
+ * once in training, each on its own core, take turns, one task each (load 1): each runs alone, and finds the cache that
+ * all share as the others have left it, as a task at either end of a step does. Then they run at once (load
+ * min(workers, cores)): they share caches and the memory bus. The optimizer step starts on all together, since in training it follows the global norm; a worker that is
  * early goes on with forward and backward tasks until then.
  *
  * Tasks with equal signatures in equal contexts (schedule and checkpoint mode: how cold the slots are) are one shape

@@ -26,6 +26,8 @@ struct team {
     const struct pp_profile_setup *setup;
     const struct pp_job *job;
     int n;
+    bool in_turns;        /* one task of one worker at a time */
+    atomic_int turn;      /* tasks run so far: in turns, the next is that of worker turn % n */
     atomic_int opened;    /* workers that are ready, or failed */
     atomic_int probed;    /* ... and know that they compute at the same time */
     atomic_int contented; /* workers that have what they want */
@@ -44,6 +46,7 @@ struct worker {
     const struct pp_task **tasks; /* the rank's computations in order */
     int ntasks;
     int steps; /* meetings so far */
+    int turns; /* that were this worker's */
     int64_t deadline;
     bool content;
     int64_t *kernel_ns; /* room for the longest program */
@@ -172,7 +175,11 @@ static void look_around(struct worker *w)
 
 static pp_status run_and_look(struct worker *w, int i)
 {
+    struct team *team = w->team;
+    if (team->in_turns) wait_until(team, &team->turn, team->n * w->turns++ + w->index);
+    if (atomic_load(&team->stop)) return PP_OK;
     PP_TRY(run_task(w, w->tasks[i]));
+    atomic_fetch_add(&team->turn, 1);
     look_around(w);
     return PP_OK;
 }
@@ -198,7 +205,7 @@ static pp_status run_steps(struct worker *w)
     while (first_step > 0 && w->tasks[first_step - 1]->kind == PP_STEP) first_step--;
     while (!atomic_load(&team->stop)) {
         for (int i = 0; i < w->ntasks && !atomic_load(&team->stop); i++) {
-            if (i == first_step && i > 0) PP_TRY(meet(w, first_step));
+            if (i == first_step && i > 0 && !team->in_turns) PP_TRY(meet(w, first_step));
             PP_TRY(run_and_look(w, i));
         }
     }
@@ -307,9 +314,9 @@ static pp_status start(struct team *team, struct worker *workers, struct pp_team
 }
 
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
-                      int n, int64_t *reference_ns)
+                      int n, bool in_turns, int64_t *reference_ns)
 {
-    struct team team = {.setup = setup, .job = job, .n = n};
+    struct team team = {.setup = setup, .job = job, .n = n, .in_turns = in_turns && n > 1};
     struct worker *workers;
     PP_TRY(PP_NEW(&workers, n));
     int started = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Some ranks of a job running their tasks at once, each in a thread of its own, and the durations they saw.
+ * Some ranks of a job running their tasks, each in a thread of its own, and the durations they saw: all at once, or in
+ * turns, one task each, so that each runs alone and finds the caches that all share as the others left them.
  */
 #ifndef PP_KERNELS_PROFILE_TEAM_H
 #define PP_KERNELS_PROFILE_TEAM_H
@@ -23,9 +24,9 @@ struct pp_team_member {
 };
 
 /* Runs n members until all are content; with queue devices each has a device opened for one of the job's workers.
- * Samples count only while all run. *reference: the mean over the members of the reference kernel's duration, taken in
+ * Samples count only while all run; in_turns: always, for one runs at a time. *reference: the mean over the members of the reference kernel's duration, taken in
  * their threads at the same moment. PP_INTERRUPTED: stopped early, the samples so far are there. */
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
-                      int n, int64_t *reference_ns) PP_MUST_CHECK;
+                      int n, bool in_turns, int64_t *reference_ns) PP_MUST_CHECK;
 
 #endif

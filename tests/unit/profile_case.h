@@ -37,6 +37,8 @@ static struct pp_config config;
 static inline int config_gpus(void) { return config.gpus > 0 ? config.gpus : 1; }
 
 static atomic_int open_devices, open_blocks, bad_frames, runs, interrupt_after;
+static atomic_int running, together;  /* tasks under way; the most of them at one time */
+static atomic_int last_worker, again; /* who ran last; how often the same worker ran twice in a row */
 
 static inline pp_status fake_open(const struct pp_device_spec *spec, struct pp_device **out)
 {
@@ -91,13 +93,16 @@ static inline bool has_memory(const struct pp_program *program, const struct pp_
 static inline pp_status fake_run(struct pp_device *device, const struct pp_program *program,
                                  const struct pp_frame *frame, const struct pp_progress *progress, int64_t *kernel_ns)
 {
-    (void)device;
     (void)progress;
     runs++;
+    int now = ++running;
+    if (now > together) together = now;
+    if (atomic_exchange(&last_worker, device->worker) == device->worker) again++;
     if (!has_memory(program, frame)) bad_frames++;
     int64_t end = pp_now_ns() + (int64_t)CALL_NS * program->ncalls;
     while (pp_now_ns() < end) continue;
     for (int i = 0; kernel_ns && i < program->ncalls; i++) kernel_ns[i] = CALL_NS;
+    running--;
     return PP_OK;
 }
 
@@ -146,7 +151,8 @@ static inline struct pp_profile_setup configure(const char *options, int cores)
     strncpy(text, options, sizeof text - 1);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     if (pp_config_parse(PP_PPPROF, argc, argv, &config, NULL, 0, &operands) != PP_OK) fail_msg("%s", pp_message());
-    runs = bad_frames = interrupt_after = 0;
+    runs = bad_frames = interrupt_after = together = again = 0;
+    last_worker = -1;
     return (struct pp_profile_setup){.config = &config,
                                      .schedules = &pp_schedules,
                                      .ops = &pp_model_ops,

@@ -5,6 +5,8 @@
  */
 #include "tests/unit/profile_case.h"
 
+#include "kernels/profile_team.h"
+
 static void test_quantiles(void **state)
 {
     (void)state;
@@ -95,6 +97,44 @@ static void test_measuring(void **state)
     measure("--preset lab --layers 3 --seconds 0.005 --stages 3", 2); /* the second pair of ranks is 2 and 0 */
 }
 
+/* A team of both ranks of a pipeline, which want all that they compute. */
+static void run_team(bool in_turns)
+{
+    struct pp_profile_setup setup = configure("--preset lab --chunks 2", 2);
+    struct pp_point point = {.schedule = "1f1b", .stages = 2, .virtual_stages = 1, .chunks = 2};
+    struct pp_job *job;
+    int64_t reference_ns;
+    assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &job), PP_OK);
+    int n = job->train->nclasses;
+    struct pp_tally *tally = calloc((size_t)(2 * n), sizeof *tally);
+    struct pp_team_member members[] = {{0, 20000000, tally}, {1, 20000000, tally + n}};
+    for (int i = 0; i < 2 * n; i++) {
+        const struct pp_class *cls = &job->train->classes[i % n];
+        tally[i].wanted = pp_kinds[cls->kind].computes && job->train->stage_rank[cls->stage] == i / n;
+    }
+    if (pp_team_run(&setup, job, members, 2, in_turns, &reference_ns) != PP_OK) fail_msg("%s", pp_message());
+    assert_int_equal(reference_ns, 1000);
+    for (int i = 0; i < 2 * n; i++) {
+        if (tally[i].wanted) assert_true(tally[i].task.n >= 2);
+        pp_times_free(&tally[i].task);
+        for (int k = 0; tally[i].call && k < job->phase[PP_TRAIN].programs[i % n].ncalls; k++)
+            pp_times_free(&tally[i].call[k]);
+        free(tally[i].call);
+    }
+    free(tally);
+    pp_job_free(job);
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    run_team(true);
+    assert_int_equal(together, 1);
+    assert_int_equal(again, 0);
+    run_team(false);
+    assert_int_equal(together, 2);
+}
+
 static int64_t stored(struct pp_db *db, const struct pp_profile_shape *shape)
 {
     int64_t ns;
@@ -129,11 +169,8 @@ static void test_interrupted_and_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_measuring),
-        cmocka_unit_test(test_interrupted_and_stored),
+        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_shapes), cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_measuring), cmocka_unit_test(test_turns),  cmocka_unit_test(test_interrupted_and_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
