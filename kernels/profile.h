@@ -4,11 +4,11 @@
  *
  * A task is timed where it will run: a worker has the arena of its rank and runs the compute tasks of the plan in the
  * plan's order, step after step, with its inputs always ready. So weights are read again for every microbatch, slots
- * are as cold as in training, and nothing is allocated. As many ranks as run at
- * once in training, each on its own core, take turns, one task each (load 1): each runs alone, and finds the cache that
- * all share as the others have left it, as a task at either end of a step does. Then they run at once (load
- * min(workers, cores)): they share caches and the memory bus. The optimizer step starts on all together, since in training it follows the global norm; a worker that is
- * early goes on with forward and backward tasks until then.
+ * are as cold as in training, and nothing is allocated. As many ranks as run at once in training, each on its own
+ * core, take turns, one task each (load 1): each runs alone, and finds the cache that all share as the others have
+ * left it, as a task at either end of a step does. Then they run at once (load min(workers, cores)): they share
+ * caches and the memory bus. The optimizer step starts on all together, since in training it follows the global norm;
+ * a worker that is early goes on with forward and backward tasks until then.
  *
  * Tasks with equal signatures in equal contexts (schedule and checkpoint mode: how cold the slots are) are one shape
  * and share their samples, whatever plan they ran in. A shape is measured in several rounds, spread over the session

@@ -24,8 +24,9 @@ struct pp_team_member {
 };
 
 /* Runs n members until all are content; with queue devices each has a device opened for one of the job's workers.
- * Samples count only while all run; in_turns: always, for one runs at a time. *reference: the mean over the members of the reference kernel's duration, taken in
- * their threads at the same moment. PP_INTERRUPTED: stopped early, the samples so far are there. */
+ * Samples count only while all run; in_turns: always, for one runs at a time. *reference_ns: the mean over the
+ * members of the reference kernel's duration, taken in their threads at the same moment. PP_INTERRUPTED: stopped
+ * early, the samples so far are there. */
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
                       int n, bool in_turns, int64_t *reference_ns) PP_MUST_CHECK;
 
