@@ -90,7 +90,7 @@ static pp_status read_pragma(struct pp_db *db, const char *text, int64_t *out)
 /* Steps from version i to i + 1. */
 static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql};
 
-/* *version: 0 for a new file. Refuses files that are not ours and files of a later ppkit. */
+/* *version: 0 for a new file. Refuses files that are not ours, of a later ppkit, or of a version that never was. */
 static pp_status read_version(struct pp_db *db, int64_t *version)
 {
     int64_t tables, application;
@@ -104,6 +104,10 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
             PP_INPUT,
             "database %s: it has schema version %lld and this ppkit knows versions up to %d: use a newer ppkit",
             db->path, (long long)*version, PP_DB_VERSION);
+    if (*version < 0)
+        return pp_fail(
+            PP_INPUT, "database %s: it has schema version %lld, which no ppkit wrote: it is damaged; name another file",
+            db->path, (long long)*version);
     return PP_OK;
 }
 

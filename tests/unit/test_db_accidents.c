@@ -37,6 +37,9 @@ static void test_refused_files(void **state)
     script("PRAGMA user_version = 99");
     refused(PP_DB_WRITE, PP_INPUT, "newer ppkit");
     refused(PP_DB_READ, PP_INPUT, "newer ppkit");
+    script("PRAGMA user_version = -2147483648");
+    refused(PP_DB_WRITE, PP_INPUT, "version -2147483648");
+    refused(PP_DB_READ, PP_INPUT, "version -2147483648");
     rename(PATH, "kept.db");
     struct pp_db *db;
     assert_int_equal(pp_db_open("no/such/folder/x.db", PP_DB_WRITE, &db), PP_IO);
