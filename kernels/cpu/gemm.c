@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "kernels/cpu/cpu.h"
+
 static const char library_name[] = "libopenblas.so.0";
 
 static struct {
@@ -61,17 +63,46 @@ static int two_words(const char *text)
     return (int)(first + (text[first] != 0) + strcspn(text + first + (text[first] != 0), " "));
 }
 
-static pp_status load(void)
+/* core: NULL lets OpenBLAS choose. */
+static pp_status open_library(const char *core, void **library)
 {
-    if (*wanted_core)
-        setenv("OPENBLAS_CORETYPE", wanted_core, 1);
+    if (core)
+        setenv("OPENBLAS_CORETYPE", core, 1);
     else
         unsetenv("OPENBLAS_CORETYPE");
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* no thread pool before we know how many are wanted */
-    void *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return pp_fail(PP_UNSUPPORTED, "cannot load OpenBLAS (%s): install libopenblas0-pthread", dlerror());
-    PP_TRY(find_symbols(library));
+    *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    if (!*library) return pp_fail(PP_UNSUPPORTED, "cannot load OpenBLAS (%s): install libopenblas0-pthread", dlerror());
+    return find_symbols(*library);
+}
+
+/* What OpenBLAS takes every x86 processor for that is younger than itself (SSE3, a fraction of the speed), and what
+ * such a processor can run instead. */
+static const char stranger[] = "Prescott";
+static const struct {
+    const char *isa, *core;
+} instead[] = {{"avx512", "SkylakeX"}, {"avx2", "Haswell"}};
+
+/* The core to ask for where OpenBLAS did not know the processor; NULL if it did, or if there is no better one. */
+static const char *better_core(void)
+{
+    const char *isa = pp_cpu_isa_best()->name;
+    if (strcasecmp(blas.get_corename(), stranger) != 0) return NULL;
+    for (size_t i = 0; i < sizeof instead / sizeof instead[0]; i++)
+        if (strcmp(isa, instead[i].isa) == 0) return instead[i].core;
+    return NULL;
+}
+
+static pp_status load(void)
+{
+    void *library;
+    PP_TRY(open_library(*wanted_core ? wanted_core : NULL, &library));
     PP_TRY(check_core());
+    const char *better = *wanted_core ? NULL : better_core();
+    if (better) { /* OpenBLAS chooses while it is loaded */
+        dlclose(library);
+        PP_TRY(open_library(better, &library));
+    }
     snprintf(blas.text, sizeof blas.text, "%.*s %s", two_words(blas.get_config()), blas.get_config(),
              blas.get_corename());
     return PP_OK;
