@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "core/status.h"
+#include "exec/linger.h"
 
 enum pp_message_kind {
     PP_MESSAGE_FORWARD,  /* activations: PP_XFER_F */
@@ -90,6 +91,7 @@ pp_status pp_transport_start(const char *name, const struct pp_transport **out,
 struct pp_bell {
     _Alignas(64) atomic_uint count;
     atomic_uint sleeping;
+    struct pp_linger linger; /* the worker's own */
 };
 
 /* A worker's memory for messages outside of steps: lives as long as the world, so that a failing worker takes nothing
@@ -146,8 +148,9 @@ void pp_world_stop(struct pp_world *world, pp_status why);
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */
 pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 
-/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly, then sleeps until
- * the bell rings (or a moment, where bytes may come from another process). *idle_since: 0 at first, then kept between
+/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly (20 ms at
+ * most while nobody else wants the core), then sleeps until the bell rings (or a moment, where bytes may come from
+ * another process). *idle_since: 0 at first, then kept between
  * calls. */
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */

@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,9 +18,11 @@
 #include "exec/transport.h"
 
 enum {
-    SPIN_NS = 200000,         /* threads: longer than most waits between two cores, far below a step */
+    LINGER_NS = 20000000,     /* while nobody else wants the core: sleeping would cost less than 1 % of such a wait */
+    SPIN_NS = 200000,         /* else; threads: longer than most waits between two cores, far below a step */
     SPIN_REMOTE_NS = 1000000, /* processes, devices: they can not ring, so waking up late costs more */
     YIELD_NS = 50000,         /* crowded, processes: let the others run first, then sleep */
+    YIELD_NEAR_NS = 2000000,  /* crowded, threads: the same; what they wait for comes from those others */
     NAP_MIN_NS = 20000,
     NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
     NAP_POLL_NS = 50000, /* devices: the same, but never longer than this */
@@ -65,18 +68,40 @@ static int64_t longest_nap(const struct pp_world *world)
     return doze > NAP_MAX_NS ? doze : NAP_MAX_NS;
 }
 
+static int64_t involuntary_switches(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* How long a worker spins before it sleeps. Devices that wait instead of computing leave the cores alone. */
+static int64_t spinning_ns(const struct pp_world *world, struct pp_linger *linger, int64_t now)
+{
+    if (world->crowded) return 0;
+    if (!world->dozes && pp_linger_is_due(linger, now)) pp_linger_look(linger, now, involuntary_switches());
+    if (!world->dozes && pp_linger_allowed(linger, now)) return LINGER_NS;
+    return world->remote || world->polled ? SPIN_REMOTE_NS : SPIN_NS;
+}
+
+/* ... and how long it lets others run first. */
+static int64_t yielding_ns(const struct pp_world *world)
+{
+    if (world->remote || world->polled) return YIELD_NS;
+    return world->crowded && !world->dozes ? YIELD_NEAR_NS : 0;
+}
+
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since)
 {
     struct pp_bell *bell = bell_of(world, me);
     int64_t now = pp_now_ns();
     if (*idle_since == 0) *idle_since = now;
     int64_t idle = now - *idle_since;
-    if (!world->crowded && idle < (world->remote || world->polled ? SPIN_REMOTE_NS : SPIN_NS)) {
+    if (idle < spinning_ns(world, &bell->linger, now)) {
         relax();
+    } else if (idle < yielding_ns(world)) {
+        sched_yield();
     } else if (!world->remote && !world->polled) {
         sleep_until_rung(bell, seen, CHECK_NS);
-    } else if (idle < YIELD_NS) {
-        sched_yield();
     } else {
         int64_t nap = idle / 16, longest = world->polled ? NAP_POLL_NS : longest_nap(world);
         sleep_until_rung(bell, seen, nap < NAP_MIN_NS ? NAP_MIN_NS : nap > longest ? longest : nap);

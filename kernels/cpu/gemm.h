@@ -2,7 +2,8 @@
  *
  * Matrix products: one thin function over OpenBLAS, which is loaded when it is first needed. Loading it late is the
  * point: OpenBLAS picks its kernels in a constructor from OPENBLAS_CORETYPE, and a value inherited from somewhere can
- * halve the speed. Nor does it know processors younger than itself: it takes them for a Prescott, ten times slower.
+ * halve the speed. Nor does it know processors younger than itself: it takes them for a Prescott, which is many times
+ * slower.
  */
 #ifndef PP_KERNELS_CPU_GEMM_H
 #define PP_KERNELS_CPU_GEMM_H
