@@ -1,406 +1,350 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good are the predictions? Profiles once, writes all predictions down, then runs all for real in random order.
+"""How good are the predictions? Block by block (a model, a number of ranks, a checkpoint mode, a precision): profiles,
+writes the predictions down, then runs everything for real in random order, some of it beside a foreign load.
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
+  fidelity.py --bin build/bin --out fidelity/ --models wide --schedules 1f1b --chunks 1,2,4,8 --held-out 4 --foreign
   fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,bf16 --stages 1,2,4
       --transports threads --chunks 1,2,4,5,10,20 --held-out 5     on one GPU that the workers share
 
-In the folder --out: pp.db (the profile), predictions.json (from ppsim, before anything runs), runs.jsonl (a line for
-each real run), table.md (the result). Started again with the same folder it goes on where it stopped; table.md is
-rewritten after every run.
+In a folder of --out for each block: pp.db and profile.json (the profile), predictions.json (from ppsim, before anything
+of the block runs), runs.jsonl (a line for each real run). In --out: table.md (the result), rewritten after every run.
+Started again with the same folder it goes on where it stopped. Exit status: 3 out of time, 1 something failed.
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
-ppexec's median step; spread = (largest - smallest run) / median. "drift" is how far the reference kernel's time in
-the runs lies above that in the profile; profiles and runs bracket themselves with it and keep it in their database.
+ppexec's median step. Profiles and runs bracket themselves with a reference kernel and keep its time in their database;
+the system's clocks say how much of the cores others had during a run.
 """
 
 import argparse
+import collections
 import contextlib
-import itertools
 import json
 import os
 import pathlib
-import random
+import resource
+import shlex
 import sqlite3
-import statistics
 import subprocess
 import sys
 import time
 
-MODELS = {
-    "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
-    "wide": dict(
-        options={
-            "preset": "small",
-            "d_model": 512,
-            "heads": 8,
-            "d_ff": 2048,
-            "layers": 8,
-            "vocab": 2000,
-            "rows": 16,
-            "tokens": 64,
-        },
-        rows=16,
-        layers=8,
-        steps=10,
-    ),
-    "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
-    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
-    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
-    "deep": dict(
-        options={
-            "preset": "small",
-            "d_model": 128,
-            "heads": 4,
-            "d_ff": 512,
-            "layers": 16,
-            "vocab": 1000,
-            "rows": 20,
-            "tokens": 32,
-        },
-        rows=20,
-        layers=16,
-        steps=16,
-    ),
-}
-SCHEDULES = (("gpipe", 1), ("1f1b", 1), ("interleaved", 2))
-CHUNKS = (1, 2, 4, 5, 8, 10, 20)
-CHECKPOINTS = ("never", "except_last", "always")
+sys.dont_write_bytecode = True
+import fidelity_design as design  # noqa: E402
+import fidelity_table as table  # noqa: E402
+
 PROCESSES = {"threads": 0, "mpi": 1}
-KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint", "precision")
 WARMUP = 3
-
-
-def microbatches(rows, chunks):
-    """As torch.chunk cuts."""
-    return -(-rows // -(-rows // chunks))
-
-
-def fits(model, schedule, virtual, stages, chunks):
-    """Can ppkit run it, and is it no double of a smaller chunk count?"""
-    info = MODELS[model]
-    m = microbatches(info["rows"], chunks)
-    if chunks > info["rows"] or stages * virtual > info["layers"]:
-        return False
-    if any(microbatches(info["rows"], c) == m for c in CHUNKS if c < chunks):
-        return False
-    return schedule != "interleaved" or m % max(1, m // stages) == 0
-
-
-def configurations(args):
-    """Dicts of KEY and V."""
-    chunks, checkpoints = ((1, 4, 10), ("never", "always")) if args.quick else (CHUNKS, CHECKPOINTS)
-    if args.chunks:
-        chunks = tuple(map(int, args.chunks.split(",")))
-    ranks = tuple(map(int, args.stages.split(","))) if args.stages else (2, 4) if args.p4 else (2,)
-    made = []
-    for model, transport, stages, (schedule, virtual), c, checkpoint, precision in itertools.product(
-        args.models.split(","),
-        args.transports.split(","),
-        ranks,
-        SCHEDULES,
-        chunks,
-        checkpoints,
-        args.precisions.split(","),
-    ):
-        if stages == 1 and schedule != "gpipe":
-            continue
-        if fits(model, schedule, virtual, stages, c) and (c > 1 or checkpoint != "except_last"):
-            made.append(
-                dict(
-                    model=model,
-                    transport=transport,
-                    stages=stages,
-                    schedule=schedule,
-                    virtual=virtual,
-                    chunks=c,
-                    checkpoint=checkpoint,
-                    precision=precision,
-                )
-            )
-    return made
-
-
-def key(config):
-    return " ".join(str(config[name]) for name in KEY)
-
-
-def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint", "precision")):
-    words = []
-    for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
-        words += ["--" + name.replace("_", "-"), str(value)]
-    return words
-
-
-def late(args):
-    return args.minutes and time.monotonic() - args.started > 60 * args.minutes
+# Ends with whoever started it, however that ended.
+BUSY_LOOP = """
+import os, sys
+parent = os.getppid()
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while os.getppid() == parent:
+    for _ in range(100000):
+        pass
+"""
 
 
 class Failed(Exception):
     """A program ended with an error; the others may work."""
 
 
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def others_seconds(cores):
+    """Processor time on `cores` that went neither to what this program waited for nor to idling; None if unknown."""
+    try:
+        lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
+        ticks = [list(map(int, line.split()[1:9])) for line in lines if line.split()[0] in {f"cpu{c}" for c in cores}]
+    except (OSError, ValueError, IndexError):
+        return None
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = sum(sum(core) - core[3] - core[4] for core in ticks)  # all but idle and iowait; stolen time is another's
+    return busy / os.sysconf("SC_CLK_TCK") - used.ru_utime - used.ru_stime if ticks else None
+
+
+@contextlib.contextmanager
+def foreign_load(core):
+    """A busy loop on a core; None: none."""
+    if core is None:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", BUSY_LOOP, str(core)]) as process:
+        try:
+            time.sleep(0.2)
+            yield
+        finally:
+            process.kill()
+
+
 class Tools:
     """Starts the programs."""
 
     def __init__(self, args):
-        self.bin, self.out = pathlib.Path(args.bin).resolve(), pathlib.Path(args.out).resolve()
+        self.bin = pathlib.Path(args.bin).resolve()
+        self.cores = sorted(os.sched_getaffinity(0))
         self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
         self.environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def run(self, program, words, processes=0, json_output=True):
+    def run(self, folder, program, words, processes=0, json_output=True):
         launcher = []
         if processes:
-            cores = len(os.sched_getaffinity(0))
-            binding = ["--bind-to", "core"] if processes <= cores else ["--oversubscribe", "--bind-to", "none"]
+            fits = processes <= len(self.cores)
+            binding = ["--bind-to", "core"] if fits else ["--oversubscribe", "--bind-to", "none"]
             launcher = ["mpirun", *binding, "-n", str(processes)]
         command = [*launcher, str(self.bin / program), *words, *self.device]
         command += ["--format", "json"] if json_output else []
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.out,
-            env=self.environment,
-            timeout=1800,
-            check=False,
-        )
-        if done.returncode:
-            raise Failed(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
-        return json.loads(done.stdout) if json_output else None
-
-
-def profile(tools, configs, args):
-    """One ppprof for each model, number of ranks and way to hold activations (all kept; all computed again) over all
-    schedules and chunks. Under mpirun where MPI is asked for: it then times the links between threads too."""
-    groups = {}
-    for config in configs:
-        kept = "never" if config["checkpoint"] == "never" else "always"
-        if config["chunks"] not in args.held_out:
-            groups.setdefault((config["model"], config["stages"], kept, config["precision"]), []).append(config)
-    for (model, stages, kept, precision), group in groups.items():
-        mark = tools.out / f"profiled-{model}-{stages}-{kept}-{precision}"
-        if mark.exists() or late(args):
-            continue
-        print(f"profiling {model} P={stages} checkpoint {kept}", file=sys.stderr, flush=True)
-        lists = {
-            name: ",".join(map(str, sorted({c[name] for c in group}))) for name in ("schedule", "virtual", "chunks")
-        }
-        words = options({"model": model, "stages": stages, "checkpoint": kept, "precision": precision, **lists})
-        processes = stages if any(c["transport"] == "mpi" for c in group) else 0
-        words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
+        settings = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=1800, check=False)
         try:
-            tools.run("ppprof", words, processes, json_output=False)
-            mark.touch()
-        except Failed as error:  # what it would have measured is predicted from a data sheet
-            print(error, file=sys.stderr, flush=True)
+            done = subprocess.run(command, cwd=folder, env=self.environment, **settings)
+            if done.returncode:
+                raise Failed(f"exit status {done.returncode}: {shlex.join(command)}\n{done.stderr[-2000:]}")
+            return json.loads(done.stdout) if json_output else None
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise Failed(f"{error}: {shlex.join(command)}") from error
+
+
+def query(database, text):
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            return connection.execute(text).fetchall()
+    except sqlite3.Error as error:
+        raise Failed(f"{database}: {error}") from error
 
 
 def reference_ns(database):
     """Time of the reference kernel in the newest run of a database that has one; None if there is none."""
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        query = "SELECT reference_ns FROM run WHERE reference_ns IS NOT NULL ORDER BY id DESC LIMIT 1"
-        row = connection.execute(query).fetchone()
-    return row[0] if row else None
+    rows = query(database, "SELECT reference_ns FROM run WHERE reference_ns IS NOT NULL ORDER BY id DESC LIMIT 1")
+    return rows[0][0] if rows else None
 
 
-def predict(tools, configs, args):
-    """{key: ppsim's object}; what is there already stays as it is."""
-    path = tools.out / "predictions.json"
-    made = json.loads(path.read_text()) if path.exists() else {}
-    for config in configs:
-        if key(config) not in made:
-            if late(args):
-                break
+class Block:
+    """A block's folder and what is in it."""
+
+    def __init__(self, out, name, configs):
+        self.name, self.configs, self.folder = name, configs, out / name
+        self.profile = self.read("profile.json")
+        self.predictions = self.read("predictions.json") or {}  # {key: ppsim's object}
+        self.runs = []
+        path = self.folder / "runs.jsonl"
+        if path.exists():
+            self.runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def read(self, name):
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def write(self, name, value):
+        new = self.folder / (name + ".new")  # whoever is stopped leaves the old one, whole
+        new.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        new.replace(self.folder / name)
+
+    def runs_of(self, config, foreign=False):
+        return [run for run in self.runs if run["key"] == design.key(config) and run["foreign"] == foreign]
+
+    def add_run(self, run):
+        self.runs.append(run)
+        with open(self.folder / "runs.jsonl", "a", encoding="utf-8") as out:
+            out.write(json.dumps(run) + "\n")
+
+    def make_profile(self, tools, args):
+        """Under mpirun where MPI is asked for: it then times the links between threads too."""
+        words = design.profile_options(self.configs)
+        if words is None:
+            raise Failed(f"{self.name}: all chunks are held out, nothing is left to profile")
+        words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
+        mpi = any(PROCESSES[config["transport"]] for config in self.configs)
+        processes = self.configs[0]["stages"] if mpi else 0
+        asked = {"words": [*words, *tools.device], "processes": processes}
+        if self.profile:
+            if any(self.profile[name] != value for name, value in asked.items()):
+                raise Failed(f"{self.folder}: was profiled with other options; take another folder for --out")
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for file in self.folder.glob("pp.db*"):  # of one that was stopped
+            file.unlink()
+        say(f"profiling {self.name}")
+        tools.run(self.folder, "ppprof", words, processes, json_output=False)
+        self.profile = {**asked, "when": time.time(), "reference_ns": reference_ns(self.folder / "pp.db")}
+        self.write("profile.json", self.profile)
+
+    def predict(self, tools):
+        """Writes all of the block down at once; what is there already stays as it is. Returns how many failed."""
+        failed, made = 0, dict(self.predictions)
+        for config in self.configs:
+            if design.key(config) in made:
+                continue
             transport = "mpi" if config["transport"] == "mpi" else "inproc"
-            made[key(config)] = tools.run("ppsim", options(config) + ["--no-eval", "--transport", transport])[0]
-    path.write_text(json.dumps(made, indent=1) + "\n")
-    for prediction in made.values():
-        prediction["reference_ns"] = reference_ns(tools.out / "pp.db")
-    return made
+            try:
+                words = [*design.options(config), "--no-eval", "--transport", transport]
+                made[design.key(config)] = tools.run(self.folder, "ppsim", words)[0]
+            except Failed as error:
+                say(error)
+                failed += 1
+        self.write("predictions.json", made)
+        self.predictions = made
+        return failed
+
+    def missing(self, args):
+        """What is left to run, in order."""
+        done = collections.Counter((run["key"], run["foreign"]) for run in self.runs)
+        left = []
+        for config, foreign in design.order(self.name, self.configs, args):
+            name = design.key(config), foreign
+            if done[name]:
+                done[name] -= 1
+            else:
+                left.append((config, foreign))
+        return left
+
+    def measure(self, tools, config, foreign):
+        database = self.folder / "run.db"  # of this run alone
+        core = tools.cores[-1] if foreign else None
+        for file in self.folder.glob("run.db*"):
+            file.unlink()
+        words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
+        words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
+        processes = config["stages"] * PROCESSES[config["transport"]]
+        with foreign_load(core):
+            begin, before = time.monotonic(), others_seconds(tools.cores)
+            result = tools.run(self.folder, "ppexec", words, processes)[0]
+            after, seconds = others_seconds(tools.cores), time.monotonic() - begin
+        result.pop("loss", None)
+        busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
+        run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time()}
+        run["others"] = None if before is None or after is None else max(0.0, (after - before) / seconds)
+        run["busy_ms"] = [row[0] for row in busy]
+        run["reference_ns"] = reference_ns(database)
+        self.add_run(run)
+
+    def rows(self):
+        """(rows of configurations, rows of runs beside a foreign load)"""
+        rows, foreign = [], []
+        base = self.profile and self.profile["reference_ns"]
+        for config in self.configs:
+            prediction, runs = self.predictions.get(design.key(config)), self.runs_of(config)
+            if prediction and runs:
+                rows.append(table.compare(config, prediction, runs, base))
+            alone = rows[-1] if prediction and runs else config
+            if prediction:
+                foreign += [table.compare_foreign(alone, prediction, run, base) for run in self.runs_of(config, True)]
+        return rows, foreign
+
+    def summary(self):
+        base = self.profile and self.profile["reference_ns"]
+        last = max((run["when"] for run in self.runs), default=None)
+        return {
+            "name": self.name,
+            "configurations": len(self.configs),
+            "runs": len(self.runs),
+            "minutes": (last - self.profile["when"]) / 60 if last and self.profile else None,
+            "reference_us": base / 1e3 if base else None,
+        }
 
 
-def load_runs(path):
-    """{key: [run, ...]}"""
-    runs = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            run = json.loads(line)
-            runs.setdefault(run["key"], []).append(run)
-    return runs
+def write_table(out, blocks):
+    """Returns the lines of the summary."""
+    rows, foreign = [], []
+    for block in blocks:
+        of_block = block.rows()
+        rows += of_block[0]
+        foreign += of_block[1]
+    command = shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])
+    summary, lines = table.document(command, rows, foreign, [block.summary() for block in blocks])
+    (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return summary
 
 
-def measure(tools, config):
-    steps = MODELS[config["model"]]["steps"]
-    database = tools.out / "run.db"  # of this run alone: it keeps the reference kernel's time
-    for file in tools.out.glob("run.db*"):
-        file.unlink()
-    words = options(config) + ["--no-eval", "--epochs", "1", "--max-batches", str(steps), "--warmup", str(WARMUP)]
-    processes = config["stages"] * PROCESSES[config["transport"]]
-    result = tools.run("ppexec", words + ["--db", str(database)], processes)[0]
-    return {**result, "reference_ns": reference_ns(database)}
+def late(args):
+    return args.minutes and time.monotonic() - args.started > 60 * args.minutes
 
 
-def compare(config, prediction, runs):
-    """A row of the table."""
-    times = [run["ms_per_batch"] for run in runs]
-    middle = statistics.median(times)
-    bubbles = [run["bubble"] for run in runs if run.get("bubble") is not None]
-    row = dict(
-        config,
-        measured=middle,
-        predicted=prediction["ms_per_batch"],
-        runs=len(runs),
-        error=100 * (prediction["ms_per_batch"] - middle) / middle,
-        spread=100 * (max(times) - min(times)) / middle,
-        microbatches=prediction["microbatches"],
-        source=prediction.get("cost_source"),
-        bytes_equal=prediction["peak_bytes"] == runs[0]["peak_bytes"],
-        plan_equal=prediction["plan"] == runs[0]["plan"],
-    )
-    row["bubble_predicted"] = prediction["bubble"]
-    row["bubble_measured"] = statistics.median(bubbles) if bubbles else None
-    reference = [run["reference_ns"] for run in runs if run.get("reference_ns")]
-    base = prediction.get("reference_ns")
-    row["drift"] = 100 * (statistics.median(reference) / base - 1) if reference and base else None
-    return row
+def do_block(tools, block, blocks, args):
+    """Returns (how many programs failed, how many runs there was no time for)."""
+    if not block.profile and late(args):
+        return 0, 1
+    block.make_profile(tools, args)
+    failed = block.predict(tools)
+    left = [(config, foreign) for config, foreign in block.missing(args) if design.key(config) in block.predictions]
+    for done, (config, foreign) in enumerate(left):
+        if late(args):
+            return failed, len(left) - done
+        beside = " beside a foreign load" if foreign else ""
+        say(f"{block.name} {done + 1}/{len(left)}: {design.key(config)}{beside}")
+        try:
+            block.measure(tools, config, foreign)
+            write_table(args.out, blocks)
+        except Failed as error:
+            say(error)
+            failed += 1
+    return failed, 0
 
 
-def group_summary(rows):
-    """Lines of the summary: one for each model, transport and number of ranks, one for all."""
-    lines = [
-        "| model | transport | P | configurations | mean error % | worst error % | worst where spread < 1.5 % |"
-        " bubble, mean points off |"
-        " best chunks named | arena bytes equal | plans equal |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    groups = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["transport"], row["stages"]), []).append(row)
-    groups[("all", "", "")] = rows
-    for name, group in groups.items():
-        errors = [abs(row["error"]) for row in group]
-        quiet = [abs(row["error"]) for row in group if row["spread"] < 1.5 and row["runs"] > 1]
-        bubbles = [
-            100 * abs(r["bubble_predicted"] - r["bubble_measured"]) for r in group if r["bubble_measured"] is not None
-        ]
-        right, asked = best_chunks(group)
-        cells = [
-            *name,
-            len(group),
-            f"{statistics.mean(errors):.2f}",
-            f"{max(errors):.2f}",
-            f"{max(quiet):.2f}" if quiet else "-",
-            f"{statistics.mean(bubbles):.2f}" if bubbles else "-",
-            f"{right} of {asked}",
-            f"{sum(r['bytes_equal'] for r in group)} of {len(group)}",
-            f"{sum(r['plan_equal'] for r in group)} of {len(group)}",
-        ]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return lines
+def names(known):
+    def convert(text):
+        words = tuple(text.split(","))
+        if not set(words) <= set(known):
+            raise argparse.ArgumentTypeError(f"not all of {text} are among {','.join(known)}")
+        return words
+
+    return convert
 
 
-def best_chunks(rows):
-    """(how often the predicted best chunk count is the best or within 1 % of it, of how many sweeps)."""
-    sweeps = {}
-    for row in rows:
-        sweeps.setdefault(tuple(row[name] for name in KEY if name != "chunks"), []).append(row)
-    sweeps = [sweep for sweep in sweeps.values() if len(sweep) > 1]
-    right = 0
-    for sweep in sweeps:
-        chosen = min(sweep, key=lambda row: row["predicted"])
-        right += chosen["measured"] <= 1.01 * min(row["measured"] for row in sweep)
-    return right, len(sweeps)
+def numbers(text):
+    return tuple(int(word) for word in text.split(",") if word)
 
 
-def write_table(tools, configs, predictions, runs):
-    rows = [compare(c, predictions[key(c)], runs[key(c)]) for c in configs if key(c) in runs]
-    if not rows:
-        return
-    lines = [
-        "# Predicted and measured",
-        "",
-        f"`{' '.join(sys.argv)}`",
-        "",
-        *group_summary(rows),
-        "",
-        "| model | transport | P | schedule | V | chunks | M | checkpoint | precision | predicted ms | measured ms |"
-        " error % | spread % | runs |"
-        " bubble predicted | measured | arena equal | drift % | from |",
-        "| " + " --- |" * 19,
-    ]
-    for r in rows:
-        measured = "-" if r["bubble_measured"] is None else f"{r['bubble_measured']:.3f}"
-        drift = "-" if r["drift"] is None else f"{r['drift']:+.1f}"
-        lines.append(
-            f"| {r['model']} | {r['transport']} | {r['stages']} | {r['schedule']} | {r['virtual']} | {r['chunks']} | "
-            f"{r['microbatches']} | {r['checkpoint']} | {r['precision']} | "
-            f"{r['predicted']:.2f} | {r['measured']:.2f} | "
-            f"{r['error']:+.2f} | "
-            f"{r['spread']:.1f} | {r['runs']} | {r['bubble_predicted']:.3f} | {measured} | "
-            f"{'yes' if r['bytes_equal'] else 'NO'} | {drift} | {r['source']} |"
-        )
-    (tools.out / "table.md").write_text("\n".join(lines) + "\n")
+def parse(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    transports, schedules = tuple(PROCESSES), tuple(design.VIRTUAL)
+    add("--bin", required=True, help="folder with ppprof, ppsim and ppexec")
+    add("--out", required=True, help="folder for profiles, predictions, runs and table")
+    add("--models", type=names(design.MODELS), default=("small", "wide", "deep"), help="(default small,wide,deep)")
+    add("--transports", type=names(transports), default=transports, help="(default threads,mpi)")
+    add("--schedules", type=names(schedules), default=schedules, help="(default gpipe,1f1b,interleaved)")
+    add("--checkpoints", type=names(design.CHECKPOINTS), default=(), help="(default never,except_last,always)")
+    add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
+    add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")
+    add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
+    add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
+    quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"
+    add("--quick", action="store_true", help=quick)
+    add("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
+    runs = "so many configurations of each block and transport also beside a busy loop on the last core (default 2)"
+    add("--foreign", type=int, nargs="?", const=2, default=0, metavar="N", help=runs)
+    add("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
+    add("--seed", type=int, default=1, help="of the random order")
+    add("--minutes", type=float, default=0, help="start nothing after so long; the next start goes on")
+    add("--device", default="cpu", help="cpu, or cuda: one GPU for all workers")
+    add("--precisions", type=lambda text: tuple(text.split(",")), default=("fp32",))
+    args = parser.parse_args(words)
+    args.repeats = args.repeats or (1 if args.quick else 3)
+    args.out, args.started = pathlib.Path(args.out).resolve(), time.monotonic()
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", required=True, help="folder with ppprof, ppsim and ppexec")
-    parser.add_argument("--out", required=True, help="folder for profile, predictions, runs and table")
-    parser.add_argument("--models", default="small,wide")
-    parser.add_argument("--transports", default="threads,mpi")
-    parser.add_argument(
-        "--quick", action="store_true", help="chunks 1, 4, 10; checkpoints never and always; one run of each"
-    )
-    parser.add_argument("--p4", action="store_true", help="four ranks too, on whatever cores there are")
-    parser.add_argument("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
-    parser.add_argument("--seed", type=int, default=1, help="of the random order")
-    parser.add_argument(
-        "--minutes", type=float, default=0, help="stop starting runs after so long; the next start goes on"
-    )
-    parser.add_argument("--device", default="cpu", help="cpu, or cuda: one GPU for all workers")
-    parser.add_argument("--precisions", default="fp32")
-    parser.add_argument("--stages", default="", help="numbers of ranks (default 2; with --p4 2,4)")
-    parser.add_argument("--chunks", default="", help="(default 1,2,4,5,8,10,20)")
-    parser.add_argument("--held-out", default="", help="chunks that are predicted and run but not profiled")
-    args = parser.parse_args()
-    args.started = time.monotonic()
-    args.held_out = {int(word) for word in args.held_out.split(",") if word}
+    args = parse()
     tools = Tools(args)
-    tools.out.mkdir(parents=True, exist_ok=True)
-    configs = configurations(args)
-    profile(tools, configs, args)
-    predictions = predict(tools, configs, args)
-    if not all(key(config) in predictions for config in configs):
-        print("out of time while profiling and predicting; start again to go on", file=sys.stderr)
-        return 3
-    path = tools.out / "runs.jsonl"
-    runs = load_runs(path)
-    failed = 0
-    order = [(n, c) for n in range(args.repeats or (1 if args.quick else 3)) for c in configs]
-    random.Random(args.seed).shuffle(order)
-    order = [(n, c) for n, c in order if len(runs.get(key(c), [])) <= n]
-    for done, (_, config) in enumerate(order):
-        if late(args):
-            break
-        print(f"{done + 1}/{len(order)} {key(config)}", file=sys.stderr, flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    made = design.blocks(design.configurations(args, len(tools.cores)))
+    blocks = [Block(args.out, name, configs) for name, configs in made.items()]
+    failed = left = 0
+    for block in blocks:
         try:
-            run = {"key": key(config), "when": time.time(), **measure(tools, config)}
+            block_failed, block_left = do_block(tools, block, blocks, args)
         except Failed as error:
-            print(error, file=sys.stderr, flush=True)
-            failed += 1
-            continue
-        run.pop("loss", None)
-        with open(path, "a", encoding="utf-8") as out:
-            out.write(json.dumps(run) + "\n")
-        runs.setdefault(key(config), []).append(run)
-        write_table(tools, configs, predictions, runs)
-    write_table(tools, configs, predictions, runs)
-    left = sum(len(runs.get(key(c), [])) == 0 for c in configs)
-    print((tools.out / "table.md").read_text().split("\n\n")[2] if runs else "nothing was run")
+            say(error)
+            block_failed, block_left = 1, 0
+        failed, left = failed + block_failed, left + block_left
+    print("\n".join(write_table(args.out, blocks)))
+    if failed or left:
+        say(f"{failed} failed, {left} out of time: start again to go on")
     return 1 if failed else 3 if left else 0
 
 

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fidelity.py predicts and runs: models, configurations, and the blocks in which they are profiled and run."""
+
+import itertools
+import random
+
+WIDE = dict(preset="small", d_model=512, heads=8, d_ff=2048, layers=8, vocab=2000, rows=16, tokens=64)
+DEEP = dict(preset="small", d_model=128, heads=4, d_ff=512, layers=16, vocab=1000, rows=20, tokens=32)
+# Options for the programs; rows and layers that decide which configurations there are; steps of a run.
+MODELS = {
+    "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
+    "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
+    "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
+    "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
+    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
+    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
+}
+VIRTUAL = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
+CHUNKS = (1, 2, 4, 5, 8, 10, 20)
+CHECKPOINTS = ("never", "except_last", "always")
+QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
+KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint", "precision")
+BLOCK = ("model", "stages", "checkpoint", "precision")
+
+
+def microbatches(rows, chunks):
+    """As torch.chunk cuts."""
+    return -(-rows // -(-rows // chunks))
+
+
+def fits(config, asked):
+    """Can ppkit run it, and is it no double of a smaller chunk count among those asked for?"""
+    info, stages, chunks = MODELS[config["model"]], config["stages"], config["chunks"]
+    m = microbatches(info["rows"], chunks)
+    if chunks > info["rows"] or stages * config["virtual"] > info["layers"]:
+        return False
+    if any(microbatches(info["rows"], c) == m for c in asked if c < chunks):
+        return False
+    if stages == 1 and config["schedule"] != "gpipe":
+        return False
+    if chunks == 1 and config["checkpoint"] == "except_last":
+        return False
+    return config["schedule"] != "interleaved" or m % max(1, m // stages) == 0
+
+
+def configurations(args, cores):
+    """Dicts of KEY, and `virtual`; `held_out`: its shapes are not profiled; `crowded`: more ranks than `cores`."""
+    chunks = args.chunks or (QUICK["chunks"] if args.quick else CHUNKS)
+    checkpoints = args.checkpoints or (QUICK["checkpoints"] if args.quick else CHECKPOINTS)
+    stages = args.stages or ((2, 4) if args.p4 else (2,))
+    asked = sorted({*chunks, *args.held_out})
+    made = []
+    for values in itertools.product(
+        args.models, args.transports, stages, args.schedules, asked, checkpoints, args.precisions
+    ):
+        config = dict(zip(KEY, values))
+        config["virtual"] = VIRTUAL[config["schedule"]]
+        config["held_out"] = config["chunks"] in args.held_out
+        config["crowded"] = args.device == "cpu" and config["stages"] > cores
+        if fits(config, asked):
+            made.append(config)
+    return made
+
+
+def key(config):
+    return " ".join(str(config[name]) for name in KEY)
+
+
+def blocks(configs):
+    """{name: its configurations}, in the order in which they are measured."""
+    made = {}
+    for config in configs:
+        made.setdefault("-".join(str(config[name]) for name in BLOCK), []).append(config)
+    return made
+
+
+def order(name, configs, args):
+    """[(configuration, beside a foreign load?), ...] of a block, with repeats; the same random order at each start."""
+    runs = [(config, False) for config in configs] * args.repeats
+    chance = random.Random(f"{args.seed} {name}")
+    for transport in sorted({config["transport"] for config in configs}):
+        group = [config for config in configs if config["transport"] == transport and not config["crowded"]]
+        runs += [(config, True) for config in chance.sample(group, min(args.foreign, len(group)))]
+    chance.shuffle(runs)
+    return runs
+
+
+def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint", "precision")):
+    words = []
+    for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
+        words += ["--" + name.replace("_", "-"), str(value)]
+    return words
+
+
+def profile_options(configs):
+    """Of one ppprof for all schedules and chunks of a block that are not held out; None if there are none."""
+    group = [config for config in configs if not config["held_out"]]
+    if not group:
+        return None
+    lists = {n: ",".join(map(str, sorted({c[n] for c in group}))) for n in ("schedule", "virtual", "chunks")}
+    return options({**group[0], **lists})

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pretends to be ppprof, ppsim, ppexec or mpirun, whichever name it was given: test_fidelity.py runs it as such.
+
+Adds a line to the file $FAKE_LOG; ends with an error if $FAKE_FAIL is its name and some of its options; as ppexec
+it takes $FAKE_SECONDS. Figures depend on the chunks alone: predicted 100 + chunks ms, measured 2 % more; the
+reference kernel takes 1000 ns in the profile and 1010 in runs.
+"""
+
+import json
+import os
+import sys
+import time
+
+PROFILE = "CREATE TABLE run (id INTEGER PRIMARY KEY, reference_ns REAL); INSERT INTO run (reference_ns) VALUES (1000);"
+RUN = """
+CREATE TABLE run (id INTEGER PRIMARY KEY, reference_ns REAL);
+INSERT INTO run (reference_ns) VALUES (1010);
+CREATE TABLE busy (worker INTEGER, busy_ns INTEGER);
+INSERT INTO busy VALUES (0, 40000000), (0, 60000000), (1, 80000000);
+"""
+
+
+def store(path, script):
+    import sqlite3  # takes longer than all else, and ppsim needs none
+
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+
+
+def main():
+    name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+    if name == "mpirun":  # -n 2 PROGRAM option ...
+        at = words.index("-n") + 2
+        os.environ["FAKE_PROCESSES"] = words[at - 1]
+        os.execv(words[at], words[at:])
+    option = {word: value for word, value in zip(words, words[1:]) if word.startswith("--")}
+    written = 0
+    if os.path.exists("predictions.json"):
+        with open("predictions.json", encoding="utf-8") as predictions:
+            written = len(json.load(predictions))
+    entry = dict(program=name, block=os.path.basename(os.getcwd()), written=written, option=option)
+    entry["processes"] = int(os.environ.get("FAKE_PROCESSES", 0))
+    with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
+        log.write(json.dumps(entry) + "\n")
+    fails, _, fault = os.environ.get("FAKE_FAIL", "").partition(" ")
+    if name == fails and fault in " ".join(words):
+        print("pretends to fail", file=sys.stderr)
+        return 1
+    if name == "ppprof":
+        store("pp.db", PROFILE)
+        return 0
+    chunks = int(option["--chunks"])
+    result = dict(ms_per_batch=100.0 + chunks, microbatches=chunks, bubble=0.25, peak_bytes=[5, 7], plan="p")
+    if name == "ppsim":
+        result.update(makespan_ms=100.0, rank_bubble=[0.5, 0.6], cost_source="profile", process_bytes=1010)
+    else:
+        store("run.db", RUN)
+        time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
+        result.update(ms_per_batch=1.02 * (100 + chunks), bubble=0.24, loss=[1.0], process_bytes=1000)
+    print(json.dumps([result]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
