@@ -13,8 +13,8 @@ static const double longest_step_ns = 1e16;
 static bool is_constant(const struct pp_cost *cost)
 {
     const struct pp_link_cost *link = &cost->link;
-    return cost->cores == 0 && cost->sharers <= 1 && cost->jitter == 0 && !link->receiver_copies &&
-           link->send_overhead_ns == 0 && link->recv_overhead_ns == 0;
+    return cost->cores == 0 && cost->sharers <= 1 && !link->receiver_copies && link->send_overhead_ns == 0 &&
+           link->recv_overhead_ns == 0;
 }
 
 static bool is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
@@ -147,7 +147,11 @@ static pp_status measure(const struct sim *s, struct pp_sim_result *out)
 
 static pp_status simulate(struct sim *s, bool events)
 {
-    if (events || !s->constant) return pp_sim_events(s);
+    bool noisy = s->cost->jitter > 0, sweep = !events && s->constant && !(noisy && s->cost->host_issues);
+    if (!sweep && noisy && s->plan->replicas > 1)
+        return pp_fail(PP_INTERNAL, "replicas with jitter are simulated only where rates are constant");
+    if (!sweep) return pp_sim_events(s);
+    if (noisy) return pp_sim_sweep_replicas(s);
     return s->cost->host_issues ? pp_sim_sweep_host(s) : pp_sim_sweep(s);
 }
 

@@ -13,9 +13,12 @@
  *   - What runs on one core at the same time (a task, copies, overheads, a reduction) shares it equally.
  *   - Cores of a sharing domain slow each other down as core/cost.h says.
  *   - Where hosts issue (queue devices), a task also waits for its host, and its host for others, as core/cost.h says.
+ *   - Replicas do the same at the same time, and one is simulated, unless jitter makes them differ: then all are. The
+ *     sum of a stage's gradients starts when the last of them has come to it. What is told is the first replica's.
  *
- * Two ways lead to the same figures. Where every duration is constant, one sweep over the tasks per step computes all
- * times (sweep.c; sweep_host.c where hosts issue). Where rates change, time goes from event to event (events.c).
+ * Two ways lead to the same figures. Where rates are constant, one sweep over the tasks per step computes all times
+ * (sweep.c; sweep_host.c where hosts issue, sweep_replicas.c with jitter). Where rates change, time goes from event to
+ * event (events.c).
  */
 #ifndef PP_SIM_ENGINE_H
 #define PP_SIM_ENGINE_H
@@ -51,8 +54,8 @@ struct pp_sim_result {
     struct pp_trace trace; /* step 0, workers 0 .. ranks-1; empty unless asked for */
 };
 
-/* Linear in the number of tasks. PP_INPUT if durations add up to more than 64 bits can hold; PP_NOMEM. On failure
- * there is nothing to free. */
+/* Linear in the number of tasks, with jitter also in that of replicas. PP_INPUT if durations add up to more than 64
+ * bits can hold; PP_NOMEM. On failure there is nothing to free. */
 pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, const struct pp_sim_options *options,
                      struct pp_sim_result *out) PP_MUST_CHECK;
 void pp_sim_result_free(struct pp_sim_result *result);

@@ -163,6 +163,7 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
     int64_t wire = s->duration[t->cls] - link->latency_ns - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
     case CLASS_TIME: /* one replica is simulated: its ranks are workers */
+        if (t->lane >= s->plan->ranks) return s->duration[t->cls];
         return pp_jitter_ns(s->duration[t->cls], s->cost->jitter, s->cost->seed, work->step, work->task, t->lane);
     case REST_OF_ISSUE:
         return later(0, e->times[work->step].at.issued[work->task] - e->cores.now_ns);

@@ -76,8 +76,6 @@ static pp_status check_times(const struct session *s)
     if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
-    if (config->jitter > 0 && config->replicas > 1 && !s->predictor.given)
-        return pp_fail(PP_USAGE, "--jitter makes replicas differ, and one is predicted; use --replicas 1");
     if (!config->times && strcmp(config->device, "delay") == 0)
         return pp_fail(PP_USAGE, "--device delay: how long do tasks take? Give --times F,I,W[,C]");
     if (config->times && config->machine)
@@ -260,7 +258,7 @@ static pp_status run(struct session *s)
                                .timed = config->times != NULL,
                                .given = config->times && strcmp(config->device, "delay") != 0,
                                .db_lock = &s->db_lock};
-    PP_TRY(pp_data_set_vocabulary(config));
+    PP_TRY(pp_data_survey(config, &p->data_bytes));
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
     if (p->timed) PP_TRY(pp_given_times_of(config, &p->times));

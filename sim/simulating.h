@@ -12,7 +12,7 @@ enum { PP_SIM_STEPS = 50 }; /* most steps that are simulated */
 struct sim {
     const struct pp_plan *plan;
     const struct pp_cost *cost;
-    bool constant;         /* every duration is constant: the sweep will do */
+    bool constant;         /* rates are: a sweep will do */
     int64_t *duration;     /* [nclasses] start to end of a task that nothing slows down */
     int64_t *hold;         /* [nclasses] start of a task until its lane is free for the next */
     struct pp_wrap *wraps; /* [plan->nwraps] in ascending order of `to` */
@@ -65,6 +65,29 @@ static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t
     return t->dep[i] >= 0 && (i < 2 || t->lane < s->plan->ranks || s->cost->link.posts_in_order);
 }
 
+/* The sweeps': when all that the task waits for in this step has happened, and no earlier than `start`. */
+static inline int64_t pp_sim_wait_for_deps(const struct sim *s, const struct pp_task *t, int64_t start)
+{
+    if (t->flags & PP_TASK_DEP_RANGE) {
+        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, s->end[d]);
+        return start;
+    }
+    if (t->dep[0] >= 0) start = later(start, s->end[t->dep[0]]);
+    if (t->dep[1] >= 0) {
+        bool slot = pp_sim_waits_for_slot(s->plan, t, t->dep[1]);
+        start = later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->end[t->dep[1]]);
+    }
+    if (pp_sim_dep_holds(s, t, 2)) start = later(start, s->end[t->dep[2]]);
+    return start;
+}
+
+/* When the source of a wrap edge let go of what the next step waits for. */
+static inline int64_t pp_sim_wrap_released(const struct sim *s, const struct pp_wrap *wrap)
+{
+    bool slot = pp_sim_waits_for_slot(s->plan, &s->plan->tasks[wrap->to], wrap->from);
+    return slot ? pp_sim_sent(s, wrap->from) : s->end[wrap->from];
+}
+
 /* A task's work is done on the core of its rank, though its lane is not the rank's: reductions where the host moves
  * the bytes. */
 static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_lane *lane)
@@ -98,10 +121,12 @@ int32_t pp_sim_host_cause(const struct sim *s, const struct pp_sim_times *times,
 /* Notes that a step has finished: s->end holds its times. Sets s->steady if the next one would be a copy. */
 void pp_sim_step_finished(struct sim *s);
 
-/* sweep.c, sweep_host.c (where hosts issue), events.c: simulate steps until pp_sim_step_finished() says steady or
- * PP_SIM_STEPS are done; leave the times of the last. */
+/* sweep.c, sweep_host.c (where hosts issue), sweep_replicas.c (jitter), events.c: simulate steps until
+ * pp_sim_step_finished() says steady or PP_SIM_STEPS are done; leave the times of the last. Of several replicas those
+ * of the first: without jitter all are alike, and only sweep_replicas.c looks at others. */
 pp_status pp_sim_sweep(struct sim *s) PP_MUST_CHECK;
 pp_status pp_sim_sweep_host(struct sim *s) PP_MUST_CHECK;
+pp_status pp_sim_sweep_replicas(struct sim *s) PP_MUST_CHECK;
 pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
 
 /* path.c, record.c */

@@ -13,24 +13,6 @@ struct sweep {
     int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
 };
 
-static int64_t wait_for_range(const int64_t *end, const struct pp_task *t, int64_t start)
-{
-    for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, end[d]);
-    return start;
-}
-
-static inline int64_t wait_for_deps(const struct sim *s, const struct pp_task *t, int64_t start)
-{
-    if (t->flags & PP_TASK_DEP_RANGE) return wait_for_range(s->end, t, start);
-    if (t->dep[0] >= 0) start = later(start, s->end[t->dep[0]]);
-    if (t->dep[1] >= 0) {
-        bool slot = pp_sim_waits_for_slot(s->plan, t, t->dep[1]);
-        start = later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->end[t->dep[1]]);
-    }
-    if (pp_sim_dep_holds(s, t, 2)) start = later(start, s->end[t->dep[2]]);
-    return start;
-}
-
 static void sweep_step(struct sweep *w)
 {
     const struct sim *s = w->sim;
@@ -38,7 +20,7 @@ static void sweep_step(struct sweep *w)
     int wrap = 0;
     for (int32_t id = 0; id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
-        int64_t start = wait_for_deps(s, t, w->free_at[t->lane]);
+        int64_t start = pp_sim_wait_for_deps(s, t, w->free_at[t->lane]);
         for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
         s->end[id] = start + s->duration[t->cls];
         w->free_at[t->lane] = start + s->hold[t->cls];
@@ -51,10 +33,7 @@ static void carry_over(struct sweep *w)
     const struct sim *s = w->sim;
     const struct pp_plan *plan = s->plan;
     for (int r = 0; r < plan->ranks; r++) w->free_at[r] += s->cost->step_overhead_ns;
-    for (int i = 0; i < plan->nwraps; i++) {
-        bool slot = pp_sim_waits_for_slot(plan, &plan->tasks[s->wraps[i].to], s->wraps[i].from);
-        w->wrap_release[i] = slot ? pp_sim_sent(s, s->wraps[i].from) : s->end[s->wraps[i].from];
-    }
+    for (int i = 0; i < plan->nwraps; i++) w->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
 }
 
 pp_status pp_sim_sweep(struct sim *s)

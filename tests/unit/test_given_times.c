@@ -102,11 +102,169 @@ static void test_noisy_pipeline(void **state)
     }
 }
 
+static struct sim_case replicas_case(struct pp_plan_spec spec, struct pp_given_times times, bool events)
+{
+    spec.training = spec.optimizer = true;
+    struct sim_case c = {.plan = build_plan(&spec)};
+    if (pp_cost_from_times(c.plan, &times, &c.cost) != PP_OK) fail_msg("%s", pp_message());
+    simulate(&c, events);
+    return c;
+}
+
+/* Replicas of one rank begin each step together, for its update waits for the slowest of them. */
+static void test_replicas_wait_for_the_slowest(void **state)
+{
+    (void)state;
+    enum { D = 5, STEPS = 50 };
+    struct pp_given_times times = plain;
+    times.jitter = 0.2;
+    times.seed = 3;
+    const struct pp_plan_spec spec = {
+        .schedule = "1f1b", .ranks = 1, .virtual_stages = 1, .microbatches = 4, .replicas = D};
+    struct sim_case c = replicas_case(spec, times, false);
+    int64_t length[STEPS] = {0}, second_half = 0;
+    for (int step = 0; step < STEPS; step++) {
+        for (int d = 0; d < D; d++) {
+            int64_t sum = 0;
+            for (int32_t id = 0; id < c.plan->ntasks; id++)
+                sum += pp_jitter_ns(c.cost->classes[c.plan->tasks[id].cls].ns, 0.2, 3, step, id, d);
+            if (sum > length[step]) length[step] = sum;
+        }
+        if (step > (STEPS - 1) / 2) second_half += length[step];
+    }
+    assert_int_equal(c.result.steps, STEPS);
+    assert_int_equal(c.result.metrics.makespan_ns, length[STEPS - 1]);
+    assert_int_equal(c.result.batch_ns, second_half / (STEPS / 2));
+    release_case(&c);
+}
+
+static int64_t drawn(const struct sim_case *c, int kind, int stage, int step, int replica)
+{
+    for (int32_t id = 0; id < c->plan->ntasks; id++) {
+        const struct pp_task *t = &c->plan->tasks[id];
+        if (t->kind == kind && t->stage == stage)
+            return pp_jitter_ns(c->cost->classes[t->cls].ns, c->cost->jitter, c->cost->seed, step, id,
+                                replica * c->plan->ranks + t->lane);
+    }
+    fail_msg("there is no task of kind %d on stage %d", kind, stage);
+    return 0;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* One microbatch goes forth and back over two ranks. A rank waits for the same rank of the other replicas; for the
+ * other rank at the end of a step only where the gradient is clipped. */
+static void test_only_sums_couple_replicas(void **state)
+{
+    (void)state;
+    enum { D = 3, HOP = 1000000 };
+    for (int clip = 0; clip < 2; clip++) {
+        struct pp_given_times times = plain;
+        times.jitter = 0.5;
+        const struct pp_plan_spec spec = {
+            .schedule = "gpipe", .ranks = 2, .virtual_stages = 1, .microbatches = 1, .replicas = D, .clip = clip};
+        struct sim_case c = replicas_case(spec, times, false);
+        int64_t free_0 = 0, free_1 = 0, started = 0;
+        for (int step = 0; step < c.result.steps; step++) {
+            int64_t end_0 = 0, end_1 = 0;
+            for (int d = 0; d < D; d++) {
+                int64_t at = most(free_0 + drawn(&c, PP_F, 0, step, d) + HOP, free_1);
+                at += drawn(&c, PP_F, 1, step, d) + drawn(&c, PP_B, 1, step, d);
+                end_1 = most(end_1, at);
+                end_0 = most(end_0, at + HOP + drawn(&c, PP_B, 0, step, d));
+            }
+            started = free_0;
+            free_0 = end_0;
+            free_1 = clip ? end_0 : end_1;
+        }
+        assert_int_equal(c.result.metrics.makespan_ns, free_0 - started);
+        release_case(&c);
+    }
+}
+
+static void expect_same_result(const struct sim_case *a, const struct sim_case *b)
+{
+    assert_int_equal(a->result.batch_ns, b->result.batch_ns);
+    assert_int_equal(a->result.metrics.makespan_ns, b->result.metrics.makespan_ns);
+    assert_int_equal(a->result.metrics.span_ns, b->result.metrics.span_ns);
+    assert_int_equal(a->result.path.length_ns, b->result.path.length_ns);
+    assert_int_equal(a->result.trace.nevents, b->result.trace.nevents);
+    assert_memory_equal(a->result.trace.events, b->result.trace.events,
+                        (size_t)a->result.trace.nevents * sizeof *a->result.trace.events);
+}
+
+/* Each schedule with what holds a step back: few buffers, recomputation, the norm. */
+static const struct pp_plan_spec shapes[] = {
+    {.schedule = "gpipe", .ranks = 3, .virtual_stages = 1, .microbatches = 6, .recv_buffers = 1, .clip = true},
+    {.schedule = "1f1b", .ranks = 4, .virtual_stages = 1, .microbatches = 9, .checkpoint = PP_CHECKPOINT_ALWAYS},
+    {.schedule = "interleaved", .ranks = 3, .virtual_stages = 2, .microbatches = 6, .clip = true},
+    {.schedule = "1f1b", .ranks = 3, .virtual_stages = 1, .microbatches = 8, .batch_w = 2, .recv_buffers = 1},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Of one replica the sweep knows what the events come to, to the nanosecond. */
+static void test_noisy_sweep_is_noisy_events(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SHAPES; i++) {
+        struct pp_given_times times = plain;
+        struct pp_plan_spec spec = shapes[i];
+        times.jitter = 0.3;
+        spec.replicas = 1;
+        struct sim_case swept = replicas_case(spec, times, false), stepped = replicas_case(spec, times, true);
+        expect_same_result(&swept, &stepped);
+        release_case(&swept);
+        release_case(&stepped);
+    }
+}
+
+/* Replicas that draw the same, because jitter is less than a nanosecond, are one replica. */
+static void test_equal_replicas_are_one(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SHAPES; i++) {
+        struct pp_given_times times = plain;
+        struct pp_plan_spec spec = shapes[i];
+        spec.replicas = 3;
+        struct sim_case calm = replicas_case(spec, times, false);
+        times.jitter = 1e-12;
+        struct sim_case noisy = replicas_case(spec, times, false);
+        assert_true(calm.result.steady && !noisy.result.steady);
+        assert_int_equal(calm.result.batch_ns, noisy.result.batch_ns);
+        assert_int_equal(calm.result.metrics.makespan_ns, noisy.result.metrics.makespan_ns);
+        release_case(&calm);
+        release_case(&noisy);
+    }
+}
+
+/* From event to event only one replica is looked at: several that differ are refused. */
+static void test_noisy_replicas_need_the_sweep(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = shapes[0];
+    struct pp_given_times times = plain;
+    const struct pp_sim_options events = {.events = true};
+    spec.replicas = 2;
+    times.jitter = 0.1;
+    struct sim_case c = replicas_case(spec, times, false);
+    pp_sim_result_free(&c.result);
+    assert_int_equal(pp_sim_run(c.plan, c.cost, &events, &c.result), PP_INTERNAL);
+    release_case(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_straggler_text),   cmocka_unit_test(test_class_times),    cmocka_unit_test(test_jitter),
-        cmocka_unit_test(test_simulated_jitter), cmocka_unit_test(test_noisy_pipeline),
+        cmocka_unit_test(test_straggler_text),
+        cmocka_unit_test(test_class_times),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_simulated_jitter),
+        cmocka_unit_test(test_noisy_pipeline),
+        cmocka_unit_test(test_replicas_wait_for_the_slowest),
+        cmocka_unit_test(test_only_sums_couple_replicas),
+        cmocka_unit_test(test_noisy_sweep_is_noisy_events),
+        cmocka_unit_test(test_equal_replicas_are_one),
+        cmocka_unit_test(test_noisy_replicas_need_the_sweep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Jitter: durations are known beforehand, but no step is like another and no replica like another. One pass over the
+ * tasks for each replica, from one sum of gradients to the next. A sum is done when the last replica has come to it;
+ * nothing else makes replicas wait for each other, for the global norm is among the ranks of one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/given_times.h"
+#include "sim/simulating.h"
+
+struct replica {
+    struct sim sim;        /* the simulation, with this replica's times; start is NULL but for the first */
+    int first_worker;      /* of its ranks, which draw as workers do */
+    int64_t *free_at;      /* [nlanes] when the lane is free */
+    int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
+    int wrap;              /* the next one to hold in this step */
+};
+
+/* When nothing in this replica keeps the task from starting. Asked once for each task, in the order of their ids. */
+static int64_t ready_at(struct replica *r, int32_t id)
+{
+    const struct sim *s = &r->sim;
+    const struct pp_task *t = &s->plan->tasks[id];
+    int64_t start = pp_sim_wait_for_deps(s, t, r->free_at[t->lane]);
+    for (; r->wrap < s->plan->nwraps && s->wraps[r->wrap].to == id; r->wrap++)
+        start = later(start, r->wrap_release[r->wrap]);
+    if (s->start) s->start[id] = start;
+    return start;
+}
+
+/* `more_ns` longer than its class takes. */
+static void run_from(struct replica *r, int32_t id, int64_t start, int64_t more_ns)
+{
+    const struct pp_task *t = &r->sim.plan->tasks[id];
+    r->sim.end[id] = start + r->sim.duration[t->cls] + more_ns;
+    r->free_at[t->lane] = start + r->sim.hold[t->cls] + more_ns;
+}
+
+static void run_alone(struct replica *r, int32_t id, int step)
+{
+    const struct sim *s = &r->sim;
+    const struct pp_task *t = &s->plan->tasks[id];
+    int64_t ns = s->duration[t->cls], drawn = ns;
+    if (t->lane < s->plan->ranks)
+        drawn = pp_jitter_ns(ns, s->cost->jitter, s->cost->seed, step, id, r->first_worker + t->lane);
+    run_from(r, id, ready_at(r, id), drawn - ns);
+}
+
+static void run_together(struct replica *replicas, int n, int32_t id)
+{
+    int64_t start = INT64_MIN;
+    for (int i = 0; i < n; i++) start = later(start, ready_at(&replicas[i], id));
+    for (int i = 0; i < n; i++) run_from(&replicas[i], id, start, 0);
+}
+
+static int32_t next_sum(const struct pp_plan *plan, int32_t id)
+{
+    while (id < plan->ntasks && plan->tasks[id].kind != PP_REDUCE_GRAD) id++;
+    return id;
+}
+
+static void sweep_step(struct replica *replicas, int n, int step)
+{
+    const struct pp_plan *plan = replicas->sim.plan;
+    for (int i = 0; i < n; i++) replicas[i].wrap = 0;
+    for (int32_t from = 0; from < plan->ntasks;) {
+        int32_t to = next_sum(plan, from);
+        for (int i = 0; i < n; i++)
+            for (int32_t id = from; id < to; id++) run_alone(&replicas[i], id, step);
+        if (to < plan->ntasks) run_together(replicas, n, to);
+        from = to + 1;
+    }
+}
+
+/* Where the next step begins. */
+static void carry_over(struct replica *r)
+{
+    const struct sim *s = &r->sim;
+    for (int rank = 0; rank < s->plan->ranks; rank++) r->free_at[rank] += s->cost->step_overhead_ns;
+    for (int i = 0; i < s->plan->nwraps; i++) r->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
+}
+
+/* The first replica's times are those of the simulation. */
+static pp_status make_replica(struct replica *r, struct sim *s, int number)
+{
+    r->sim = *s;
+    r->first_worker = number * s->plan->ranks;
+    PP_TRY(PP_NEW(&r->free_at, s->plan->nlanes));
+    PP_TRY(PP_NEW(&r->wrap_release, s->plan->nwraps));
+    if (number == 0) return PP_OK;
+    r->sim.start = r->sim.end = NULL;
+    return PP_NEW_LARGE(&r->sim.end, s->plan->ntasks);
+}
+
+static void free_replica(struct replica *r, const struct sim *s)
+{
+    free(r->free_at);
+    free(r->wrap_release);
+    if (r->sim.end != s->end) free(r->sim.end);
+}
+
+pp_status pp_sim_sweep_replicas(struct sim *s)
+{
+    struct replica *replicas = NULL;
+    int n = s->plan->replicas;
+    pp_status status;
+    PP_TRY_DONE(PP_NEW_LARGE(&s->start, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW_LARGE(&s->end, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW(&replicas, n));
+    for (int i = 0; i < n; i++) PP_TRY_DONE(make_replica(&replicas[i], s, i));
+    while (s->steps < PP_SIM_STEPS) {
+        memcpy(s->lane_ready, replicas->free_at, (size_t)s->plan->nlanes * sizeof *s->lane_ready);
+        sweep_step(replicas, n, s->steps);
+        pp_sim_step_finished(s);
+        for (int i = 0; i < n; i++) carry_over(&replicas[i]);
+    }
+done:
+    for (int i = 0; replicas && i < n; i++) free_replica(&replicas[i], s);
+    free(replicas);
+    return status;
+}
