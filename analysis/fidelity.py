@@ -266,7 +266,7 @@ def late(args):
 def do_block(tools, block, blocks, args):
     """Returns (how many programs failed, how many runs there was no time for)."""
     if not block.profile and late(args):
-        return 0, 1
+        return 0, len(block.missing(args))
     block.make_profile(tools, args)
     failed = block.predict(tools)
     left = [(config, foreign) for config, foreign in block.missing(args) if design.key(config) in block.predictions]

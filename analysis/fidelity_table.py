@@ -36,10 +36,10 @@ def show(value, form):
 
 
 def markdown(head, rows):
-    """Lines of a table whose columns are padded, all but words to the right."""
+    """Lines of a table whose columns are padded, those of numbers to the right."""
     rows = [[str(cell) for cell in row] for row in rows]
     widths = [max(3, *(len(row[i]) for row in [head, *rows])) for i in range(len(head))]
-    words = [all(not row[i].strip("-+").replace(".", "").isdigit() for row in rows) for i in range(len(head))]
+    words = [any(row[i].strip("-+.0123456789") for row in rows) for i in range(len(head))]
     lines = [[f"{cell:<{w}}" if word else f"{cell:>{w}}" for cell, w, word in zip(row, widths, words)] for row in rows]
     rule = ["-" * w if word else "-" * (w - 1) + ":" for w, word in zip(widths, words)]
     title = [f"{cell:<{w}}" if word else f"{cell:>{w}}" for cell, w, word in zip(head, widths, words)]
