@@ -5,6 +5,7 @@
 #ifndef PP_TESTS_FUZZ_H
 #define PP_TESTS_FUZZ_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,14 +28,17 @@ static inline void fuzz_must(int holds, const char *rule)
     abort();
 }
 
-/* The folder of this process; removed by run.sh together with that of all others. */
+/* The folder of this process; removed by run.sh together with that of all others. Its name is in messages, which
+ * libFuzzer compares: so it has no process id, with which no run would be like the one before. */
 static inline const char *fuzz_folder(void)
 {
     static char folder[256];
-    if (!folder[0]) {
-        const char *parent = getenv("PP_FUZZ_FOLDER");
-        snprintf(folder, sizeof folder, "%s/%d", parent ? parent : "/dev/shm", (int)getpid());
-        fuzz_must(mkdir(folder, 0700) == 0, "a folder for files can be made");
+    const char *parent = getenv("PP_FUZZ_FOLDER");
+    for (int i = 0; !folder[0]; i++) {
+        snprintf(folder, sizeof folder, "%s/%d", parent ? parent : "/dev/shm", i);
+        if (mkdir(folder, 0700) == 0) break;
+        fuzz_must(errno == EEXIST, "a folder for files can be made");
+        folder[0] = 0;
     }
     return folder;
 }
