@@ -67,6 +67,22 @@ def others_seconds(cores):
     return busy / os.sysconf("SC_CLK_TCK") - used.ru_utime - used.ru_stime if ticks else None
 
 
+class Watch:
+    """How many of `cores` others have, on average, while it is open: `others`; None if unknown."""
+
+    def __init__(self, cores):
+        self.cores, self.others = cores, None
+
+    def __enter__(self):
+        self.begin, self.before = time.monotonic(), others_seconds(self.cores)
+        return self
+
+    def __exit__(self, *_):
+        after = others_seconds(self.cores)
+        if self.before is not None and after is not None:
+            self.others = max(0.0, (after - self.before) / (time.monotonic() - self.begin))
+
+
 @contextlib.contextmanager
 def foreign_load(core):
     """A busy loop on a core; None: none."""
@@ -168,8 +184,10 @@ class Block:
         for file in self.folder.glob("pp.db*"):  # of one that was stopped
             file.unlink()
         say(f"profiling {self.name}")
-        tools.run(self.folder, "ppprof", words, processes, json_output=False)
-        self.profile = {**asked, "when": time.time(), "reference_ns": reference_ns(self.folder / "pp.db")}
+        with Watch(tools.cores) as watch:
+            tools.run(self.folder, "ppprof", words, processes, json_output=False)
+        self.profile = {**asked, "when": time.time(), "others": watch.others}
+        self.profile["reference_ns"] = reference_ns(self.folder / "pp.db")
         self.write("profile.json", self.profile)
 
     def predict(self, tools):
@@ -209,16 +227,12 @@ class Block:
         words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
         processes = config["stages"] * PROCESSES[config["transport"]]
-        with foreign_load(core):
-            begin, before = time.monotonic(), others_seconds(tools.cores)
+        with foreign_load(core), Watch(tools.cores) as watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
-            after, seconds = others_seconds(tools.cores), time.monotonic() - begin
         result.pop("loss", None)
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
         run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time()}
-        run["others"] = None if before is None or after is None else max(0.0, (after - before) / seconds)
-        run["busy_ms"] = [row[0] for row in busy]
-        run["reference_ns"] = reference_ns(database)
+        run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))
         self.add_run(run)
 
     def rows(self):
@@ -243,6 +257,7 @@ class Block:
             "runs": len(self.runs),
             "minutes": (last - self.profile["when"]) / 60 if last and self.profile else None,
             "reference_us": base / 1e3 if base else None,
+            "others": self.profile and self.profile["others"],
         }
 
 

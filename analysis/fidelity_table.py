@@ -210,12 +210,13 @@ def foreign_table(rows, plain):
 
 
 def block_table(blocks):
-    """`blocks`: dicts of name, configurations, runs, minutes, reference_ns."""
-    head = ["block", "configurations", "runs", "minutes from profile to last run", "reference kernel us"]
-    lines = [
-        [b["name"], b["configurations"], b["runs"], show(b["minutes"], ".1f"), show(b["reference_us"], ".1f")]
-        for b in blocks
-    ]
+    """`blocks`: dicts of name, configurations, runs, minutes, and of the profile: reference_us, others."""
+    head = ["block", "configurations", "runs", "minutes from profile to last run"]
+    head += ["profile: reference kernel us", "profile: other load"]
+    lines = []
+    for b in blocks:
+        cells = [b["name"], b["configurations"], b["runs"], show(b["minutes"], ".1f")]
+        lines.append([*cells, show(b["reference_us"], ".1f"), show(b["others"], ".2f")])
     return markdown(head, lines)
 
 

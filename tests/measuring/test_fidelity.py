@@ -134,6 +134,8 @@ class Started(unittest.TestCase):
         self.assertEqual(time[3:9], ["3", "3", "1.96", "1.96", "0.98", "0.98"])
         self.assertEqual(other[3:10], ["3", "1.00", "1.00", "1 of 1", "3 of 3", "3 of 3", "1.00"])
         self.assertEqual(len(each), 3)
+        block = self.table_rows("small-2-never-fp32")[0]
+        self.assertEqual([*block[1:3], block[4]], ["3", "6", "1.0"])
         self.assertNotIn("nan", text)
 
     @unittest.skipUnless(pathlib.Path("/proc/stat").exists(), "no /proc/stat")
