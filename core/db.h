@@ -96,8 +96,11 @@ pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, co
 /* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
                             bool *found) PP_MUST_CHECK;
-pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
-                          bool *found) PP_MUST_CHECK;
+/* A figure of a link or of processes, of config->device. A profile of the model and data shape of config (run.workload)
+ * is better than a newer one, then one with as many threads of a worker, then one of a number of processes that is
+ * nearer to `processes` (0: any will do). */
+pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
+                          const char *parameter, double *value, bool *found) PP_MUST_CHECK;
 /* The device of the newest profile, into buf; "" if there is none. */
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */

@@ -41,15 +41,19 @@ pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, c
                          PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), median_ns, found);
 }
 
-pp_status pp_db_find_link(struct pp_db *db, const char *device, const char *link, const char *parameter, double *value,
-                          bool *found)
+pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
+                          const char *parameter, double *value, bool *found)
 {
     sqlite3_stmt *statement;
-    PP_TRY(pp_db_query(
-        db,
-        "SELECT value FROM link WHERE link = ?2 AND parameter = ?3 AND run IN (SELECT id FROM run WHERE device = ?1) "
-        "ORDER BY run DESC LIMIT 1",
-        PP_VALUES(PP_TEXT(device), PP_TEXT(link), PP_TEXT(parameter)), &statement));
+    char workload[PP_WORKLOAD_BYTES];
+    PP_TRY(pp_db_query(db,
+                       "SELECT value FROM link JOIN run ON run.id = link.run WHERE link = ?2 AND parameter = ?3 AND "
+                       "device = ?1 ORDER BY workload = ?4 DESC, threads = ?5 DESC, "
+                       "CASE WHEN ?6 > 0 THEN abs(processes - ?6) END, run DESC LIMIT 1",
+                       PP_VALUES(PP_TEXT(config->device), PP_TEXT(link), PP_TEXT(parameter),
+                                 PP_TEXT(pp_db_workload(config, workload, sizeof workload)), PP_INT(config->threads),
+                                 PP_INT(processes)),
+                       &statement));
     PP_TRY(pp_db_row(db, statement, found));
     if (*found) *value = sqlite3_column_double(statement, 0);
     sqlite3_reset(statement);

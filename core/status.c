@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/status.h"
 
+#ifdef __linux__
+#include <malloc.h>
+#endif
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,4 +66,11 @@ pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size)
                     end = ((uintptr_t)memory + n * size) / page * page;
     if (end > begin) madvise(memory + (begin - (uintptr_t)memory), end - begin, MADV_HUGEPAGE); /* a refusal is fine */
     return PP_OK;
+}
+
+void pp_alloc_keep_nothing(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the default, which now stays */
+#endif
 }

@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "exec/process_profile.h"
 #include "exec/train.h"
-
-static int64_t resident_bytes(void)
-{
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file) return 0;
-    if (fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
-}
 
 static pp_status take(struct pp_session *s, const struct pp_worker *w, const struct pp_worker_summary *all)
 {
@@ -53,7 +42,7 @@ pp_status pp_collect(struct pp_session *s, struct pp_worker *w)
     struct pp_worker_summary mine = {.nevents = w->trace.nevents, .device_uncertainty_ns = pp_worker_uncertainty_ns(w)},
                              *all;
     if (w->me == s->world->first) {
-        mine.resident_bytes = resident_bytes();
+        mine.resident_bytes = pp_process_resident_bytes();
         mine.clock_offset_ns = processes->clock_offset_ns;
         mine.clock_uncertainty_ns = processes->clock_uncertainty_ns;
     }

@@ -29,6 +29,32 @@ pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
     return status;
 }
 
+int64_t pp_data_bytes(const struct pp_data *data)
+{
+    int64_t words = 0;
+    for (int i = 0; i < PP_PARTS; i++) words += data->length[i];
+    return words * (int64_t)sizeof *data->words[0];
+}
+
+pp_status pp_data_survey(struct pp_config *config, int64_t *bytes)
+{
+    struct pp_data data = {0};
+    if (pp_data_is_folder(config))
+        PP_TRY(pp_data_survey_folder(config, &data));
+    else if (config->data)
+        pp_data_size_constant(config, &data);
+    else
+        pp_data_size_generated(config, &data);
+    *bytes = pp_data_bytes(&data);
+    return PP_OK;
+}
+
+pp_status pp_data_set_vocabulary(struct pp_config *config)
+{
+    struct pp_data data = {0};
+    return pp_data_is_folder(config) ? pp_data_survey_folder(config, &data) : PP_OK;
+}
+
 void pp_data_free(struct pp_data *data)
 {
     if (!data) return;
@@ -36,12 +62,17 @@ void pp_data_free(struct pp_data *data)
     free(data);
 }
 
+void pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
+{
+    data->length[PP_PART_TRAIN] = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1) * config->rows;
+}
+
 /* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so
  * that row j of the batches holds one sequence after another. */
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data)
 {
-    int64_t words = config->tokens + 1, replicas = config->replicas, stride = replicas * CONSTANT_BATCHES * words;
-    data->length[PP_PART_TRAIN] = stride * config->rows;
+    int64_t words = config->tokens + 1, replicas = config->replicas;
+    pp_data_size_constant(config, data);
     PP_TRY(PP_NEW(&data->words[PP_PART_TRAIN], data->length[PP_PART_TRAIN]));
     int32_t *word = data->words[PP_PART_TRAIN];
     for (int64_t row = 0; row < config->rows; row++)

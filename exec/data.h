@@ -34,11 +34,20 @@ void pp_data_free(struct pp_data *data); /* NULL is fine */
 /* For programs that need the shape of the model but not the data: if config->data names a text folder, sets
  * config->vocab to the vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
 pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
+/* The same, and the bytes that pp_data_load() would keep. */
+pp_status pp_data_survey(struct pp_config *config, int64_t *bytes) PP_MUST_CHECK;
+/* Bytes of the words. */
+int64_t pp_data_bytes(const struct pp_data *data);
 
 /* The sources behind pp_data_load(). */
 bool pp_data_is_folder(const struct pp_config *config);
+/* Lengths of the parts, without the words of validation and test; a part that cannot be read has none. */
+pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+/* Only their lengths. */
+void pp_data_size_constant(const struct pp_config *config, struct pp_data *data);
+void pp_data_size_generated(const struct pp_config *config, struct pp_data *data);
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 
 /* One part as one replica sees it. */

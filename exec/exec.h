@@ -27,12 +27,13 @@ struct pp_exec {
 /* The figures of one configuration (docs/FORMATS.md). Arrays belong to it. */
 struct pp_result {
     struct pp_point point;
-    int microbatches, replicas, ranks, vocabulary;
+    int microbatches, replicas, ranks, workers, vocabulary;
     int first_step; /* of the losses */
     int64_t parameters;
     uint64_t plan;
     struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */
     int64_t *peak_bytes;         /* [ranks] */
+    int64_t *process_bytes;      /* [workers] resident, of the process whose first worker it is; else 0 */
     int nlosses, nvalid;
     double *losses, *valid_losses;
 };

@@ -23,17 +23,27 @@ static json_t *integers(const int64_t *values, int n)
     return array;
 }
 
+/* Of the largest process; null where the system does not tell. */
+static json_t *process_bytes(const struct pp_result *r)
+{
+    int64_t most = 0;
+    for (int i = 0; i < r->workers; i++)
+        if (r->process_bytes[i] > most) most = r->process_bytes[i];
+    return most > 0 ? json_integer(most) : json_null();
+}
+
 static json_t *make_row(const struct pp_result *r)
 {
     char plan[24];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}", "schedule",
-                     r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
-                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
-                     pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
-                     integers(r->peak_bytes, r->ranks), "loss", reals(r->losses, r->nlosses), "valid_loss",
-                     reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "first_step",
-                     r->first_step, "parameters", (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
+                     "schedule", r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages,
+                     "chunks", r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas,
+                     "ms_per_batch", pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble),
+                     "peak_bytes", integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
+                     reals(r->losses, r->nlosses), "valid_loss", reals(r->valid_losses, r->nvalid), "test_loss",
+                     pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
+                     (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
 static json_t *make_rows(const struct pp_result *results, int n)

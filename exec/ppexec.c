@@ -186,6 +186,7 @@ int main(int argc, char **argv)
     static struct session session;
     int noperands;
     pp_log_init(info.name, false);
+    pp_alloc_keep_nothing();
     pp_status status = pp_config_parse(PP_PPEXEC, argc, argv, &session.exec.config, NULL, 0, &noperands);
     if (status == PP_OK && !pp_config_answer(&session.exec.config, &info, stdout)) {
         if (session.exec.config.list)

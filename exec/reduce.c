@@ -32,7 +32,7 @@ static void deal_memory(struct pp_reduce *reduce)
 static pp_status take_memory(struct pp_reduce *reduce)
 {
     int n = reduce->group.n;
-    reduce->staging_bytes = (int64_t)PP_REDUCE_WINDOW * (n - 1) * PP_REDUCE_PIECE_BYTES;
+    reduce->staging_bytes = pp_reduce_staging_bytes(n);
     PP_TRY(PP_NEW(&reduce->requests, PP_REDUCE_WINDOW * 4 * n));
     PP_TRY(PP_NEW(&reduce->pointers, PP_REDUCE_WINDOW * n));
     if (reduce->backend)

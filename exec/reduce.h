@@ -9,11 +9,10 @@
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
 
+#include "core/process.h"
 #include "core/program.h"
 #include "core/queue.h"
 #include "exec/collective.h"
-
-enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2 };
 
 /* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by member; [own] is
  * unused. */

@@ -103,14 +103,17 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .microbatches = plan->microbatches,
                               .replicas = plan->replicas,
                               .ranks = plan->ranks,
+                              .workers = s->world->workers,
                               .vocabulary = s->job->model->shape.vocab,
                               .first_step = s->agenda->first,
                               .parameters = s->job->model->parameters,
                               .plan = plan->hash};
     PP_TRY(PP_NEW(&out->peak_bytes, plan->ranks));
+    PP_TRY(PP_NEW(&out->process_bytes, out->workers));
     PP_TRY(PP_NEW(&out->losses, s->journal.written));
     PP_TRY(PP_NEW(&out->valid_losses, s->journal.written));
     for (int r = 0; r < plan->ranks; r++) out->peak_bytes[r] = s->job->layout->arena_bytes[r];
+    for (int i = 0; i < out->workers; i++) out->process_bytes[i] = s->summaries[i].resident_bytes;
     PP_TRY(run_figures(s, &out->stored));
     take_losses(s, out);
     return PP_OK;
@@ -119,6 +122,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
 void pp_result_free(struct pp_result *result)
 {
     free(result->peak_bytes);
+    free(result->process_bytes);
     free(result->losses);
     free(result->valid_losses);
 }

@@ -96,16 +96,35 @@ static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary
 
 bool pp_data_is_folder(const struct pp_config *config) { return config->data && strcmp(config->data, "constant") != 0; }
 
-pp_status pp_data_set_vocabulary(struct pp_config *config)
+static pp_status count_word(void *arg, const char *word, size_t length)
+{
+    (void)word;
+    (void)length;
+    ++*(int64_t *)arg;
+    return PP_OK;
+}
+
+/* Training would say what is wrong with the file. */
+static int64_t count_words(const struct pp_config *config, enum pp_part part)
+{
+    char path[4096];
+    int64_t words = 0;
+    int length = snprintf(path, sizeof path, "%s/%s", config->data, file_names[part]);
+    if (length < 0 || (size_t)length >= sizeof path) return 0;
+    return pp_tokenize_file(path, count_word, &words) == PP_OK ? words : 0;
+}
+
+pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data)
 {
     struct pp_vocabulary *vocabulary;
-    struct pp_data data = {0};
-    if (!pp_data_is_folder(config)) return PP_OK;
     PP_TRY(pp_vocabulary_create(&vocabulary));
-    pp_status status = read_training(config, vocabulary, &data);
-    if (status == PP_OK) config->vocab = data.vocabulary;
+    pp_status status = read_training(config, vocabulary, data);
+    if (status == PP_OK) config->vocab = data->vocabulary;
     pp_vocabulary_free(vocabulary);
-    free(data.words[PP_PART_TRAIN]);
+    for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && status == PP_OK && !config->no_eval; part++)
+        data->length[part] = count_words(config, part);
+    free(data->words[PP_PART_TRAIN]);
+    data->words[PP_PART_TRAIN] = NULL;
     return status;
 }
 

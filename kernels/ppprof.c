@@ -13,6 +13,7 @@
 #include "exec/carrier_choose.h"
 #include "exec/data.h"
 #include "exec/link_profile.h"
+#include "exec/process_profile.h"
 #include "exec/signals.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
@@ -48,7 +49,8 @@ struct session {
     struct pp_processes processes;
     struct pp_profile *profile;
     struct pp_link_profile links;
-    struct pp_db *db;
+    struct pp_db *db;  /* the first process's; else NULL */
+    int64_t mpi_bytes; /* of this process's memory */
     int64_t run_id;
     int cores;     /* that the workers may use, `threads` for each worker */
     char *printed; /* the results */
@@ -114,6 +116,27 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     return status;
 }
 
+/* What a process takes besides arenas. Where the device has its own memory nothing is known of it. */
+static pp_status measure_process(struct session *s)
+{
+    struct pp_process_setup setup = {.exec = {.config = s->config,
+                                              .backend = s->backend,
+                                              .model_ops = &pp_model_ops,
+                                              .schedules = &pp_schedules,
+                                              .init_tensor = pp_model_init_tensor,
+                                              .transport = s->transport,
+                                              .processes = s->processes},
+                                     .chunks = s->config.rows,
+                                     .mpi_bytes = s->mpi_bytes};
+    if (s->backend->queue) return PP_OK;
+    for (int i = 0; i < s->profile->npoints; i++)
+        if (s->profile->points[i].chunks < setup.chunks) setup.chunks = s->profile->points[i].chunks;
+    pp_log_init(info.name, true); /* its runs are nothing to tell of */
+    pp_status status = pp_process_profile(&setup, &s->links);
+    pp_log_init(info.name, s->processes.index > 0);
+    return status;
+}
+
 static pp_status measure_links(struct session *s)
 {
     struct pp_link_setup setup = {.backend = s->backend,
@@ -123,6 +146,7 @@ static pp_status measure_links(struct session *s)
                                   .threads = s->config.threads,
                                   .seconds = fmin(s->config.seconds, 0.05),
                                   .pin = pin};
+    PP_TRY(measure_process(s));
     PP_TRY(find_sizes(s, &setup));
     if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
     if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
@@ -142,6 +166,8 @@ static pp_status store_links(struct session *s)
                               s->links.figures[i].value));
     return pp_db_flush(s->db);
 }
+
+static const char *path_of(const struct session *s) { return s->config.db ? s->config.db : "pp.db"; }
 
 static pp_status begin_run(struct session *s)
 {
@@ -202,8 +228,6 @@ static pp_status end_run(struct session *s, pp_status status)
 static pp_status record(void *arg)
 {
     struct session *s = arg;
-    const char *path = s->config.db ? s->config.db : "pp.db";
-    PP_TRY(pp_db_open(path, PP_DB_WRITE, &s->db));
     pp_status status = begin_run(s);
     if (status == PP_OK) {
         status = measure_and_store(s);
@@ -216,9 +240,10 @@ static pp_status record(void *arg)
             pp_fail(status, "%s", message);
     }
     pp_status closed = pp_db_close(s->db);
+    s->db = NULL;
     if (status == PP_OK) status = closed;
     if (status == PP_OK) status = print_results(s);
-    if (status == PP_OK) pp_info("stored in %s", path);
+    if (status == PP_OK) pp_info("stored in %s", path_of(s));
     return status;
 }
 
@@ -254,6 +279,8 @@ static pp_status prepare(struct session *s)
 static pp_status run(struct session *s)
 {
     PP_TRY(prepare(s));
+    /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
+    if (s->processes.index == 0) PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
     PP_TRY(measure_links(s));
     return pp_link_profile_alone(s->transport, &s->processes, record, s);
 }
@@ -263,6 +290,7 @@ static int leave(struct session *s, pp_status status)
 {
     int code = pp_exit_code(status);
     if (status != PP_OK) pp_error("%s", pp_message());
+    pp_db_close(s->db);
     pp_profile_free(s->profile);
     pp_split_time_free(&s->config);
     free(s->printed);
@@ -288,11 +316,14 @@ int main(int argc, char **argv)
         list_all(stdout);
         return 0;
     }
+    pp_alloc_keep_nothing();
+    const int64_t before = pp_process_resident_bytes();
     pp_status status = pp_transport_start(config->transport, &session.transport, &session.processes);
     if (status != PP_OK) {
         pp_error("%s", pp_message());
         return pp_exit_code(status);
     }
+    if (session.processes.launched) session.mpi_bytes = pp_process_resident_bytes() - before;
     pp_log_init(info.name, session.processes.index > 0);
     return leave(&session, run(&session));
 }

@@ -9,11 +9,12 @@
 
 #include "sim/costs.h"
 
-static const int64_t longest_ns = 1000000000000000; /* 11 days: what is longer was not measured */
+static const double longest_ns = 1e15; /* 11 days: what is longer was not measured */
 
 /* What is looked for: tasks of one device, alone and with `load` workers busy. */
 struct search {
     struct pp_db *db;
+    const struct pp_config *config; /* of what is wanted */
     const char *device;
     bool gpu;
     int threads, load;
@@ -80,10 +81,7 @@ static pp_status look_up(const struct search *s, const char *signature, int load
 {
     bool found;
     PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
-    if (found && !(*ns > 0 && *ns <= longest_ns))
-        return pp_fail(PP_INPUT, "the profile says that \"%s\" takes %lld ns; measure again with ppprof", signature,
-                       (long long)*ns);
-    if (found) return PP_OK;
+    if (found) return pp_check_figure((double)*ns, 1, longest_ns, "ns of \"%s\" are", signature);
     PP_TRY(interpolate(s, signature, load, ns));
     if (*ns > 0) *source = PP_COST_INTERPOLATED;
     return PP_OK;
@@ -101,10 +99,9 @@ static pp_status set_issue(const struct search *s, const char *signature, struct
     int64_t ns;
     if (!s->gpu) return PP_OK;
     PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->load, &ns, &found));
-    if (found && !(ns >= 0 && ns <= longest_ns))
-        return pp_fail(PP_INPUT, "the profile says that issuing \"%s\" takes %lld ns; measure again with ppprof",
-                       signature, (long long)ns);
-    if (found) class->host_ns = ns + llround(s->task_host_ns);
+    if (!found) return PP_OK;
+    PP_TRY(pp_check_figure((double)ns, 0, longest_ns, "ns of issuing \"%s\" are", signature));
+    class->host_ns = ns + llround(s->task_host_ns);
     return PP_OK;
 }
 
@@ -139,16 +136,14 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
     return PP_OK;
 }
 
-/* A parameter of a link, if it is one that a link can have; *found = false leaves *value. */
+/* A parameter of a link; *found = false leaves *value. */
 static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
 {
-    double measured = 0, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : (double)longest_ns;
-    PP_TRY(pp_db_find_link(s->db, s->device, link, name, &measured, found));
-    if (*found && !(measured >= 0 && measured <= most))
-        return pp_fail(PP_INPUT, "the profile says that %s of link \"%s\" is %g; measure again with ppprof", name, link,
-                       measured);
-    if (*found) *value = measured;
-    return PP_OK;
+    double measured = 0, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : longest_ns;
+    PP_TRY(pp_db_find_link(s->db, s->config, 0, link, name, &measured, found));
+    if (!*found) return PP_OK;
+    *value = measured;
+    return pp_check_figure(measured, 0, most, "%s of link \"%s\" is", name, link);
 }
 
 /* A GPU's copies are made beside its computations: the calls cost its host, not the device. */
@@ -267,6 +262,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
                                struct pp_cost **out, struct pp_cost_origin *origin)
 {
     struct search s = {.db = db,
+                       .config = job->config,
                        .device = job->config->device,
                        .gpu = strcmp(job->config->device, "cpu") != 0,
                        .threads = job->config->threads};

@@ -23,6 +23,9 @@ int pp_cost_sharers(const struct pp_job *job);
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 
+/* A measured figure that no measurement gives (below `least`, above `most`, not a number) is refused: PP_INPUT, with a
+ * line that begins "the profile says that", names the figure as fmt does, and ends with its value. */
+pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...) PP_PRINTF(4, 5) PP_MUST_CHECK;
 /* What a cost was made of. Classes are those with a duration of their own (computations). */
 struct pp_cost_origin {
     int classes, measured, interpolated, computed;   /* computed: for the machine */

@@ -59,9 +59,11 @@ static double largest(const json_t *array)
 
 static void cell_mib(const json_t *row, const char *key, char *buf, size_t size)
 {
-    const json_t *array = json_object_get(row, key);
-    if (json_is_array(array))
-        snprintf(buf, size, "%.1f", largest(array) / (1 << 20));
+    const json_t *bytes = json_object_get(row, key);
+    if (json_is_array(bytes))
+        snprintf(buf, size, "%.1f", largest(bytes) / (1 << 20));
+    else if (json_is_integer(bytes))
+        snprintf(buf, size, "%.1f", json_number_value(bytes) / (1 << 20));
     else
         snprintf(buf, size, "-");
 }
@@ -94,6 +96,7 @@ static const struct column columns[] = {{"schedule", "schedule", cell_text},
                                         {"above bound %", "makespan_ms", cell_above},
                                         {"bubble %", "bubble", cell_percent},
                                         {"peak MiB", "peak_bytes", cell_mib},
+                                        {"process MiB", "process_bytes", cell_mib},
                                         {"peak microbatches", "peak_microbatches", cell_largest},
                                         {"fits", "fits", cell_fits},
                                         {"times from", "cost_source", cell_source}};

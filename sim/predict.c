@@ -55,10 +55,21 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
     return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), 0, 0, out);
 }
 
+/* Memory needs no measured times, only processes of the transport that is asked for, else of the one whose links were
+ * taken, else threads. A device with memory of its own is another matter. */
+static pp_status find_process(const struct pp_predictor *p, struct pp_prediction *out)
+{
+    const char *asked = p->config->transport, *taken = out->origin.transport;
+    const char *transport = asked && strcmp(asked, "auto") != 0 ? asked : *taken ? taken : "inproc";
+    if (strcmp(p->config->device, "cpu") != 0) return PP_OK;
+    return pp_process_cost_find(p->db, out->job, transport, &out->process);
+}
+
 static pp_status find_measured(const struct pp_predictor *p, struct pp_prediction *out)
 {
     if (p->db_lock) pthread_mutex_lock(p->db_lock);
     pp_status status = pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin);
+    if (status == PP_OK) status = find_process(p, out);
     if (p->db_lock) pthread_mutex_unlock(p->db_lock);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "sim/costs.h"
 #include "sim/engine.h"
+#include "sim/process.h"
 
 /* What all configurations of a call share, and its threads too. Everything is borrowed. */
 struct pp_predictor {
@@ -20,6 +21,7 @@ struct pp_predictor {
     bool given;                /* no device is named that runs them: the pipeline has no model */
     struct pp_machine machine; /* else: for what was not measured */
     struct pp_db *db;          /* measured times; NULL = none */
+    int64_t data_bytes;        /* of the training data in each process */
     pthread_mutex_t *db_lock;  /* held by whoever uses the database; NULL: one thread does */
 };
 
@@ -28,6 +30,7 @@ struct pp_prediction {
     struct pp_job *job;
     struct pp_cost *cost;
     struct pp_cost_origin origin; /* zeroed unless the database had times */
+    struct pp_process_cost process;
     struct pp_sim_result result;
 };
 

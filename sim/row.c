@@ -83,12 +83,14 @@ static void set_source(struct row *row, const struct pp_predictor *p, const stru
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, json_t **out)
 {
     const struct pp_job *job = prediction->job;
+    const int64_t process = pp_process_most_bytes(job, &prediction->process, p->data_bytes);
     char hash[17];
     struct row row = {.object = json_object(), .complete = true};
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
     set_memory(&row, p->config, job);
+    set(&row, "process_bytes", process > 0 ? json_integer(process) : json_null());
     set(&row, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);
     set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());

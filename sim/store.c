@@ -4,8 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
-static pp_status add_memory(struct pp_db *db, int64_t run, const struct pp_job *job)
+static pp_status add_memory(struct pp_db *db, int64_t run, const struct pp_predictor *p,
+                            const struct pp_prediction *prediction)
 {
+    const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
     for (int worker = 0; layout && worker < layout->ranks * job->train->replicas; worker++) {
         int rank = worker % layout->ranks;
@@ -13,6 +15,8 @@ static pp_status add_memory(struct pp_db *db, int64_t run, const struct pp_job *
             PP_TRY(pp_db_add_memory(db, run, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
         PP_TRY(pp_db_add_memory(db, run, worker, "arena", layout->arena_bytes[rank]));
         PP_TRY(pp_db_add_memory(db, run, worker, "live_peak", layout->live_peak_bytes[rank]));
+        const int64_t process = pp_process_bytes(job, &prediction->process, p->data_bytes, worker);
+        if (process > 0) PP_TRY(pp_db_add_memory(db, run, worker, "process", process));
     }
     return PP_OK;
 }
@@ -53,6 +57,6 @@ pp_status pp_store_prediction(struct pp_db *db, const struct pp_predictor *p, co
     PP_TRY(pp_db_run_begin(db, &run, p->config, job, &id));
     PP_TRY(pp_db_add_tasks(db, job, job->train));
     PP_TRY(pp_db_add_events(db, id, job->train, &r->trace));
-    PP_TRY(add_memory(db, id, job));
+    PP_TRY(add_memory(db, id, p, prediction));
     return pp_db_run_end(db, id, &figures);
 }

@@ -7,10 +7,9 @@
 #include <sys/mman.h>
 
 #include "core/clock.h"
+#include "core/process.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 struct pp_device {
     const struct pp_cpu_isa *isa;
@@ -32,8 +31,6 @@ static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **
 
 static void cpu_close(struct pp_device *device) { free(device); }
 
-static int64_t whole_pages(int64_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
-
 /* Memory that the system could still hand out, in bytes; -1 if it does not say. */
 static int64_t available_bytes(void)
 {
@@ -50,11 +47,12 @@ static int64_t available_bytes(void)
 /* Reserves `bytes` (whole huge pages) on a huge page's border; NULL if refused. */
 static char *reserve(int64_t bytes)
 {
-    char *memory = mmap(NULL, (size_t)bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, (size_t)bytes + PP_ARENA_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return NULL;
-    const size_t head = (HUGE_PAGE - (size_t)memory % HUGE_PAGE) % HUGE_PAGE;
+    const size_t head = (PP_ARENA_PAGE_BYTES - (size_t)memory % PP_ARENA_PAGE_BYTES) % PP_ARENA_PAGE_BYTES;
     if (head) munmap(memory, head);
-    if (HUGE_PAGE - head) munmap(memory + head + bytes, HUGE_PAGE - head);
+    if (PP_ARENA_PAGE_BYTES - head) munmap(memory + head + bytes, PP_ARENA_PAGE_BYTES - head);
     return memory + head;
 }
 
@@ -62,7 +60,7 @@ static char *reserve(int64_t bytes)
 static pp_status take_memory(int64_t bytes, void **out)
 {
     const double gib = 1 << 30;
-    const int64_t size = whole_pages(bytes > 0 ? bytes : 1), available = available_bytes();
+    const int64_t size = pp_arena_whole_bytes(bytes), available = available_bytes();
     *out = NULL;
     if (available >= 0 && size > available) /* the system would promise it, and then kill the process that uses it */
         return pp_fail(PP_NOMEM,
@@ -91,7 +89,7 @@ static pp_status cpu_alloc(struct pp_device *device, int64_t bytes, void **out)
 static void cpu_release(struct pp_device *device, void *memory, int64_t bytes)
 {
     (void)device;
-    if (memory) munmap(memory, (size_t)whole_pages(bytes > 0 ? bytes : 1));
+    if (memory) munmap(memory, (size_t)pp_arena_whole_bytes(bytes));
 }
 
 static pp_status cpu_copy(struct pp_device *device, void *to, const void *from, int64_t bytes)

@@ -111,10 +111,10 @@ static void test_profile(void **state)
     assert_true(found && ns == 200);
     must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", "", 1, &ns, &found));
     assert_false(found);
-    must(pp_db_find_link(db, "cpu", "inproc p2p", "latency_ns", &value, &found));
+    must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
     assert_true(found);
     near(value, 1050);
-    must(pp_db_find_link(db, "cpu", "mpi p2p", "latency_ns", &value, &found));
+    must(pp_db_find_link(db, &s.config, 0, "mpi p2p", "latency_ns", &value, &found));
     assert_false(found);
     must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/205;F 1l seq35 rows5/1/200;F 1l seq35 rows5/2/205;");

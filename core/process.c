@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/process.h"
+
+#include "core/trace.h"
+
+int64_t pp_arena_whole_bytes(int64_t bytes)
+{
+    const int64_t pages = bytes > 0 ? (bytes + PP_ARENA_PAGE_BYTES - 1) / PP_ARENA_PAGE_BYTES : 1;
+    return pages * PP_ARENA_PAGE_BYTES;
+}
+
+int64_t pp_reduce_staging_bytes(int members)
+{
+    return (int64_t)PP_REDUCE_WINDOW * (members - 1) * PP_REDUCE_PIECE_BYTES;
+}
+
+/* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
+static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
+{
+    const int64_t *start = job->train->issue_start;
+    return job->config->trace_steps * (start[first_rank + ranks] - start[first_rank]) *
+           (int64_t)sizeof(struct pp_event);
+}
+
+/* Only the first replica evaluates, and keeps the best weights. */
+static int64_t best_bytes(const struct pp_job *job, int worker)
+{
+    int64_t elements = 0;
+    if (!job->eval || worker >= job->train->ranks) return 0;
+    for (int i = 0; i < job->model->ntensors; i++)
+        if (job->train->stage_rank[job->model->tensors[i].stage] == worker) elements += job->model->tensors[i].elements;
+    return elements * (int64_t)sizeof(float);
+}
+
+int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
+{
+    const int rank = worker % job->train->ranks, replicas = job->train->replicas;
+    int64_t bytes = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
+    if (replicas > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas));
+    return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);
+}
+
+static int64_t plan_bytes(const struct pp_plan *plan)
+{
+    if (!plan) return 0;
+    return plan->ntasks * (int64_t)sizeof *plan->tasks + plan->issue_start[plan->ranks] * (int64_t)sizeof *plan->issue;
+}
+
+static int64_t program_bytes(const struct pp_phase *phase)
+{
+    int64_t calls = 0;
+    for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) calls += phase->programs[c].ncalls;
+    return calls * (int64_t)sizeof(struct pp_call);
+}
+
+int64_t pp_process_table_bytes(const struct pp_job *job, bool first)
+{
+    int64_t bytes = plan_bytes(job->train) + plan_bytes(job->eval);
+    for (int i = 0; i < PP_PHASES; i++) bytes += program_bytes(&job->phase[i]);
+    return bytes + (first ? job->train->replicas * event_bytes(job, 0, job->train->ranks) : 0);
+}

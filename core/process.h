@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a process of ppexec whose device is the cpu, as far as a job says it before anything runs. What it does not
+ * say (program, libraries, thread stacks, buffers of BLAS and MPI) ppprof measures; docs/METRICS.md has the sum.
+ */
+#ifndef PP_CORE_PROCESS_H
+#define PP_CORE_PROCESS_H
+
+#include "core/job.h"
+
+/* An arena is made of whole pages of this size, all of them touched when it is made. */
+enum { PP_ARENA_PAGE_BYTES = 2 << 20 };
+int64_t pp_arena_whole_bytes(int64_t bytes);
+
+/* Sums over replicas (exec/reduce.h): a worker has room for a few pieces of all others. */
+enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2 };
+int64_t pp_reduce_staging_bytes(int members);
+
+/* Of one worker: arena, room for sums over replicas, a copy of its weights where the run evaluates, traced events. */
+int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);
+/* Of a process: plans and programs; in the first also the events of all workers, which are collected at the end. */
+int64_t pp_process_table_bytes(const struct pp_job *job, bool first);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a process takes in memory besides what its job says (core/process.h): runs small jobs as ppexec would and
+ * subtracts. The device's memory must be that of the host.
+ *
+ * "inproc process" base_bytes: program, libraries, database, one process for all workers; worker_bytes: what each
+ * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process": the same with MPI; first_bytes is what the
+ * first process has beside the others: the database.
+ */
+#ifndef PP_EXEC_PROCESS_PROFILE_H
+#define PP_EXEC_PROCESS_PROFILE_H
+
+#include "exec/exec.h"
+#include "exec/link_profile.h"
+
+/* Resident bytes of this process, as the system counts them; 0 where it does not tell. */
+int64_t pp_process_resident_bytes(void);
+
+struct pp_process_setup {
+    struct pp_exec exec; /* of the run that is wanted; without data and database */
+    int chunks;          /* least that is wanted: the largest products */
+    int64_t mpi_bytes;   /* what starting the transport added to this process */
+};
+
+/* All processes call it, before anything large is allocated; only the first gets figures. One process: threads. Several:
+ * the first also measures threads, while the others wait. */
+pp_status pp_process_profile(const struct pp_process_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
+
+#endif
