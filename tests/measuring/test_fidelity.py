@@ -179,6 +179,10 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(found["memory"], 3.0)
         self.assertAlmostEqual(table.bubble_points(found), 2.0)
 
+    def test_of_two_times_of_the_reference_kernel_the_lower_counts(self):
+        found = table.compare(self.CONFIG, self.PREDICTION, [self.run_of(100, 9000), self.run_of(100, 840)], 800)
+        self.assertAlmostEqual(found["drift"], 5.0)
+
     def test_one_run_has_no_spread_and_unknown_figures_stay_unknown(self):
         run = self.run_of(100, None, process_bytes=None, bubble=None, others=None)
         found = table.compare(self.CONFIG, self.PREDICTION, [run], 800)
