@@ -73,6 +73,7 @@ struct pp_sample {
     int load;      /* workers busy in the domain while it ran */
     int64_t bytes; /* links: message size; else 0 */
     int64_t count, median_ns, p5_ns, p95_ns, min_ns;
+    int64_t mean_ns; /* winsorised (core/stats.h); 0: not known */
     double flops, moved_bytes;
 };
 /* Name of the kernel row that holds what issuing a task takes the host (queue devices). */
@@ -86,13 +87,14 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
 
-/* Look-ups in the newest matching profile; *found tells. device, threads: those of the profile's run. A task's time in
- * this context (pp_job_context) is better than a newer one in another; times in another share of a GPU do not count. */
+/* Look-ups in the newest matching profile; *found tells. Times are means, or medians where no mean is known. device,
+ * threads: those of the profile's run. A task's time in this context (pp_job_context) is better than a newer one in
+ * another; times in another share of a GPU do not count. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
-                          int load, int64_t *median_ns, bool *found) PP_MUST_CHECK;
-/* What issuing the task takes the host: the newest median, under this load if it was measured with it. */
+                          int load, int64_t *ns, bool *found) PP_MUST_CHECK;
+/* What issuing the task takes the host: the newest, under this load if it was measured with it. */
 pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
-                           int64_t *median_ns, bool *found) PP_MUST_CHECK;
+                           int64_t *ns, bool *found) PP_MUST_CHECK;
 /* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
                             bool *found) PP_MUST_CHECK;
@@ -107,7 +109,7 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
  * (newest per signature and load first). */
-typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t median_ns);
+typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t ns);
 pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
                           pp_db_task_fn fn, void *arg) PP_MUST_CHECK;
 

@@ -10,7 +10,7 @@
 
 #include "core/db.h"
 
-enum { PP_DB_VERSION = 1 }; /* of core/schema.sql */
+enum { PP_DB_VERSION = 2 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1 */
 
 enum { PP_DB_STATEMENTS = 32 };
 

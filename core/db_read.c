@@ -9,27 +9,27 @@
 
 /* The part of a context that names the share of a GPU: " share 1/4", or nothing. */
 #define SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
+/* What a task adds to a sum of many. Profiles of schema version 1 have no means. */
+#define EXPECTED "coalesce(mean_ns, median_ns)"
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
-                          int load, int64_t *median_ns, bool *found)
+                          int load, int64_t *ns, bool *found)
 {
     return pp_db_integer(
         db,
-        "SELECT median_ns FROM task_time WHERE name = ?3 AND load = ?4 AND " SHARE("context") " = " SHARE(
+        "SELECT " EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " SHARE("context") " = " SHARE(
             "?5") " AND " OF_DEVICE " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), median_ns,
-        found);
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
 pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
-                           int64_t *median_ns, bool *found)
+                           int64_t *ns, bool *found)
 {
     return pp_db_integer(db,
-                         "SELECT median_ns FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
+                         "SELECT " EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
                          "' AND context = ?3 AND " OF_DEVICE " ORDER BY load = ?4 DESC, run DESC LIMIT 1",
-                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load)), median_ns,
-                         found);
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load)), ns, found);
 }
 
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
@@ -88,11 +88,11 @@ pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, con
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(
-        db,
-        "SELECT name, load, median_ns, max(run) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " SHARE(
-            "context") " = " SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
+    PP_TRY(pp_db_query(db,
+                       "SELECT name, load, " EXPECTED
+                       ", max(run) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " SHARE(
+                           "context") " = " SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
+                       PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */

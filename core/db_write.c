@@ -10,7 +10,8 @@
 #include "core/db_query.h"
 
 #define NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-#define SAMPLE_INTO(table) "INSERT INTO " table " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+#define SAMPLE_INTO(table)                                                                                             \
+    "INSERT INTO " table " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, nullif(?13, 0))"
 
 static const char *const checkpoint_names[] = {"never", "except_last", "always"};
 
@@ -25,22 +26,24 @@ static unsigned tool_mask(const char *tool)
     return PP_ALL_TOOLS;
 }
 
-const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size)
+static size_t model_and_data(const struct pp_config *config, char *buf, size_t size)
 {
-    if (config->times) {
-        size_t used = (size_t)snprintf(buf, size, "%s ms", config->times);
-        if (config->straggler && used < size)
-            used += (size_t)snprintf(buf + used, size - used, ", rank %s", config->straggler);
-        if (config->jitter > 0 && used < size) snprintf(buf + used, size - used, ", jitter %g %%", config->jitter);
-        return buf;
-    }
     char precision[16] = "";
     if (config->precision != PP_FP32)
         snprintf(precision, sizeof precision, "%s ", pp_precision_names[config->precision]);
-    snprintf(buf, size, "%s%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", precision, config->style ? "lab " : "",
-             config->layers, config->d_model, config->heads, config->d_ff, config->vocab,
-             config->mask == PP_MASK_CAUSAL ? "causal" : "none", config->dropout, config->rows, config->tokens,
-             config->split ? config->split : "uniform");
+    return (size_t)snprintf(buf, size, "%s%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", precision,
+                            config->style ? "lab " : "", config->layers, config->d_model, config->heads, config->d_ff,
+                            config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none", config->dropout,
+                            config->rows, config->tokens, config->split ? config->split : "uniform");
+}
+
+const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size)
+{
+    size_t used =
+        config->times ? (size_t)snprintf(buf, size, "%s ms", config->times) : model_and_data(config, buf, size);
+    if (config->straggler && used < size)
+        used += (size_t)snprintf(buf + used, size - used, ", rank %s", config->straggler);
+    if (config->jitter > 0 && used < size) snprintf(buf + used, size - used, ", jitter %g %%", config->jitter);
     return buf;
 }
 
@@ -210,7 +213,8 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
     return pp_db_add(db, into[kind],
                      PP_VALUES(PP_INT(run_id), PP_TEXT(s->name), PP_TEXT(s->context ? s->context : ""), PP_INT(s->load),
                                PP_INT(s->bytes), PP_INT(s->count), PP_INT(s->median_ns), PP_INT(s->p5_ns),
-                               PP_INT(s->p95_ns), PP_INT(s->min_ns), PP_REAL(s->flops), PP_REAL(s->moved_bytes)));
+                               PP_INT(s->p95_ns), PP_INT(s->min_ns), PP_REAL(s->flops), PP_REAL(s->moved_bytes),
+                               PP_INT(s->mean_ns)));
 }
 
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter, double value)

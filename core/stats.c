@@ -43,6 +43,16 @@ static int64_t at(const struct pp_times *sorted, double q)
     return sorted->ns[i < 0 ? 0 : i];
 }
 
+/* A twentieth at either end, and one at least, count as the next inside. */
+static int64_t winsorised_mean(const struct pp_times *sorted)
+{
+    int n = sorted->n, cut = n / 20 + 1;
+    double sum = 0;
+    if (2 * cut >= n) cut = (n - 1) / 2;
+    for (int i = 0; i < n; i++) sum += (double)sorted->ns[i < cut ? cut : i >= n - cut ? n - cut - 1 : i];
+    return llround(sum / n);
+}
+
 struct pp_quantiles pp_times_quantiles(struct pp_times *times)
 {
     if (times->n == 0) return (struct pp_quantiles){0};
@@ -54,5 +64,6 @@ struct pp_quantiles pp_times_quantiles(struct pp_times *times)
         .p5_ns = at(times, 0.05),
         .p95_ns = at(times, 0.95),
         .min_ns = times->ns[0],
+        .mean_ns = winsorised_mean(times),
     };
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations and what is said about them. Quantiles, not means: a machine that is shared disturbs a few samples by much.
+ * Durations and what is said about them. Quantiles, for a machine that is shared disturbs a few samples by much; and
+ * for sums a mean that those few do not move: what many tasks take together is the sum of their means, and durations
+ * are skewed, so that the sum of their medians is less.
  */
 #ifndef PP_CORE_STATS_H
 #define PP_CORE_STATS_H
@@ -17,6 +19,7 @@ struct pp_times {
 
 struct pp_quantiles {
     int64_t count, median_ns, p5_ns, p95_ns, min_ns; /* all 0 where count is 0 */
+    int64_t mean_ns; /* winsorised: a twentieth at either end, one at least, counts as the next inside */
 };
 
 pp_status pp_times_add(struct pp_times *times, int64_t ns) PP_MUST_CHECK;

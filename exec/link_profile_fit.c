@@ -29,6 +29,7 @@ pp_status pp_link_sample(struct pp_link_profile *out, const char *name, const ch
         .p5_ns = ns->p5_ns,
         .p95_ns = ns->p95_ns,
         .min_ns = ns->min_ns,
+        .mean_ns = ns->mean_ns,
         .flops = NAN,
         .moved_bytes = NAN,
     };

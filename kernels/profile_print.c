@@ -7,10 +7,10 @@
 /* One record. Figures that it does not have are NAN. */
 struct record {
     const char *what, *name, *context;
-    double load, bytes, count, median_ns, p5_ns, p95_ns, min_ns, gflops, residual_ns, host_ns, value;
+    double load, bytes, count, median_ns, mean_ns, p5_ns, p95_ns, min_ns, gflops, residual_ns, host_ns, value;
 };
 
-static const struct record nothing = {"", "", "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+static const struct record nothing = {"", "", "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 
 typedef void (*record_fn)(FILE *out, const struct record *record, bool first);
 
@@ -23,6 +23,7 @@ static struct record of_quantiles(const char *what, const char *name, const stru
     r.name = name;
     r.count = (double)ns->count;
     r.median_ns = (double)ns->median_ns;
+    r.mean_ns = (double)ns->mean_ns;
     r.p5_ns = (double)ns->p5_ns;
     r.p95_ns = (double)ns->p95_ns;
     r.min_ns = (double)ns->min_ns;
@@ -42,7 +43,7 @@ static struct record of_cell(const struct pp_profile_shape *shape, const struct 
 
 static struct record of_sample(const struct pp_sample *s)
 {
-    struct pp_quantiles ns = {s->count, s->median_ns, s->p5_ns, s->p95_ns, s->min_ns};
+    struct pp_quantiles ns = {s->count, s->median_ns, s->p5_ns, s->p95_ns, s->min_ns, s->mean_ns};
     struct record r = of_quantiles("link", s->name, &ns);
     r.context = s->context;
     r.load = s->load;
@@ -82,14 +83,14 @@ static void each_record(FILE *out, struct pp_profile *profile, const struct pp_p
 }
 
 /* The figures of a record in the order in which they are printed. */
-static const char *const figure_names[] = {"load",   "bytes",  "count",       "median_ns", "p5_ns", "p95_ns",
-                                           "min_ns", "gflops", "residual_ns", "host_ns",   "value"};
+static const char *const figure_names[] = {"load",   "bytes",  "count",  "median_ns",   "mean_ns", "p5_ns",
+                                           "p95_ns", "min_ns", "gflops", "residual_ns", "host_ns", "value"};
 enum { FIGURES = sizeof figure_names / sizeof *figure_names };
 
 static void list_figures(const struct record *r, double figures[FIGURES])
 {
-    double all[] = {r->load,   r->bytes,  r->count,       r->median_ns, r->p5_ns, r->p95_ns,
-                    r->min_ns, r->gflops, r->residual_ns, r->host_ns,   r->value};
+    double all[] = {r->load,   r->bytes,  r->count,  r->median_ns,   r->mean_ns, r->p5_ns,
+                    r->p95_ns, r->min_ns, r->gflops, r->residual_ns, r->host_ns, r->value};
     memcpy(figures, all, sizeof all);
 }
 

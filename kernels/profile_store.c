@@ -20,6 +20,7 @@ static struct pp_sample sample_of(const char *name, const char *context, int loa
         .p5_ns = ns->p5_ns,
         .p95_ns = ns->p95_ns,
         .min_ns = ns->min_ns,
+        .mean_ns = ns->mean_ns,
         .flops = NAN,
         .moved_bytes = NAN,
     };
@@ -28,7 +29,7 @@ static struct pp_sample sample_of(const char *name, const char *context, int loa
 /* A figure without spread. */
 static struct pp_sample figure_of(const char *name, const char *context, int load, int64_t ns)
 {
-    struct pp_quantiles same = {.count = 1, .median_ns = ns, .p5_ns = ns, .p95_ns = ns, .min_ns = ns};
+    struct pp_quantiles same = {.count = 1, .median_ns = ns, .p5_ns = ns, .p95_ns = ns, .min_ns = ns, .mean_ns = ns};
     return sample_of(name, context, load, &same);
 }
 

@@ -46,17 +46,15 @@ struct bracket {
     struct neighbour below, above;
 };
 
-static void consider(void *arg, const char *signature, int load, int64_t median_ns)
+static void consider(void *arg, const char *signature, int load, int64_t ns)
 {
     struct bracket *b = arg;
     char *end;
-    if (load != b->load || median_ns <= 0 || median_ns > longest_ns || strlen(signature) <= b->prefix) return;
+    if (load != b->load || ns <= 0 || ns > longest_ns || strlen(signature) <= b->prefix) return;
     long rows = strtol(signature + b->prefix, &end, 10);
     if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
-    if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows))
-        b->below = (struct neighbour){(int)rows, median_ns};
-    if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows))
-        b->above = (struct neighbour){(int)rows, median_ns};
+    if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows)) b->below = (struct neighbour){(int)rows, ns};
+    if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
 }
 
 /* Linear in rows between the nearest measured counts on both sides; *ns = 0 if a side is missing. */

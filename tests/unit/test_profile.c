@@ -19,15 +19,33 @@ static void test_quantiles(void **state)
     assert_int_equal(q.p5_ns, 50);
     assert_int_equal(q.p95_ns, 950);
     assert_int_equal(q.min_ns, 10);
+    assert_int_equal(q.mean_ns, 505);
     struct pp_times one = {0};
     assert_int_equal(pp_times_add(&one, 7), PP_OK);
     q = pp_times_quantiles(&one);
     assert_int_equal(q.median_ns, 7);
     assert_int_equal(q.p5_ns, 7);
     assert_int_equal(q.p95_ns, 7);
+    assert_int_equal(q.mean_ns, 7);
     assert_int_equal(pp_times_merge(&one, &times), PP_OK);
     assert_int_equal(one.n, 101);
     pp_times_free(&one);
+    pp_times_free(&times);
+}
+
+/* Skewed durations: their mean is above their median, and one disturbed sample does not move it. */
+static void test_mean(void **state)
+{
+    (void)state;
+    static const int64_t ns[] = {100, 101, 102, 110, 130, 90, 5000};
+    struct pp_times times = {0};
+    for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) assert_int_equal(pp_times_add(&times, ns[i]), PP_OK);
+    struct pp_quantiles q = pp_times_quantiles(&times);
+    assert_int_equal(q.median_ns, 102);
+    assert_int_equal(q.mean_ns, (100 + 100 + 101 + 102 + 110 + 130 + 130 + 3) / 7);
+    pp_times_free(&times);
+    for (int64_t i = 1; i <= 2; i++) assert_int_equal(pp_times_add(&times, 10 * i), PP_OK);
+    assert_int_equal(pp_times_quantiles(&times).mean_ns, 15);
     pp_times_free(&times);
 }
 
@@ -160,7 +178,7 @@ static void test_interrupted_and_stored(void **state)
     if (pp_profile_store(profile, db, run_id) != PP_OK) fail_msg("%s", pp_message());
     for (int i = 0; i < profile->nshapes; i++) {
         const struct pp_profile_cell *cell = &profile->shapes[i].cell[1];
-        assert_int_equal(stored(db, &profile->shapes[i]), cell->ns.median_ns);
+        assert_int_equal(stored(db, &profile->shapes[i]), cell->ns.mean_ns);
     }
     assert_int_equal(pp_db_close(db), PP_OK);
     pp_profile_free(profile);
@@ -169,8 +187,13 @@ static void test_interrupted_and_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_shapes), cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_measuring), cmocka_unit_test(test_turns),  cmocka_unit_test(test_interrupted_and_stored),
+        cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_measuring),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_interrupted_and_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
