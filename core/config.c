@@ -100,7 +100,7 @@ const struct pp_opt pp_config_rows[] = {
 
     {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "auto|cpu|cuda|delay",
      "what computes; auto takes a GPU if one can be used, and says why if not; delay only waits as long as --times "
-     "says"},
+     "says, or without it the newest profile in --db"},
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
     {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi|nccl|staged",
@@ -114,9 +114,10 @@ const struct pp_opt pp_config_rows[] = {
      "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
      "ranks; nothing else limits the pipeline, unless --device delay runs or is to run it"},
     {"straggler", PP_OPT_TEXT, AT(straggler), PP_PPSIM | PP_PPEXEC, PREDICTING, "RANK:FACTOR", NULL, 0, 0, NULL,
-     "with --times: multiply the times of one rank (counted from 0)"},
+     "with --times or --device delay: multiply the times of one rank (counted from 0)"},
     {"jitter", PP_OPT_REAL, AT(jitter), PP_PPSIM | PP_PPEXEC, PREDICTING, "PERCENT", "0", 0, 100, NULL,
-     "with --times: make each task so much longer or shorter at most, evenly spread; --seed draws it"},
+     "with --times or --device delay: make each task so much longer or shorter at most, evenly spread; --seed draws "
+     "it"},
     {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
      "machine to predict for where nothing was measured; a name from --list or a JSON file"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
@@ -142,7 +143,8 @@ const struct pp_opt pp_config_rows[] = {
      "unless --plots asks for them)"},
 
     {"db", PP_OPT_TEXT, AT(db), PP_RUNS, GENERAL, "FILE", NULL, 0, 0, NULL,
-     "database to write to (ppsim: to read too; it reads pp.db of this folder where none is named)"},
+     "database to write to (ppsim, and --device delay without --times: to read too; ppsim reads pp.db of this folder "
+     "where none is named)"},
     {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
      "form of the results on standard output"},
     {"list", PP_OPT_FLAG, AT(list), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL,
@@ -164,7 +166,7 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
-    if (!config->times && (config->straggler || config->jitter > 0))
+    if (!config->times && strcmp(config->device, "delay") != 0 && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times",
                        config->straggler ? "--straggler" : "--jitter");
     if ((config->save_every || config->resume) && !config->save)

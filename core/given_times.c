@@ -64,7 +64,8 @@ static pp_status parse_straggler(const char *text, struct pp_given_times *out)
 
 pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_times *out)
 {
-    PP_TRY(pp_given_times_parse(config->times, out));
+    *out = (struct pp_given_times){0};
+    if (config->times) PP_TRY(pp_given_times_parse(config->times, out));
     out->jitter = config->jitter / 100;
     out->seed = config->seed;
     return config->straggler ? parse_straggler(config->straggler, out) : PP_OK;
@@ -94,11 +95,30 @@ static double whole_rank_ms(const struct pp_given_times *times, int kind)
     }
 }
 
+/* Rows of a task that serves several microbatches are those of all of them; the first is never smaller than others. */
+static double given_ms(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
+{
+    return whole_rank_ms(times, cls->kind) * cls->rows / plan->rows[0] / plan->virtual_stages;
+}
+
+static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
+{
+    int most = 0;
+    double ms = 0;
+    for (int c = 0; c < measured->plan->nclasses; c++) {
+        const struct pp_class *known = &measured->plan->classes[c];
+        if (known->kind != cls->kind || known->stage != cls->stage) continue;
+        if (known->rows == cls->rows) return (double)measured->ns[c] / 1e6;
+        if (known->rows <= most) continue;
+        most = known->rows;
+        ms = (double)measured->ns[c] / 1e6 * cls->rows / most;
+    }
+    return ms;
+}
+
 int64_t pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
 {
-    /* Rows of a task that serves several microbatches are those of all of them; the first is never smaller than
-     * others. */
-    double ms = whole_rank_ms(times, cls->kind) * cls->rows / plan->rows[0] / plan->virtual_stages;
+    double ms = times->measured.ns ? measured_ms(&times->measured, cls) : given_ms(times, plan, cls);
     if (times->slow_factor > 0 && cls->stage >= 0 && plan->stage_rank[cls->stage] == times->slow_rank)
         ms *= times->slow_factor;
     return llround(ms * 1e6);

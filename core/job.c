@@ -209,7 +209,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     job->config = config;
     job->model_ops = ops;
     job->point = *point;
-    if (config->times) PP_TRY_DONE(pp_given_times_of(config, &job->times));
+    PP_TRY_DONE(pp_given_times_of(config, &job->times));
     PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
     pp_config_shape(config, &shape);
     PP_TRY_DONE(
@@ -239,6 +239,7 @@ void pp_job_free(struct pp_job *job)
     pp_plan_free(job->train);
     pp_plan_free(job->eval);
     if (job->model) job->model_ops->destroy(job->model);
+    free(job->times.measured.ns);
     free(job);
 }
 

@@ -42,7 +42,7 @@ struct pp_job {
     struct pp_phase phase[PP_PHASES]; /* phase[i].plan NULL: not part of the run */
     int phase_layout[PP_PHASES];      /* which slot_offset table of the layout the phase uses */
     struct pp_layout *layout;
-    struct pp_given_times times; /* zeroed unless config->times */
+    struct pp_given_times times; /* of the config; its `measured` is set by the program, and freed with the job */
     char accumulation_key[96];   /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
 };
 

@@ -21,6 +21,9 @@ struct pp_exec {
     struct pp_processes processes;
     struct pp_data *data;
     struct pp_db *db; /* the first process's; else NULL */
+    /* For a device that waits where no times are given: sets those of a job that was just made. NULL: they are. */
+    pp_status (*set_waits)(void *context, struct pp_job *job);
+    void *set_waits_context;
     char device_text[160];
 };
 

@@ -254,8 +254,9 @@ static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, st
 {
     PP_TRY(PP_NEW(&s->agenda, 1));
     PP_TRY(pp_agenda_make(&exec->config, exec->data, s->agenda));
-    return pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates,
-                         s->agenda->tail_seq, s->agenda->eval[PP_PART_VALID].tail_seq, &s->job);
+    PP_TRY(pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates,
+                         s->agenda->tail_seq, s->agenda->eval[PP_PART_VALID].tail_seq, &s->job));
+    return exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : PP_OK;
 }
 
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)

@@ -16,6 +16,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
+#include "sim/cost_waits.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPEXEC,
@@ -46,6 +47,8 @@ struct session {
     struct pp_point *points;
     struct pp_result *results;
     int npoints, nresults;
+    struct pp_db *profile; /* of a device that waits as long as `measured` took; else NULL */
+    char measured[32];
     bool started; /* the transport */
 };
 
@@ -97,6 +100,39 @@ static pp_status describe_device(struct pp_exec *exec, int workers)
     return PP_OK;
 }
 
+/* Every process reads them by itself. */
+static pp_status set_waits(void *context, struct pp_job *job)
+{
+    const struct session *s = context;
+    struct pp_cost_origin origin;
+    PP_TRY(pp_waits_from_profile(job, s->profile, s->measured, &origin));
+    pp_info("times       of the newest profile of %s in %s", s->measured, s->exec.config.db);
+    if (origin.interpolated > 0)
+        pp_warn("%d of %d task shapes are interpolated between measured row counts (the first: %s)",
+                origin.interpolated, origin.classes, origin.first_interpolated);
+    return PP_OK;
+}
+
+/* A device that waits takes the times of what was measured last, if none are given. */
+static pp_status open_profile(struct session *s)
+{
+    struct pp_exec *exec = &s->exec;
+    const char *path = exec->config.db;
+    if (!exec->backend->waits || exec->config.times) return PP_OK;
+    if (path && access(path, F_OK) == 0) {
+        PP_TRY(pp_db_open(path, PP_DB_READ, &s->profile));
+        PP_TRY(pp_db_newest_device(s->profile, s->measured, sizeof s->measured));
+    }
+    if (!s->measured[0])
+        return pp_fail(PP_USAGE,
+                       "--device %s: how long do tasks take? Give --times F,I,W[,C], or --db with a profile of ppprof",
+                       exec->backend->name);
+    pp_config_found_device(&exec->config, s->measured);
+    exec->set_waits = set_waits;
+    exec->set_waits_context = s;
+    return PP_OK;
+}
+
 /* Durations are given where the device waits for them. */
 static pp_status check_device(const struct pp_config *config, const struct pp_backend *backend)
 {
@@ -105,8 +141,6 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
         return pp_fail(PP_USAGE, "--times: device %s takes the time it needs; leave --times out, or use --device delay",
                        backend->name);
     if (!backend->waits) return PP_OK;
-    if (!config->times)
-        return pp_fail(PP_USAGE, "--device %s: how long do tasks take? Give --times F,I,W[,C]", backend->name);
     if (config->d_model < LEAST_WIDTH)
         return pp_fail(PP_USAGE, "--d-model %d: with --device %s messages carry a time; use at least %d",
                        config->d_model, backend->name, LEAST_WIDTH);
@@ -136,6 +170,7 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_backend_find(config->device, &exec->backend));
     PP_TRY(check_device(config, exec->backend));
     pp_config_found_device(config, exec->backend->name);
+    PP_TRY(open_profile(s));
     PP_TRY(
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
@@ -194,8 +229,8 @@ int main(int argc, char **argv)
         else
             status = run(&session);
     }
-    pp_status closed = pp_db_close(session.exec.db);
-    if (status == PP_OK) status = closed;
+    pp_status closed = pp_db_close(session.exec.db), read = pp_db_close(session.profile);
+    if (status == PP_OK) status = closed != PP_OK ? closed : read;
     leave(&session, status);
     /* one more than there are, if it failed half made */
     for (int i = 0; session.results && i < session.npoints; i++) pp_result_free(&session.results[i]);

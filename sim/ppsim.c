@@ -76,8 +76,6 @@ static pp_status check_times(const struct session *s)
     if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
-    if (!config->times && strcmp(config->device, "delay") == 0)
-        return pp_fail(PP_USAGE, "--device delay: how long do tasks take? Give --times F,I,W[,C]");
     if (config->times && config->machine)
         return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
     return PP_OK;
@@ -110,6 +108,20 @@ static pp_status open_database(struct session *s)
     return PP_OK;
 }
 
+/* The device `delay` waits as long as what was measured last took, if no times are given. */
+static pp_status choose_waits(struct session *s)
+{
+    static char newest[32];
+    if (s->config.times || strcmp(s->config.device, "delay") != 0) return PP_OK;
+    if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
+    if (!newest[0])
+        return pp_fail(PP_USAGE, "--device delay: how long do tasks take? Give --times F,I,W[,C], or --db with a "
+                                 "profile of ppprof");
+    pp_config_found_device(&s->config, newest);
+    s->predictor.waits = newest;
+    return PP_OK;
+}
+
 /* "auto": what was measured last, else the cpu. A machine of GPUs is one for cuda, if nothing else is said. */
 static pp_status choose_device(struct session *s, const struct pp_backend **backend)
 {
@@ -122,6 +134,7 @@ static pp_status choose_device(struct session *s, const struct pp_backend **back
         if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
         config->device = newest[0] ? newest : "cpu";
     }
+    PP_TRY(choose_waits(s));
     return pp_backend_named(config->device, backend);
 }
 

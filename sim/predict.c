@@ -74,8 +74,20 @@ static pp_status find_measured(const struct pp_predictor *p, struct pp_predictio
     return status;
 }
 
+/* Times that are given, by a profile. */
+static pp_status find_waits(const struct pp_predictor *p, struct pp_prediction *out)
+{
+    if (p->db_lock) pthread_mutex_lock(p->db_lock);
+    pp_status status = pp_waits_from_profile(out->job, p->db, p->waits, &out->origin);
+    if (p->db_lock) pthread_mutex_unlock(p->db_lock);
+    if (status == PP_OK) status = pp_cost_from_times(out->job->train, &out->job->times, &out->cost);
+    if (status == PP_OK) out->cost->source = out->origin.interpolated ? PP_COST_INTERPOLATED : PP_COST_PROFILE;
+    return status;
+}
+
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
 {
+    if (p->waits) return find_waits(p, out);
     if (p->timed) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
     if (p->db) PP_TRY(find_measured(p, out));
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);

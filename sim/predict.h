@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "sim/costs.h"
+#include "sim/cost_waits.h"
 #include "sim/engine.h"
 #include "sim/process.h"
 
@@ -19,6 +19,7 @@ struct pp_predictor {
     bool timed; /* --times: */
     struct pp_given_times times;
     bool given;                /* no device is named that runs them: the pipeline has no model */
+    const char *waits;         /* --device delay without --times: whose profile says how long; else NULL */
     struct pp_machine machine; /* else: for what was not measured */
     struct pp_db *db;          /* measured times; NULL = none */
     int64_t data_bytes;        /* of the training data in each process */

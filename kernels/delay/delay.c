@@ -140,7 +140,7 @@ static int64_t delay_reference_ns(struct pp_device *device)
 
 const struct pp_backend pp_backend_delay = {
     .name = "delay",
-    .summary = "computes nothing, waits as long as --times says",
+    .summary = "computes nothing, waits as long as --times or a profile says",
     .waits = true,
     .open = delay_open,
     .close = delay_close,

@@ -2,6 +2,7 @@
  *
  * Costs: --times as text, machine files (also broken ones), and what is taken from a profile.
  */
+#include "sim/cost_waits.h"
 #include "tests/unit/cost_case.h"
 
 static void test_times(void **state)
@@ -264,6 +265,38 @@ static void test_profile(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* Waits are the times alone for one worker, those beside others for more; nothing may be missing. */
+static void test_waits(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("waits.db");
+    assert_int_equal(pp_db_open("waits.db", PP_DB_WRITE, &db), PP_OK);
+    for (int stages = 1; stages <= 2; stages++) {
+        struct pp_job *job = create_job(stages == 1 ? "--device delay --stages 1 --rows 20 --chunks 5 --straggler 0:3"
+                                                    : "--device delay --stages 2 --rows 20 --chunks 5 --jitter 4");
+        assert_int_equal(pp_waits_from_profile(job, db, "cpu", &origin), PP_INPUT);
+        add_profile(db, job);
+        if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
+        assert_int_equal(origin.measured, origin.classes);
+        assert_true(job->times.slow_factor == (stages == 1 ? 3 : 0) && job->times.jitter == (stages == 1 ? 0 : 0.04));
+        int64_t message = 4 * config.tokens * config.d_model * (int64_t)sizeof(float);
+        expect_near(job->times.hop_ms * 1e6, stages == 1 ? 0 : 500 + 60 + 70 + (double)message / 4, 0.5, "hop");
+        for (int c = 0; c < job->train->nclasses; c++) {
+            const struct pp_class *cls = &job->train->classes[c];
+            int64_t ns = pp_kinds[cls->kind].computes ? (cls->rows ? cls->rows : 7) * UNIT : 0;
+            assert_int_equal(pp_given_class_ns(&job->times, job->train, cls), ns * (stages == 1 ? 3 : 2));
+        }
+        pp_job_free(job);
+    }
+    struct pp_job *job = create_job("--device delay --rows 20 --chunks 2"); /* 10 rows: not measured */
+    assert_int_equal(pp_waits_from_profile(job, db, "cpu", &origin), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "rows10"));
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times),
@@ -272,6 +305,7 @@ int main(void)
                                        cmocka_unit_test(test_bad_machines),
                                        cmocka_unit_test(test_damaged_machines),
                                        cmocka_unit_test(test_machine_cost),
-                                       cmocka_unit_test(test_profile)};
+                                       cmocka_unit_test(test_profile),
+                                       cmocka_unit_test(test_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,34 @@ static void test_class_times(void **state)
     pp_plan_free(plan);
 }
 
+/* Other plans of a job take the times of the plan that was measured: of equal work, else in proportion of rows. */
+static void test_measured_times(void **state)
+{
+    (void)state;
+    static const int rows[] = {4, 4, 3};
+    struct pp_plan_spec spec = {
+        .schedule = "gpipe", .ranks = 2, .virtual_stages = 1, .microbatches = 3, .replicas = 1, .rows = rows};
+    spec.training = spec.optimizer = true;
+    struct pp_plan *plan = build_plan(&spec);
+    struct pp_given_times times = {.slow_rank = 1, .slow_factor = 2, .measured = {.plan = plan}};
+    assert_int_equal(PP_NEW(&times.measured.ns, plan->nclasses), PP_OK);
+    for (int c = 0; c < plan->nclasses; c++)
+        if (pp_kinds[plan->classes[c].kind].computes) times.measured.ns[c] = 1000 * (c + 1);
+    for (int c = 0; c < plan->nclasses; c++)
+        assert_int_equal(pp_given_class_ns(&times, plan, &plan->classes[c]),
+                         times.measured.ns[c] * (plan->classes[c].stage == 1 ? 2 : 1));
+    for (int c = 0; c < plan->nclasses; c++) {
+        struct pp_class cls = plan->classes[c];
+        if (cls.kind != PP_F || cls.stage != 0 || cls.rows != 4) continue;
+        cls.rows = 2;
+        assert_int_equal(pp_given_class_ns(&times, plan, &cls), times.measured.ns[c] / 2);
+        cls.kind = PP_R;
+        assert_int_equal(pp_given_class_ns(&times, plan, &cls), 0);
+    }
+    free(times.measured.ns);
+    pp_plan_free(plan);
+}
+
 /* Evenly spread over [1 - j, 1 + j), other for each step, task, worker and seed. */
 static void test_jitter(void **state)
 {
@@ -257,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_straggler_text),
         cmocka_unit_test(test_class_times),
+        cmocka_unit_test(test_measured_times),
         cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_simulated_jitter),
         cmocka_unit_test(test_noisy_pipeline),

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cost_waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/bound.h"
+
+/* The profile's cost of the same job on the profile's device. */
+static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const char *device, struct pp_cost **out,
+                           struct pp_cost_origin *origin)
+{
+    struct pp_config config = *job->config;
+    struct pp_job there = *job;
+    struct pp_machine machine; /* pp_cost_from_profile() wants one for what is missing; here nothing may be */
+    config.device = device;
+    there.config = &config;
+    PP_TRY(pp_machine_find(strcmp(device, "cpu") == 0 ? NULL : "h200", &machine));
+    return pp_cost_from_profile(&there, db, &machine, out, origin);
+}
+
+static pp_status check_complete(const struct pp_cost *cost, const struct pp_cost_origin *found, const char *device)
+{
+    if (cost && found->computed == 0) return PP_OK;
+    return pp_fail(
+        PP_INPUT,
+        "--device delay: the profile of %s lacks %d of %d task shapes (the first: \"%s\"); measure them with "
+        "ppprof and the same options, or give --times",
+        device, found->computed, found->classes, found->first_computed);
+}
+
+static void set_hop(struct pp_job *job, const struct pp_cost *cost)
+{
+    int64_t hop_ns = 0;
+    for (int c = 0; c < cost->nclasses; c++) {
+        const int kind = job->train->classes[c].kind;
+        const int64_t ns = pp_sim_alone_ns(job->train, cost, c);
+        if ((kind == PP_XFER_F || kind == PP_XFER_B) && ns > hop_ns) hop_ns = ns;
+    }
+    job->times.hop_ms = (double)hop_ns / 1e6;
+}
+
+static pp_status set_times(struct pp_job *job, const struct pp_cost *cost)
+{
+    struct pp_measured_times *measured = &job->times.measured;
+    const bool alone = cost->workers == 1;
+    PP_TRY(PP_NEW(&measured->ns, cost->nclasses));
+    measured->plan = job->train;
+    for (int c = 0; c < cost->nclasses; c++)
+        if (pp_kinds[job->train->classes[c].kind].computes)
+            measured->ns[c] = alone ? cost->classes[c].ns : cost->classes[c].loaded_ns;
+    return PP_OK;
+}
+
+pp_status pp_waits_from_profile(struct pp_job *job, struct pp_db *db, const char *device, struct pp_cost_origin *origin)
+{
+    struct pp_cost_origin found;
+    struct pp_cost *cost = NULL;
+    PP_TRY(find_cost(job, db, device, &cost, &found));
+    pp_status status = check_complete(cost, &found, device);
+    if (status == PP_OK) status = set_times(job, cost);
+    if (status == PP_OK && found.transport[0]) set_hop(job, cost);
+    pp_cost_free(cost);
+    *origin = (struct pp_cost_origin){
+        .classes = found.classes, .measured = found.measured, .interpolated = found.interpolated};
+    memcpy(origin->first_interpolated, found.first_interpolated, sizeof found.first_interpolated);
+    return status;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A profile as times that are given: what the device `delay` waits, and what is predicted for it.
+ */
+#ifndef PP_SIM_COST_WAITS_H
+#define PP_SIM_COST_WAITS_H
+
+#include "sim/costs.h"
+
+/* Sets job->times.measured, and the hop, from the newest profile of `device`: of one worker the times alone, of more
+ * those with the other cores (the other sharers of a GPU) busy; the hop is a transfer of the largest microbatch, 0
+ * where no link was measured. Straggler and jitter stay. PP_INPUT, with what to do, if the profile lacks a computation
+ * of the job's training steps. *origin: how many were measured or interpolated, no more. */
+pp_status pp_waits_from_profile(struct pp_job *job, struct pp_db *db, const char *device,
+                                struct pp_cost_origin *origin) PP_MUST_CHECK;
+
+#endif
