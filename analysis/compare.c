@@ -37,7 +37,8 @@ static const struct pp_column columns[] = {
     {"bubble_error_points", "bubble %", NULL, 1, 1},
     {"predicted_peak_bytes", "peak memory MiB", "predicted", MIB, 1},
     {"measured_peak_bytes", "peak memory MiB", "arena", MIB, 1},
-    {"process_bytes", "peak memory MiB", "process", MIB, 1},
+    {"predicted_process_bytes", "process MiB", "predicted", MIB, 1},
+    {"measured_process_bytes", "process MiB", "measured", MIB, 1},
     {"predicted_run", "runs", "pred.", 0, 0},
     {"measured_run", "runs", "meas.", 0, 0},
 };
@@ -60,7 +61,7 @@ static const struct pp_column kind_columns[] = {
     "replicas, checkpoint, transport, predicted_ms, measured_ms, error_percent, measured_p5_ms, measured_p95_ms, "     \
     "steps, "                                                                                                          \
     "predicted_bubble, measured_bubble, bubble_error_points, predicted_peak_bytes, measured_peak_bytes, "              \
-    "process_bytes, "                                                                                                  \
+    "predicted_process_bytes, measured_process_bytes, "                                                                \
     "predicted_run, measured_run FROM v_configuration "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "

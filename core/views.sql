@@ -114,7 +114,8 @@ SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatche
     p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
     m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
     p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,
-    p.peak_bytes AS predicted_peak_bytes, m.peak_bytes AS measured_peak_bytes, m.process_bytes,
+    p.peak_bytes AS predicted_peak_bytes, m.peak_bytes AS measured_peak_bytes,
+    p.process_bytes AS predicted_process_bytes, m.process_bytes AS measured_process_bytes,
     m.plain_steps AS steps
 FROM v_pair a
     JOIN run r ON r.id = coalesce(a.measured_run, a.predicted_run)

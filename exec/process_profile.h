@@ -3,9 +3,9 @@
  * What a process takes in memory besides what its job says (core/process.h): runs small jobs as ppexec would and
  * subtracts. The device's memory must be that of the host.
  *
- * "inproc process" base_bytes: program, libraries, database, one process for all workers; worker_bytes: what each
- * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process": the same with MPI; first_bytes is what the
- * first process has beside the others: the database.
+ * "inproc process" base_bytes: program, libraries, database, in one process for all workers; worker_bytes: what each
+ * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process": the same with MPI; first_bytes is what
+ * the first process has beside the others: the database.
  */
 #ifndef PP_EXEC_PROCESS_PROFILE_H
 #define PP_EXEC_PROCESS_PROFILE_H
@@ -22,8 +22,8 @@ struct pp_process_setup {
     int64_t mpi_bytes;   /* what starting the transport added to this process */
 };
 
-/* All processes call it, before anything large is allocated; only the first gets figures. One process: threads. Several:
- * the first also measures threads, while the others wait. */
+/* All processes call it, before anything large is allocated; only the first gets figures, of threads and, if there are
+ * several processes, of these. */
 pp_status pp_process_profile(const struct pp_process_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
 
 #endif

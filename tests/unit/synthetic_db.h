@@ -173,7 +173,7 @@ static int64_t synthetic_run(struct pp_db *db, const struct synthetic_case *c, b
         must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * (w % plan->ranks)));
         must(pp_db_add_memory(db, run, w, "parameters", 30000000));
         must(pp_db_add_memory(db, run, w, "gradients", 30000000));
-        if (!predicted) must(pp_db_add_memory(db, run, w, "process", 140000000));
+        must(pp_db_add_memory(db, run, w, "process", predicted ? 137000000 : 140000000));
     }
     struct pp_run_result result = {.ms_per_batch = (double)ns / 1e6,
                                    .bubble = metrics.bubble,
