@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A process of a run on emulated GPUs is killed at any moment, also while it starts: the others end within 10 s, with an
+# A process of a run on emulated GPUs is killed at any moment, also while it starts: the others end soon, with an
 # error, and the database opens. NCCL may notice the dead peer or, as between GPUs of one host, not.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/../mpi/common.sh"

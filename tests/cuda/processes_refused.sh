@@ -8,7 +8,7 @@ run() { # processes options... : exit status in $status
     local n=$1
     shift
     status=0
-    timeout 30 mpirun -n "$n" ppexec --preset lab --max-batches 3 --epochs 1 --device cuda "$@" >out.log 2>err.log || status=$?
+    timeout 300 mpirun -n "$n" ppexec --preset lab --max-batches 3 --epochs 1 --device cuda "$@" >out.log 2>err.log || status=$?
 }
 
 refuses() { # status text processes options...

@@ -20,37 +20,37 @@ need() {
 # Hours of steps of a few ms each.
 long_run=(ppexec --d-model 32 --heads 2 --d-ff 32 --vocab 500 --epochs 100000 --no-eval --db run.db)
 
-# Waits until the database has steps of the run.
-await_steps() {
-    for _ in $(seq 100); do
-        [ "$(sqlite3 run.db 'SELECT count(*) FROM step' 2>/dev/null || echo 0)" -gt 0 ] && return
-        sleep 0.2
+# What takes a second on a machine that is idle, and many on one that is not; what hangs takes longer.
+patience_s=60
+
+# within_patience COMMAND...: tries it until it succeeds
+within_patience() {
+    local end=$((SECONDS + patience_s))
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.05
     done
-    fail "no steps in the database after 20 s"
 }
 
-# await_end PID: its exit status in $status; at most 10 s.
+has_steps() { [ "$(sqlite3 run.db 'SELECT count(*) FROM step' 2>/dev/null || echo 0)" -gt 0 ]; }
+has_ended() { ! kill -0 "$1" 2>/dev/null; }
+is_gone() { ! grep -q '^State:.*[RSDT]' "/proc/$1/status" 2>/dev/null; }
+
+# Waits until the database has steps of the run.
+await_steps() { within_patience has_steps || fail "no steps in the database after $patience_s s"; }
+
+# await_end PID: its exit status in $status.
 await_end() {
-    for _ in $(seq 100); do
-        kill -0 "$1" 2>/dev/null || break
-        sleep 0.1
-    done
-    if kill -0 "$1" 2>/dev/null; then
+    if ! within_patience has_ended "$1"; then
         kill -9 "$1"
-        fail "still running 10 s later"
+        fail "still running $patience_s s later"
     fi
     status=0
     wait "$1" || status=$?
 }
 
 # The same for a process that is not a child of this shell. Dead ones whose parent does not care count as gone.
-await_gone() {
-    for _ in $(seq 100); do
-        grep -q '^State:.*[RSDT]' "/proc/$1/status" 2>/dev/null || return 0
-        sleep 0.1
-    done
-    fail "process $1 is still there 10 s later"
-}
+await_gone() { within_patience is_gone "$1" || fail "process $1 is still there $patience_s s later"; }
 
 # The database opens, is sound, and holds steps without a gap.
 check_database() {

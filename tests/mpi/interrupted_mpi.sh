@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-C under mpirun: all processes end within 10 s, the database opens with what was recorded.
+# Ctrl-C under mpirun: all processes end soon, the database opens with what was recorded.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A process of a run is killed: the others end within 10 s, with an error, and the database opens with what was recorded.
+# A process of a run is killed: the others end soon, with an error, and the database opens with what was recorded.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3

@@ -21,8 +21,7 @@ kill_one() {
     rm -f run.st*
     mpirun -n 2 "${run[@]}" "$@" --epochs 100 --save run.st --save-every 3 >out.log 2>err.log &
     local launcher=$!
-    for _ in $(seq 200); do [ -e run.st.checkpoint ] && break; sleep 0.05; done
-    [ -e run.st.checkpoint ] || fail "no checkpoint after 10 s"
+    within_patience test -e run.st.checkpoint || fail "no checkpoint after $patience_s s"
     mapfile -t processes < <(pgrep -P "$launcher")
     kill -9 "${processes[RANDOM % 2]}"
     await_end "$launcher"

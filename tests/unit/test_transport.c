@@ -125,7 +125,7 @@ static void a_failure_stops_all(void **state)
     int64_t start = pp_now_ns();
     assert_int_equal(crew_run(6, one_fails, NULL), PP_IO);
     assert_non_null(strstr(pp_message(), "the test's failure"));
-    assert_true(pp_now_ns() - start < 2000000000);
+    assert_true(pp_now_ns() - start < 20000000000);
 }
 
 static void worlds_must_divide(void **state)
