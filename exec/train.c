@@ -7,6 +7,9 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/queue.h"
+#include "core/stats.h"
+
+enum { REFERENCES = 9 }; /* runs of the reference kernel */
 
 struct pp_trainee {
     struct pp_session *session;
@@ -193,10 +196,23 @@ static pp_status run_test(struct pp_trainee *t)
     return PP_OK;
 }
 
+/* The reference kernel on all cores at once; a median each, for the system may take a core away for a moment. Of a GPU
+ * one worker tells. */
 static pp_status reference(struct pp_trainee *t, int64_t *ns)
 {
-    if (t->worker->me == 0) *ns = t->session->backend->reference_ns(t->worker->device);
-    return pp_barrier(t->session->world, t->worker->me);
+    struct pp_world *world = t->session->world;
+    const struct pp_backend *backend = t->session->backend;
+    const int me = t->worker->me, workers = backend->queue ? 1 : world->workers;
+    int64_t taken[REFERENCES] = {0}, mine, *all, sum = 0;
+    struct pp_times times = {taken, REFERENCES, REFERENCES};
+    for (int i = 0; i < REFERENCES && me < workers; i++) taken[i] = backend->reference_ns(t->worker->device);
+    mine = pp_times_quantiles(&times).median_ns;
+    PP_TRY(PP_NEW(&all, world->workers));
+    pp_status status = pp_allgather(world, me, &mine, sizeof mine, all);
+    for (int i = 0; i < workers; i++) sum += all[i];
+    if (me == 0) *ns = sum / workers;
+    free(all);
+    return status;
 }
 
 /* Workers that share a device must overlap, else their times say nothing and are not told. All devices are open and
