@@ -37,8 +37,8 @@ static inline void philox_multiply(vu a, uint32_t factor, vu *high, vu *low)
 {
     const vu f = vu_all(factor);
     vu64 even = vu_mul_even(a, f), odd = vu_mul_even((vu)((vu64)a >> 32), f);
-    *low = a * factor;
-    *high = (vu)((even >> 32) | (odd & ~(uint64_t)UINT32_MAX));
+    *low = vu_low_words(even, odd);
+    *high = vu_high_words(even, odd);
 }
 
 /* x[0..3]: counters in, numbers out; x[w] holds word w of each lane's counter. */

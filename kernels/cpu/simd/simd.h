@@ -98,6 +98,31 @@ static inline float vf_max_lane(vf v)
 static inline vu64 vu_mul_even(vu a, vu b) { return ((vu64)a & UINT32_MAX) * ((vu64)b & UINT32_MAX); }
 #endif
 
+/* Of the 64-bit products of the even lanes and of the odd ones: the high words, and the low words (for which one more
+ * multiplication would take longer), each in the lane that its factor came from. */
+#if defined(__AVX512F__)
+static inline vu vu_high_words(vu64 even, vu64 odd)
+{
+    return (vu)_mm512_mask_shuffle_epi32((__m512i)odd, 0x5555, (__m512i)even, (_MM_PERM_ENUM)0xF5);
+}
+static inline vu vu_low_words(vu64 even, vu64 odd)
+{
+    return (vu)_mm512_mask_shuffle_epi32((__m512i)even, 0xAAAA, (__m512i)odd, (_MM_PERM_ENUM)0xA0);
+}
+#elif defined(__AVX2__)
+static inline vu vu_high_words(vu64 even, vu64 odd)
+{
+    return (vu)_mm256_blend_epi32((__m256i)(even >> 32), (__m256i)odd, 0xAA);
+}
+static inline vu vu_low_words(vu64 even, vu64 odd)
+{
+    return (vu)_mm256_blend_epi32((__m256i)even, (__m256i)(odd << 32), 0xAA);
+}
+#else
+static inline vu vu_high_words(vu64 even, vu64 odd) { return (vu)((even >> 32) | (odd & ~(uint64_t)UINT32_MAX)); }
+static inline vu vu_low_words(vu64 even, vu64 odd) { return (vu)((even & UINT32_MAX) | (odd << 32)); }
+#endif
+
 static inline vf vf_load_whole(const float *p) { return *(const vf_at *)p; }
 static inline void vf_store_whole(float *p, vf v) { *(vf_at *)p = v; }
 
