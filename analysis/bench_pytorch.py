@@ -298,15 +298,14 @@ def ppexec_command(args, o, config):
     return words
 
 
-def turn_threads(args, o, config):
-    return run(ppexec_command(args, o, config))[0]["ms_per_batch"]
+def turn_threads(args, o, config, extra=()):
+    return run([*ppexec_command(args, o, config), *extra])[0]["ms_per_batch"]
 
 
-def turn_mpi(args, o, config):
+def turn_mpi(args, o, config, extra=()):
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return run(["mpirun", "--bind-to", "core", "-n", "2"] + ppexec_command(args, o, config), environment)[0][
-        "ms_per_batch"
-    ]
+    command = ["mpirun", "--bind-to", "core", "-n", "2", *ppexec_command(args, o, config), *extra]
+    return run(command, environment)[0]["ms_per_batch"]
 
 
 def contestants(args, model):

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_step [small|wide|lab] [steps]: one training step of a whole model on one thread, kernel by kernel. Prints the
- * best step, its share by kernel, and how far it is above its matrix products. Not a test: it judges nothing.
+ * bench_step [small|wide|lab] [steps]: one training step of a whole model on one thread, kernel by kernel, and beside
+ * it, in turns, each of its matrix products alone, again and again: the rate of the BLAS itself. Prints the step and
+ * its products against that rate, and of each kernel time, share, Gflop/s and GB/s. Each call counts with the best of all
+ * steps, so that what else runs on the machine weighs little; `step` is the best whole one. Not a test: it judges
+ * nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +28,7 @@ static const struct preset presets[] = {
     {"lab", {12, 4, 24, 2, 100, PP_MASK_NONE, 0.1, false, true, true}, 4, 9, 2},
 };
 
-enum { PRESETS = sizeof presets / sizeof presets[0], KINDS = 4, MAX_CALLS = 4096, MAX_CHUNKS = 32 };
+enum { PRESETS = sizeof presets / sizeof presets[0], KINDS = 4, MAX_CALLS = 512, MAX_CHUNKS = 32, ALONE = 5 };
 
 /* In the order of a step. */
 static const int kinds[KINDS] = {PP_F, PP_B, PP_NORM, PP_STEP};
@@ -40,7 +43,8 @@ struct bench {
     int32_t *tokens, *targets;
     double *sums;
     struct pp_frame frame;
-    double kernel_ns[PP_KERNELS]; /* of the current step */
+    int64_t best_ns[KINDS][MAX_CHUNKS][MAX_CALLS];
+    int64_t alone_ns[2][MAX_CALLS]; /* of products of F and B; 0 where an earlier call has the same shape */
 };
 
 static void check(pp_status status)
@@ -69,6 +73,7 @@ static void open_bench(struct bench *b)
         const struct pp_class cls = {kinds[k], 0, chunk};
         struct pp_program_spec spec = {.seq = p->seq, .slot_rows = cls.rows, .training = true};
         check(pp_model_program(b->model, &cls, &spec, &b->program[k]));
+        if (b->program[k].ncalls > MAX_CALLS) check(pp_fail(PP_UNSUPPORTED, "a task of more than %d calls", MAX_CALLS));
         if (b->program[k].work_bytes > work) work = b->program[k].work_bytes;
     }
     b->frame = (struct pp_frame){.seed = 1, .training = true, .loss_scale = 1.f / (float)tokens, .learning_rate = 0.1f};
@@ -90,26 +95,34 @@ static void open_bench(struct bench *b)
     }
 }
 
-static void run(struct bench *b, int kind, int m)
+static void set_microbatch(struct bench *b, int m)
 {
-    static int64_t ns[MAX_CALLS];
-    const struct pp_program *program = &b->program[kind];
     const int64_t chunk = b->preset->rows / b->preset->chunks;
     b->frame.first_row = m * chunk;
     b->frame.accumulate = m > 0;
     b->frame.base[PP_MEM_ACT] = b->act[m];
     b->frame.base[PP_MEM_TOKENS] = b->tokens + m * chunk * b->preset->seq;
     b->frame.base[PP_MEM_TARGETS] = b->targets + m * chunk * b->preset->seq;
-    check(b->backend->run(b->device, program, &b->frame, NULL, program->ncalls <= MAX_CALLS ? ns : NULL));
-    for (int i = 0; i < program->ncalls && program->ncalls <= MAX_CALLS; i++)
-        b->kernel_ns[program->calls[i].kernel] += (double)ns[i];
+}
+
+static void keep_best(int64_t *best, int64_t ns)
+{
+    if (!*best || ns < *best) *best = ns;
+}
+
+static void run(struct bench *b, int kind, int m)
+{
+    static int64_t ns[MAX_CALLS];
+    const struct pp_program *program = &b->program[kind];
+    set_microbatch(b, m);
+    check(b->backend->run(b->device, program, &b->frame, NULL, ns));
+    for (int i = 0; i < program->ncalls; i++) keep_best(&b->best_ns[kind][m][i], ns[i]);
 }
 
 /* Returns its duration in ns. */
-static double step(struct bench *b)
+static int64_t step(struct bench *b)
 {
     const int64_t start = pp_now_ns();
-    memset(b->kernel_ns, 0, sizeof b->kernel_ns);
     for (int kind = 0; kind < 2; kind++)
         for (int m = 0; m < b->preset->chunks; m++) run(b, kind, m);
     run(b, 2, 0);
@@ -118,50 +131,98 @@ static double step(struct bench *b)
     b->frame.clip_factor = (float)fmin(1, 0.5 / (sqrt(square) + 1e-6));
     run(b, 3, 0);
     b->frame.step++;
-    return (double)(pp_now_ns() - start);
+    return pp_now_ns() - start;
 }
 
 static bool is_product(int kernel) { return kernel >= PP_KERNEL_GEMM_NT && kernel <= PP_KERNEL_GEMM_TN; }
 
-static double product_flops(const struct bench *b)
+static bool same_product(const struct pp_call *a, const struct pp_call *b)
 {
-    double sum = 0;
-    for (int kind = 0; kind < 2; kind++)
-        for (int i = 0; i < b->program[kind].ncalls; i++)
-            if (is_product(b->program[kind].calls[i].kernel)) sum += pp_call_flops(&b->program[kind].calls[i]);
-    return sum * b->preset->chunks;
+    return a->kernel == b->kernel && !memcmp(a->n, b->n, sizeof a->n);
 }
 
-static void print(const struct bench *b, double best, const double *kernel_ns)
+/* The first call with the shape of call i of a program. */
+static int first_like(const struct pp_program *program, int i)
 {
-    double products = 0;
+    int first = 0;
+    while (!same_product(&program->calls[first], &program->calls[i])) first++;
+    return first;
+}
+
+/* Each shape of product on its own. Results are overwritten, or grow a little: the time does not depend on them. */
+static void run_alone(struct bench *b)
+{
+    set_microbatch(b, b->preset->chunks - 1);
+    for (int kind = 0; kind < 2; kind++)
+        for (int i = 0; i < b->program[kind].ncalls; i++) {
+            struct pp_program one = {.calls = &b->program[kind].calls[i], .ncalls = 1};
+            if (!is_product(one.calls->kernel) || first_like(&b->program[kind], i) != i) continue;
+            for (int again = 0; again < ALONE; again++) {
+                int64_t ns;
+                check(b->backend->run(b->device, &one, &b->frame, NULL, &ns));
+                keep_best(&b->alone_ns[kind][i], ns);
+            }
+        }
+}
+
+struct sums {
+    double ns[PP_KERNELS], flops[PP_KERNELS], bytes[PP_KERNELS], step_ns, products_ns, alone_ns;
+};
+
+static struct sums add_up(const struct bench *b)
+{
+    struct sums s = {0};
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int m = 0; m < (kind < 2 ? b->preset->chunks : 1); m++)
+            for (int i = 0; i < b->program[kind].ncalls; i++) {
+                const struct pp_call *call = &b->program[kind].calls[i];
+                const double ns = (double)b->best_ns[kind][m][i];
+                s.ns[call->kernel] += ns;
+                s.flops[call->kernel] += pp_call_flops(call);
+                s.bytes[call->kernel] += pp_call_bytes(call) + (m > 0 ? pp_call_again_bytes(call) : 0);
+                s.step_ns += ns;
+                if (!is_product(call->kernel)) continue;
+                s.products_ns += ns;
+                s.alone_ns += (double)b->alone_ns[kind][first_like(&b->program[kind], i)];
+            }
+    return s;
+}
+
+static void print(const struct bench *b, int64_t best)
+{
+    const struct sums s = add_up(b);
+    double flops = 0;
     for (int k = 0; k < PP_KERNELS; k++)
-        if (is_product(k)) products += kernel_ns[k];
+        if (is_product(k)) flops += s.flops[k];
     printf("%s: %s\n", b->preset->name, b->backend->describe(b->device));
-    printf("step %.3f ms, products %.3f ms at %.1f GF/s, step / products %.3f\n", best / 1e6, products / 1e6,
-           product_flops(b) / products, best / products);
+    printf("step %.3f ms, calls %.3f ms, products %.3f ms at %.1f Gflop/s, alone %.3f ms at %.1f Gflop/s\n",
+           (double)best / 1e6, s.step_ns / 1e6, s.products_ns / 1e6, flops / s.products_ns, s.alone_ns / 1e6,
+           flops / s.alone_ns);
+    printf("step / products alone %.3f, calls / products alone %.3f, products / products alone %.3f\n\n",
+           (double)best / s.alone_ns, s.step_ns / s.alone_ns, s.products_ns / s.alone_ns);
+    printf("| kernel | ms | %% of the calls | Gflop/s | GB/s |\n| --- | ---: | ---: | ---: | ---: |\n");
     for (int k = 0; k < PP_KERNELS; k++)
-        printf("%-16s %10.3f ms %5.1f %%\n", pp_kernel_table[k].name, kernel_ns[k] / 1e6, 100 * kernel_ns[k] / best);
+        if (s.ns[k] > 0)
+            printf("| %s | %.3f | %.1f | %.1f | %.1f |\n", pp_kernel_table[k].name, s.ns[k] / 1e6,
+                   100 * s.ns[k] / s.step_ns, s.flops[k] / s.ns[k], s.bytes[k] / s.ns[k]);
 }
 
 int main(int argc, char **argv)
 {
     static struct bench b;
     const int steps = argc > 2 ? atoi(argv[2]) : 5;
-    double best = INFINITY, kernel_ns[PP_KERNELS] = {0};
+    int64_t best = 0;
     for (int i = 0; i < PRESETS; i++)
         if (argc < 2 ? i == 0 : !strcmp(argv[1], presets[i].name)) b.preset = &presets[i];
-    if (!b.preset) {
+    if (!b.preset || steps < 1) {
         fprintf(stderr, "usage: bench_step [small|wide|lab] [steps]\n");
         return 2;
     }
     open_bench(&b);
     for (int i = 0; i < steps; i++) {
-        const double ns = step(&b);
-        if (ns >= best) continue;
-        best = ns;
-        memcpy(kernel_ns, b.kernel_ns, sizeof kernel_ns);
+        keep_best(&best, step(&b));
+        run_alone(&b);
     }
-    print(&b, best, kernel_ns);
+    print(&b, best);
     return 0;
 }
