@@ -2,8 +2,8 @@
  *
  * bench_step [small|wide|lab] [steps]: one training step of a whole model on one thread, kernel by kernel, and beside
  * it, in turns, each of its matrix products alone, again and again: the rate of the BLAS itself. Prints the step and
- * its products against that rate, and of each kernel time, share, Gflop/s and GB/s. Each call counts with the best of all
- * steps, so that what else runs on the machine weighs little; `step` is the best whole one. Not a test: it judges
+ * its products against that rate, and of each kernel time, share, Gflop/s and GB/s. Each call counts with the best of
+ * all steps, so that what else runs on the machine weighs little; `step` is the best whole one. Not a test: it judges
  * nothing.
  */
 #include <math.h>
