@@ -190,6 +190,18 @@ static pp_status begin_run(struct session *s)
     return status;
 }
 
+/* Task shapes of which there is a time, at one load at least. */
+static int shapes_timed(const struct pp_profile *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->nshapes; i++) {
+        bool timed = false;
+        for (int load = 0; load < p->nloads; load++) timed |= p->shapes[i].cell[load].ns.count > 0;
+        n += timed;
+    }
+    return n;
+}
+
 static pp_status measure_and_store(struct session *s)
 {
     PP_TRY(store_links(s));
@@ -198,7 +210,10 @@ static pp_status measure_and_store(struct session *s)
     PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
     struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
     if (measured == PP_INTERRUPTED)
-        return pp_fail(measured, "profiling was interrupted; what was measured is in the database");
+        return pp_fail(measured,
+                       "profiling was interrupted: the times of %d of %d task shapes are in %s, and predictions use "
+                       "them, however few samples they are of",
+                       shapes_timed(s->profile), s->profile->nshapes, path_of(s));
     FILE *out = open_memstream(&s->printed, &s->printed_bytes);
     if (out) pp_profile_print(out, s->config.format, s->profile, &links);
     if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory to print the results");
@@ -281,7 +296,10 @@ static pp_status run(struct session *s)
     PP_TRY(prepare(s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
     if (s->processes.index == 0) PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
-    PP_TRY(measure_links(s));
+    pp_status status = measure_links(s);
+    if (status == PP_INTERRUPTED)
+        return pp_fail(status, "interrupted while links were measured, before tasks: nothing was stored");
+    if (status != PP_OK) return status;
     return pp_link_profile_alone(s->transport, &s->processes, record, s);
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # killed.sh threads|mpi TIMES [SEED]: a run is killed that often, each time at another moment, from its start to some way into its steps:
-# the whole process (threads), or one process of mpirun. Nothing is left soon after, the database opens and is sound, and no step is missing
+# the whole process (threads), or one process of mpirun, once all have begun: a process that dies while it joins the others can let
+# mpirun itself hang. Nothing is left soon after, the database opens and is sound, and no step is missing
 # that a reader saw before, nor any in between. One file for all runs: what earlier ones wrote stays.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/../mpi/common.sh"
@@ -54,10 +55,15 @@ longest_ms=$((2 * ($(date +%s%3N) - begun_ms)))
 kill -s TERM $!
 await_end $!
 
+# In the database there is one run more than before.
+has_begun() { [ "$(query 'SELECT count(*) FROM run' || echo 0)" -gt "$runs" ]; }
+
 seen=0
 for round in $(seq "$times"); do
+    runs=$(query 'SELECT count(*) FROM run')
     launch >out.log 2>err.log &
     launcher=$!
+    [ "$how" = threads ] || within_patience has_begun || fail "round $round: no run after $patience_s s"
     delay_ms=$((RANDOM % longest_ms))
     sleep "$((delay_ms / 1000)).$(printf '%03d' $((delay_ms % 1000)))"
     [ ! -e run.db ] || seen=$(query 'SELECT count(*) FROM step' || echo "$seen")
