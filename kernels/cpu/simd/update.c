@@ -41,14 +41,19 @@ static vd add_squares(vd sum, vf v)
     return sum + a * a + b * b;
 }
 
+enum { STREAMS = 4 }; /* read at a time: memory answers several sooner than one after the other */
+
 void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1], part = n / STREAMS / VL * VL;
     const float *g = c->p[0];
-    vd sum = {0};
-    for (int64_t i = 0; i < n; i += VL) sum = add_squares(sum, vf_load(g + i, n - i));
+    vd sum[STREAMS] = {{0}};
+    for (int64_t i = 0; i < part; i += VL)
+        for (int s = 0; s < STREAMS; s++) sum[s] = add_squares(sum[s], vf_load_whole(g + s * part + i));
+    for (int64_t i = STREAMS * part; i < n; i += VL) sum[0] = add_squares(sum[0], vf_load(g + i, n - i));
     double total = 0;
-    for (int i = 0; i < VL / 2; i++) total += sum[i];
+    for (int s = 0; s < STREAMS; s++)
+        for (int i = 0; i < VL / 2; i++) total += sum[s][i];
     c->frame->sums[c->call->n[2]] = total;
 }
 
