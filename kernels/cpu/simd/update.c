@@ -52,8 +52,8 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
         for (int s = 0; s < STREAMS; s++) sum[s] = add_squares(sum[s], vf_load_whole(g + s * part + i));
     for (int64_t i = STREAMS * part; i < n; i += VL) sum[0] = add_squares(sum[0], vf_load(g + i, n - i));
     double total = 0;
-    for (int s = 0; s < STREAMS; s++)
-        for (int i = 0; i < VL / 2; i++) total += sum[s][i];
+    for (int s = 1; s < STREAMS; s++) sum[0] += sum[s];
+    for (int i = 0; i < VL / 2; i++) total += sum[0][i];
     c->frame->sums[c->call->n[2]] = total;
 }
 
