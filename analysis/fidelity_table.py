@@ -68,7 +68,7 @@ def compare(config, prediction, runs, base):
     """A row: a configuration, its prediction and its runs; `base` is the reference kernel's time in the profile."""
     times = [run["ms_per_batch"] for run in runs]
     measured, predicted = statistics.median(times), prediction["ms_per_batch"]
-    # A task switch within that millisecond makes it many times as long: of two runs the lower counts.
+    # What disturbed the reference kernel of one run did not disturb its steps as much: of two runs the lower counts.
     reference = median((run.get("reference_ns") for run in runs), statistics.median_low)
     row = dict(config, predicted=predicted, measured=measured, runs=len(runs), microbatches=prediction["microbatches"])
     row["error"] = percent(predicted, measured)

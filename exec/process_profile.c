@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/process.h"
+#include "exec/transport_list.h"
 
 /* BLAS cuts larger matrices into blocks, whose buffers are then all there. */
 enum { MOST_WIDTH = 512, MOST_INNER = 2048, MOST_WORDS = 2048, STEPS = 2 };
@@ -92,8 +93,8 @@ static pp_status measure_threads(void *arg)
 {
     const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct threads *t = arg;
-    PP_TRY(measure(t->setup, pp_transports[0], &alone, 1, &t->one));
-    return measure(t->setup, pp_transports[0], &alone, 2, &t->two);
+    PP_TRY(measure(t->setup, &pp_transport_inproc, &alone, 1, &t->one));
+    return measure(t->setup, &pp_transport_inproc, &alone, 2, &t->two);
 }
 
 pp_status pp_process_profile(const struct pp_process_setup *setup, struct pp_link_profile *out)

@@ -107,7 +107,7 @@ struct pp_world {
     int workers;                /* of the world */
     int first, count;           /* this process has workers first .. first+count-1 */
     bool remote;                /* there are other processes */
-    bool crowded;               /* more busy threads than cores: waiting must not spin */
+    bool crowded;               /* more busy threads than cores: who waits lets others run */
     bool polled;                /* workers wait for devices, which ring no bell. Set before the workers start */
     bool dozes;                 /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
     int cores;                  /* that this process may use */
@@ -148,10 +148,10 @@ void pp_world_stop(struct pp_world *world, pp_status why);
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */
 pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 
-/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly (20 ms at
- * most while nobody else wants the core), then sleeps until the bell rings (or a moment, where bytes may come from
- * another process). *idle_since: 0 at first, then kept between
- * calls. */
+/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly (20 ms at most,
+ * while nobody else wants the core), where workers crowd it lets the others run for a while (threads: 2 ms), then it
+ * sleeps until the bell rings (or a moment, where bytes may come from another process). *idle_since: 0 at first, then
+ * kept between calls. */
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since);

@@ -228,12 +228,19 @@ static pp_status print_results(const struct session *s)
     return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
 }
 
+/* As ppexec takes it: on all workers at once, if there were any. */
+static double reference_ns(struct pp_profile *profile)
+{
+    for (int i = PP_PROFILE_DURING; i >= PP_PROFILE_BEFORE; i--)
+        if (profile->reference[i].n > 0) return (double)pp_times_quantiles(&profile->reference[i]).median_ns;
+    return NAN;
+}
+
 static pp_status end_run(struct session *s, pp_status status)
 {
     struct pp_run_result result = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "ok"};
     char text[256];
-    if (s->profile->reference[0].n > 0)
-        result.reference_ns = (double)pp_times_quantiles(&s->profile->reference[0]).median_ns;
+    result.reference_ns = reference_ns(s->profile);
     snprintf(text, sizeof text, "failed: %s", pp_message());
     if (status != PP_OK) result.status = status == PP_INTERRUPTED ? "interrupted" : text;
     return pp_db_run_end(s->db, s->run_id, &result);

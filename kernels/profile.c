@@ -14,7 +14,6 @@
 #include "kernels/profile_team.h"
 
 enum { ROUNDS = 3, REFERENCES = 50 };
-enum { BEFORE, DURING, AFTER };
 
 /* State of the session. A timing is one shape under one load in one round. */
 struct session {
@@ -116,7 +115,7 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
         bool measured = status == PP_OK || status == PP_INTERRUPTED;
         for (int i = 0; i < n && measured; i++)
             if (keep(v, &members[i], load) != PP_OK) status = PP_NOMEM;
-        if (status == PP_OK) status = pp_times_add(&profile->reference[DURING], reference_ns);
+        if (status == PP_OK) status = pp_times_add(&profile->reference[PP_PROFILE_DURING], reference_ns);
     }
     release(v, members, n);
     return status;
@@ -257,12 +256,12 @@ pp_status pp_profile_run(struct pp_profile *profile)
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++)
             s.timings += ROUNDS * (profile->shapes[i].cell[load].load > 0);
-    PP_TRY(take_references(profile, BEFORE));
+    PP_TRY(take_references(profile, PP_PROFILE_BEFORE));
     pp_status status = PP_OK;
     for (int round = 0; round < ROUNDS && status == PP_OK; round++) status = run_round(&s, round);
     pp_progress(NULL);
     if (status != PP_OK && status != PP_INTERRUPTED) return status;
-    PP_TRY(take_references(profile, AFTER));
+    PP_TRY(take_references(profile, PP_PROFILE_AFTER));
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++)
             PP_TRY(sum_up(&profile->shapes[i], &profile->shapes[i].cell[load]));
@@ -271,9 +270,9 @@ pp_status pp_profile_run(struct pp_profile *profile)
 
 double pp_profile_drift(struct pp_profile *profile)
 {
-    double first = (double)pp_times_quantiles(&profile->reference[BEFORE]).median_ns, worst = 0;
+    double first = (double)pp_times_quantiles(&profile->reference[PP_PROFILE_BEFORE]).median_ns, worst = 0;
     if (!(first > 0)) return NAN;
-    for (int i = DURING; i <= AFTER; i++) {
+    for (int i = PP_PROFILE_DURING; i <= PP_PROFILE_AFTER; i++) {
         if (profile->reference[i].n == 0) continue;
         double change = (double)pp_times_quantiles(&profile->reference[i]).median_ns / first - 1;
         if (fabs(change) > fabs(worst)) worst = change;

@@ -60,6 +60,7 @@ struct pp_profile_cell {
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
+enum { PP_PROFILE_BEFORE, PP_PROFILE_DURING, PP_PROFILE_AFTER, PP_PROFILE_WHENS };
 
 struct pp_profile_shape {
     char signature[96], context[48]; /* of the program; of the job: pp_job_context */
@@ -77,7 +78,8 @@ struct pp_profile {
     int nloads, loads[PP_PROFILE_LOADS]; /* the first is 1; the others: workers busy at once in some configuration */
     int nshapes;
     struct pp_profile_shape *shapes; /* each once, in order of appearance */
-    struct pp_times reference[3];    /* the reference kernel before, during and after */
+    /* The reference kernel: before and after, alone; during, the mean over workers that ran it at the same moment. */
+    struct pp_times reference[PP_PROFILE_WHENS];
     char device_text[128];
 };
 

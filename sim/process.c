@@ -8,7 +8,7 @@
 #include "core/process.h"
 #include "sim/costs.h"
 
-static const double most_bytes = 1e15; /* a thousand times the memory of any machine */
+static const double most_bytes = 1e12; /* beside its arenas, and of any number of workers still no overflow */
 
 pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const char *transport,
                                struct pp_process_cost *out)

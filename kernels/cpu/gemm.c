@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/log.h"
 #include "kernels/cpu/cpu.h"
 
 static const char library_name[] = "libopenblas.so.0";
@@ -102,6 +103,10 @@ static pp_status load(void)
     if (better) { /* OpenBLAS chooses while it is loaded */
         dlclose(library);
         PP_TRY(open_library(better, &library));
+        if (strcasecmp(blas.get_corename(), better) != 0)
+            pp_warn("OpenBLAS does not know this processor and took its slow kernels for a %s; OPENBLAS_CORETYPE=%s in "
+                    "the environment of %s did not help",
+                    blas.get_corename(), better, library_name);
     }
     snprintf(blas.text, sizeof blas.text, "%.*s %s", two_words(blas.get_config()), blas.get_config(),
              blas.get_corename());

@@ -4,7 +4,7 @@
 # PP_FUZZ_FINDINGS (default: build/fuzz-findings), and inputs that reach new code in build/fuzz-corpus, where a longer run goes on.
 #
 # A run by hand tries what no run tried before. With PP_FUZZ_SEED=N it tries the same as every other run of N: it begins from the
-# corpus of the source, without random addresses, and ends after PP_FUZZ_RUNS inputs however fast the machine is.
+# corpus of the source, without random addresses, and ends after PP_FUZZ_RUNS inputs, unless SECONDS are over before.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
@@ -16,6 +16,7 @@ shift || true
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(find "$bin" -name 'fuzz_*' -type f -printf '%f\n' 2>/dev/null | sed 's/^fuzz_//' | sort)
 [ -x "$bin/fuzz_${targets[0]:-none}" ] || { echo "no fuzz target in $bin: cmake --preset fuzz && cmake --build --preset fuzz"; exit 77; }
+bin=$(cd "$bin" && pwd)
 
 folder=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -58,11 +58,13 @@ static void test_older(void **state)
     script("PRAGMA application_id = 0x70706b74; PRAGMA user_version = 1;"
            "INSERT INTO run(id, tool, version, host, started, device, threads, workload)"
            " VALUES(1, 'ppprof', '0.1.0', 'here', 'then', 'cpu', 1, 'w');"
-           "INSERT INTO task_time VALUES(1, 'F', '', 1, 0, 9, 500, 490, 510, 480, NULL, NULL)");
+           "INSERT INTO task_time VALUES(1, 'F', '', 1, 0, 9, 500, 490, 510, 480, NULL, NULL);"
+           "CREATE VIEW v_compare AS SELECT id AS process_bytes FROM run");
     refused(PP_DB_READ, PP_INPUT, "schema version 1");
     struct pp_db *db = open_db(PP_DB_WRITE);
     must(pp_db_find_task(db, "cpu", 1, "F", "", 1, &ns, &found));
     assert_true(found && ns == 500);
+    near(number(db, "SELECT count(*) FROM pragma_table_info('v_compare') WHERE name = 'measured_process_bytes'"), 1);
     struct pp_sample later = {.name = "F", .load = 2, .median_ns = 600, .mean_ns = 620};
     must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &later));
     must(pp_db_close(db));

@@ -149,7 +149,7 @@ static void test_turns(void **state)
     run_team(true);
     assert_int_equal(together, 1);
     assert_int_equal(again, 0);
-    run_team(false);
+    for (int tries = 0; together < 2 && tries < 100; tries++) run_team(false); /* the system may have one core for us */
     assert_int_equal(together, 2);
 }
 
