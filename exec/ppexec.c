@@ -113,21 +113,29 @@ static pp_status set_waits(void *context, struct pp_job *job)
     return PP_OK;
 }
 
+/* An older database is brought up to date first, by whoever comes first: several processes may try. */
+static pp_status open_reading(const char *path, struct pp_db **out)
+{
+    struct pp_db *writer;
+    pp_status status = pp_db_open(path, PP_DB_READ, out);
+    if (status != PP_INPUT) return status;
+    PP_TRY(pp_db_open(path, PP_DB_WRITE, &writer));
+    PP_TRY(pp_db_close(writer));
+    return pp_db_open(path, PP_DB_READ, out);
+}
+
 /* A device that waits takes the times of what was measured last, if none are given. */
 static pp_status open_profile(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
     const char *path = exec->config.db;
     if (!exec->backend->waits || exec->config.times) return PP_OK;
-    if (path && access(path, F_OK) == 0) {
-        PP_TRY(pp_db_open(path, PP_DB_READ, &s->profile));
-        PP_TRY(pp_db_newest_device(s->profile, s->measured, sizeof s->measured));
-    }
-    if (!s->measured[0])
-        return pp_fail(PP_USAGE,
-                       "--device %s: how long do tasks take? Give --times F,I,W[,C], or --db with a profile of ppprof",
-                       exec->backend->name);
-    pp_config_found_device(&exec->config, s->measured);
+    if (path && access(path, F_OK) == 0) PP_TRY(open_reading(path, &s->profile));
+    pp_status status = pp_waits_choose(&exec->config, s->profile, path, s->measured, sizeof s->measured);
+    /* Wrong usage is what all processes see and end by. The file each sees by itself, perhaps on a disk of its own: who
+     * lacks it must end the others. */
+    if (status == PP_USAGE && path && exec->processes.count > 1) status = PP_INPUT;
+    PP_TRY(status);
     exec->set_waits = set_waits;
     exec->set_waits_context = s;
     return PP_OK;

@@ -6,6 +6,22 @@
 
 #include "sim/bound.h"
 
+pp_status pp_waits_choose(struct pp_config *config, struct pp_db *db, const char *path, char *device, size_t size)
+{
+    device[0] = '\0';
+    if (db) PP_TRY(pp_db_newest_device(db, device, size));
+    if (!device[0])
+        return pp_fail(PP_USAGE,
+                       "--device delay: how long do tasks take?%s%s%s Give --times F,I,W[,C], or --db with a profile "
+                       "of ppprof",
+                       path ? " Database " : "", path ? path : "",
+                       !path ? ""
+                       : db  ? " has no profile."
+                             : " is not there.");
+    pp_config_found_device(config, device);
+    return PP_OK;
+}
+
 /* The profile's cost of the same job on the profile's device. */
 static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const char *device, struct pp_cost **out,
                            struct pp_cost_origin *origin)
@@ -14,6 +30,8 @@ static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const cha
     struct pp_job there = *job;
     struct pp_machine machine; /* pp_cost_from_profile() wants one for what is missing; here nothing may be */
     config.device = device;
+    config.straggler = NULL; /* what is slowed down was never measured so: links are looked up by the plain workload */
+    config.jitter = 0;
     there.config = &config;
     PP_TRY(pp_machine_find(strcmp(device, "cpu") == 0 ? NULL : "h200", &machine));
     return pp_cost_from_profile(&there, db, &machine, out, origin);

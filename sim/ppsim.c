@@ -78,6 +78,9 @@ static pp_status check_times(const struct session *s)
                        config->replicas);
     if (config->times && config->machine)
         return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
+    if (config->machine && strcmp(config->device, "delay") == 0)
+        return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
+                                 "profile of ppprof or --times says; leave --machine out");
     return PP_OK;
 }
 
@@ -113,11 +116,8 @@ static pp_status choose_waits(struct session *s)
 {
     static char newest[32];
     if (s->config.times || strcmp(s->config.device, "delay") != 0) return PP_OK;
-    if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
-    if (!newest[0])
-        return pp_fail(PP_USAGE, "--device delay: how long do tasks take? Give --times F,I,W[,C], or --db with a "
-                                 "profile of ppprof");
-    pp_config_found_device(&s->config, newest);
+    const char *path = s->config.db ? s->config.db : s->predictor.db ? "pp.db" : NULL;
+    PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, newest, sizeof newest));
     s->predictor.waits = newest;
     return PP_OK;
 }

@@ -10,3 +10,14 @@ await_end $!
 [ "$status" -ne 0 ] || fail "exit status 0"
 [ ! -s out.log ] || fail "something was printed"
 grep -q 'weights is a folder' err.log || fail "no message"
+
+# A profile each process looks for by itself, perhaps on a disk of its own: who lacks it, first or not, ends all.
+ppprof --preset lab --stages 2 --seconds 0.01 --db profile.db >out.log 2>err.log || fail "ppprof fails: $(cat err.log)"
+delayed='ppexec --preset lab --device delay --no-eval --max-batches 2 --db'
+for files in 'profile.db missing.db' 'missing.db profile.db' 'missing.db missing.db'; do
+    # shellcheck disable=SC2086 # words
+    mpirun -n 1 $delayed ${files% *} : -n 1 $delayed ${files#* } >out.log 2>err.log &
+    await_end $!
+    [ "$status" -ne 0 ] || fail "$files: exit status 0"
+    grep -q 'missing.db is not there' err.log || fail "$files: no message"
+done

@@ -177,7 +177,7 @@ static void test_machine_cost(void **state)
 
 /* A profile in which every shape takes rows * UNIT ns alone and twice that beside another worker (without rows: 7
  * UNIT). */
-static void add_profile(struct pp_db *db, const struct pp_job *job)
+static void add_profile(struct pp_db *db, const struct pp_job *job, double latency_ns)
 {
     const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
     const struct pp_run_result result = {.status = "ok"};
@@ -197,12 +197,12 @@ static void add_profile(struct pp_db *db, const struct pp_job *job)
                                        .min_ns = ns};
             assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &sample), PP_OK);
         }
-    static const struct {
+    const struct {
         const char *link, *parameter;
         double value;
-    } figures[] = {{"inproc p2p", "latency_ns", 500},      {"inproc p2p", "send_overhead_ns", 60},
-                   {"inproc p2p", "recv_overhead_ns", 70}, {"inproc p2p", "ns_per_byte", 0.25},
-                   {"worker", "task_overhead_ns", 40},     {"worker", "step_overhead_ns", 900}};
+    } figures[] = {{"inproc p2p", "latency_ns", latency_ns}, {"inproc p2p", "send_overhead_ns", 60},
+                   {"inproc p2p", "recv_overhead_ns", 70},   {"inproc p2p", "ns_per_byte", 0.25},
+                   {"worker", "task_overhead_ns", 40},       {"worker", "step_overhead_ns", 900}};
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         assert_int_equal(pp_db_add_link(db, id, figures[i].link, figures[i].parameter, figures[i].value), PP_OK);
     assert_int_equal(pp_db_run_end(db, id, &result), PP_OK);
@@ -218,7 +218,7 @@ static void test_profile(void **state)
 
     struct pp_job *job = create_job("--rows 20 --chunks 5"); /* 4 rows each */
     assert_null(cost_of(job, db, &origin));                  /* an empty database fits nothing */
-    add_profile(db, job);
+    add_profile(db, job, 500);
     struct pp_cost *cost = cost_of(job, db, &origin);
     assert_non_null(cost);
     assert_int_equal(origin.measured, origin.classes);
@@ -246,7 +246,7 @@ static void test_profile(void **state)
     assert_int_equal(origin.measured, 4);
     assert_non_null(strstr(origin.first_computed, "rows10"));
     pp_cost_free(cost);
-    add_profile(db, job);
+    add_profile(db, job, 500);
     pp_job_free(job);
 
     job = create_job("--rows 21 --chunks 3"); /* 7 rows each: between 4 and 10 */
@@ -277,7 +277,7 @@ static void test_waits(void **state)
         struct pp_job *job = create_job(stages == 1 ? "--device delay --stages 1 --rows 20 --chunks 5 --straggler 0:3"
                                                     : "--device delay --stages 2 --rows 20 --chunks 5 --jitter 4");
         assert_int_equal(pp_waits_from_profile(job, db, "cpu", &origin), PP_INPUT);
-        add_profile(db, job);
+        add_profile(db, job, 500);
         if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
         assert_int_equal(origin.measured, origin.classes);
         assert_true(job->times.slow_factor == (stages == 1 ? 3 : 0) && job->times.jitter == (stages == 1 ? 0 : 0.04));
@@ -297,6 +297,28 @@ static void test_waits(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* The hop is that of the same model, not of the newest profile, whatever straggles. */
+static void test_waits_link(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("waits_link.db");
+    assert_int_equal(pp_db_open("waits_link.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--stages 2 --rows 20 --chunks 5");
+    add_profile(db, job, 500);
+    pp_job_free(job);
+    job = create_job("--stages 2 --rows 20 --chunks 5 --d-model 100");
+    add_profile(db, job, 9000000);
+    pp_job_free(job);
+    job = create_job("--device delay --stages 2 --rows 20 --chunks 5 --straggler 1:2 --jitter 4");
+    if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
+    int64_t message = 4 * config.tokens * config.d_model * (int64_t)sizeof(float);
+    expect_near(job->times.hop_ms * 1e6, 500 + 60 + 70 + (double)message / 4, 0.5, "hop");
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times),
@@ -306,6 +328,7 @@ int main(void)
                                        cmocka_unit_test(test_damaged_machines),
                                        cmocka_unit_test(test_machine_cost),
                                        cmocka_unit_test(test_profile),
-                                       cmocka_unit_test(test_waits)};
+                                       cmocka_unit_test(test_waits),
+                                       cmocka_unit_test(test_waits_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
