@@ -167,7 +167,7 @@ static pp_status check(const struct pp_config *config)
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     if (!config->times && strcmp(config->device, "delay") != 0 && (config->straggler || config->jitter > 0))
-        return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times",
+        return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
     if ((config->save_every || config->resume) && !config->save)
         return pp_fail(PP_USAGE, "--%s: the checkpoint lies beside the file of --save; name that too",

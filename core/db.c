@@ -146,10 +146,10 @@ static pp_status check_reading(struct pp_db *db)
         return pp_fail(PP_INPUT,
                        "database %s: it is empty: write to it first with ppprof --db, ppsim --db or ppexec --db",
                        db->path);
-    return pp_fail(
-        PP_INPUT,
-        "database %s: it has schema version %lld: open it once with --db of any program to bring it up to date",
-        db->path, (long long)version);
+    return pp_fail(PP_INPUT,
+                   "database %s: it has schema version %lld: name it once with --db of ppprof, ppsim or ppexec to "
+                   "bring it up to date",
+                   db->path, (long long)version);
 }
 
 static pp_status connect(struct pp_db *db, const char *name, int flags)
