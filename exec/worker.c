@@ -15,6 +15,19 @@ static pp_status open_flows(const struct pp_channel_end *ends, int n, struct pp_
     return PP_OK;
 }
 
+/* Looked up once: a class that was not measured is searched for among all. */
+static pp_status open_waits(const struct pp_worker *w, const struct pp_plan *plan, int64_t **out)
+{
+    if (!w->backend->waits) return PP_OK;
+    PP_TRY(PP_NEW(out, plan->nclasses));
+    for (int c = 0; c < plan->nclasses; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        if (cls->stage < 0 || plan->stage_rank[cls->stage] == w->rank)
+            (*out)[c] = pp_given_class_ns(&w->job->times, plan, cls);
+    }
+    return PP_OK;
+}
+
 /* Receives begin as at the end of a step: all posted, all done. */
 static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const struct pp_plan *plan, int table)
 {
@@ -26,7 +39,7 @@ static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const stru
     for (int i = 0; i < track->walk->nrecv; i++) track->recv[i].posted = track->recv[i].done = track->walk->recv[i].n;
     for (int i = 0; i < track->walk->nrecv; i++) track->recv[i].after = track->walk->recv[i].after;
     track->slot_offset = w->job->layout->slot_offset[table];
-    return PP_OK;
+    return open_waits(w, plan, &track->waits_ns);
 }
 
 static int most_tensors(const struct pp_job *job)
@@ -107,6 +120,7 @@ static void close_track(struct pp_track *track)
     for (int i = 0; track->send && i < track->walk->nsend; i++) free(track->send[i].transfers);
     free(track->recv);
     free(track->send);
+    free(track->waits_ns);
     pp_walk_free(track->walk);
 }
 
@@ -202,8 +216,7 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
 static void set_wait(const struct pp_worker *w, const struct pp_stop *stop, bool waited, struct pp_wait *wait)
 {
     const struct pp_given_times *times = &w->job->times;
-    const struct pp_plan *plan = w->step.phase->plan;
-    int64_t ns = pp_given_class_ns(times, plan, &plan->classes[plan->tasks[stop->task].cls]);
+    int64_t ns = w->track->waits_ns[w->step.phase->plan->tasks[stop->task].cls];
     wait->duration_ns = pp_jitter_ns(ns, times->jitter, times->seed, w->step.number, stop->task, w->me);
     wait->hop_ns = stop->recv_lane >= 0 ? pp_given_hop_ns(times) : -1;
     wait->clock_offset_ns = w->world->processes.clock_offset_ns;

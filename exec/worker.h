@@ -62,6 +62,7 @@ struct pp_track {
     struct pp_flow *recv, *send; /* parallel to walk->recv, walk->send */
     const int64_t *slot_offset;
     struct pp_stop_marks *marks; /* queue devices: [nstops] */
+    int64_t *waits_ns;           /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
 };
 
 enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };
