@@ -74,3 +74,10 @@ void pp_alloc_keep_nothing(void)
     mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the default, which now stays */
 #endif
 }
+
+void pp_alloc_give_back(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}

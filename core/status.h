@@ -72,5 +72,7 @@ pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 /* Large blocks go back to the system when they are freed. glibc would otherwise keep as many bytes as the largest block
  * that was ever freed, in each thread. At the start of a program whose memory is measured. */
 void pp_alloc_keep_nothing(void);
+/* Gives the system what is free now. */
+void pp_alloc_give_back(void);
 
 #endif

@@ -20,6 +20,7 @@ struct pp_process_setup {
     struct pp_exec exec; /* of the run that is wanted; without data and database */
     int chunks;          /* least that is wanted: the largest products */
     int64_t mpi_bytes;   /* what starting the transport added to this process */
+    int64_t own_bytes;   /* what this process keeps that one of ppexec has not */
 };
 
 /* All processes call it, before anything large is allocated; only the first gets figures, of threads and, if there are

@@ -49,8 +49,8 @@ struct session {
     struct pp_processes processes;
     struct pp_profile *profile;
     struct pp_link_profile links;
-    struct pp_db *db;  /* the first process's; else NULL */
-    int64_t mpi_bytes; /* of this process's memory */
+    struct pp_db *db;             /* the first process's; else NULL */
+    int64_t mpi_bytes, own_bytes; /* of this process's memory: MPI's, the profile's */
     int64_t run_id;
     int cores;     /* that the workers may use, `threads` for each worker */
     char *printed; /* the results */
@@ -127,7 +127,8 @@ static pp_status measure_process(struct session *s)
                                               .transport = s->transport,
                                               .processes = s->processes},
                                      .chunks = s->config.rows,
-                                     .mpi_bytes = s->mpi_bytes};
+                                     .mpi_bytes = s->mpi_bytes,
+                                     .own_bytes = s->own_bytes};
     if (s->backend->queue) return PP_OK;
     for (int i = 0; i < s->profile->npoints; i++)
         if (s->profile->points[i].chunks < setup.chunks) setup.chunks = s->profile->points[i].chunks;
@@ -295,7 +296,11 @@ static pp_status prepare(struct session *s)
         .pin = pin,
         .interrupted = pp_signals_caught,
     };
-    return pp_profile_create(&setup, &s->profile);
+    const int64_t before = pp_process_resident_bytes();
+    PP_TRY(pp_profile_create(&setup, &s->profile));
+    pp_alloc_give_back();
+    s->own_bytes = pp_process_resident_bytes() - before;
+    return PP_OK;
 }
 
 static pp_status run(struct session *s)
