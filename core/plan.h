@@ -41,24 +41,24 @@
 #include "core/status.h"
 
 /* X(id, printed name, computes: runs on a rank's compute lane, what it is) */
-#define PP_KIND_LIST(X) \
-    X(F, "F", true, "forward") \
-    X(B, "B", true, "full backward (I and W together)") \
-    X(I, "I", true, "gradient of the input") \
-    X(W, "W", true, "gradient of the weights") \
-    X(R, "R", true, "recomputed forward (activation checkpointing)") \
-    X(XFER_F, "XFER_F", false, "transfer of an activation (SEND_F + RECV_F)") \
-    X(XFER_B, "XFER_B", false, "transfer of a gradient (SEND_B + RECV_B)") \
-    X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients") \
-    X(NORM, "NORM", true, "sums of squares of a stage's gradients") \
-    X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks") \
+#define PP_KIND_LIST(X)                                                                                                \
+    X(F, "F", true, "forward")                                                                                         \
+    X(B, "B", true, "full backward (I and W together)")                                                                \
+    X(I, "I", true, "gradient of the input")                                                                           \
+    X(W, "W", true, "gradient of the weights")                                                                         \
+    X(R, "R", true, "recomputed forward (activation checkpointing)")                                                   \
+    X(XFER_F, "XFER_F", false, "transfer of an activation (SEND_F + RECV_F)")                                          \
+    X(XFER_B, "XFER_B", false, "transfer of a gradient (SEND_B + RECV_B)")                                             \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients")                                   \
+    X(NORM, "NORM", true, "sums of squares of a stage's gradients")                                                    \
+    X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks")                                             \
     X(STEP, "STEP", true, "clip and optimizer step of a stage")
 
 enum pp_kind {
 #define X(id, name, computes, meaning) PP_##id,
     PP_KIND_LIST(X)
 #undef X
-    PP_KINDS
+        PP_KINDS
 };
 
 struct pp_kind_info {
@@ -68,10 +68,10 @@ struct pp_kind_info {
 extern const struct pp_kind_info pp_kinds[PP_KINDS];
 
 enum pp_task_flag {
-    PP_TASK_FIRST = 1,      /* first contribution of this step to its stage's gradients: write, do not add */
-    PP_TASK_TAKE_ACT = 2,   /* the activation slot comes into use with this task */
-    PP_TASK_FREE_ACT = 4,   /* ... is free again when it ends */
-    PP_TASK_TAKE_CKPT = 8,  /* the same for the checkpointed stage input */
+    PP_TASK_FIRST = 1,     /* first contribution of this step to its stage's gradients: write, do not add */
+    PP_TASK_TAKE_ACT = 2,  /* the activation slot comes into use with this task */
+    PP_TASK_FREE_ACT = 4,  /* ... is free again when it ends */
+    PP_TASK_TAKE_CKPT = 8, /* the same for the checkpointed stage input */
     PP_TASK_FREE_CKPT = 16,
     PP_TASK_JOINED = 32,    /* its kernels may interleave with those of the next task of its lane (OVERLAP_F_B) */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
@@ -84,9 +84,9 @@ struct pp_task {
     int32_t stage;      /* of a transfer: the sender's stage. -1 for NORM_ALL */
     int32_t microbatch; /* first one; -1 where there is none */
     int32_t lane;
-    int32_t cls;        /* cost class: index into classes[] */
+    int32_t cls; /* cost class: index into classes[] */
     int32_t dep[3];
-    int32_t act, ckpt;  /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R reads it */
+    int32_t act, ckpt; /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R reads it */
     /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
     int32_t in, out;
 };
@@ -112,7 +112,7 @@ extern const char *const pp_pool_names[PP_POOL_KINDS];
 struct pp_pool {
     int32_t kind; /* enum pp_pool_kind */
     int32_t rank;
-    int32_t key;  /* ACT: slot group of the stages; SEND, RECV: src*ranks*2 + dst*2 + (transfer == PP_XFER_B); else 0 */
+    int32_t key; /* ACT: slot group of the stages; SEND, RECV: src*ranks*2 + dst*2 + (transfer == PP_XFER_B); else 0 */
     int32_t first, slots;
 };
 
@@ -125,16 +125,16 @@ extern const char *const pp_checkpoint_names[];
 
 /* What a plan is made from. */
 struct pp_plan_spec {
-    const char *schedule;    /* a registered name (schedules/schedule.h) */
+    const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
-    int replicas;            /* D; > 1 adds REDUCE_GRAD */
-    const int *rows;         /* [microbatches] rows of each; NULL = 1 each */
-    int checkpoint;          /* enum pp_checkpoint */
-    int recv_buffers;        /* receive slots per channel; 0 = as many as there are microbatches (nothing is limited) */
-    bool training;           /* false: forward only (evaluation) */
-    bool optimizer;          /* adds STEP */
-    bool clip;               /* adds NORM and NORM_ALL */
-    const int *act_group;    /* [stages] stages with equal numbers use slots of one size; NULL = all one group */
+    int replicas;                            /* D; > 1 adds REDUCE_GRAD */
+    const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
+    int checkpoint;                          /* enum pp_checkpoint */
+    int recv_buffers;     /* receive slots per channel; 0 = as many as there are microbatches (nothing is limited) */
+    bool training;        /* false: forward only (evaluation) */
+    bool optimizer;       /* adds STEP */
+    bool clip;            /* adds NORM and NORM_ALL */
+    const int *act_group; /* [stages] stages with equal numbers use slots of one size; NULL = all one group */
     /* K > 1: up to K successive microbatches' weight gradients of a stage are one W task (count > 1), where the order
      * of the schedule, with each B cut into I and W, allows the W to wait. 0 and 1: as the schedule has them. */
     int batch_w;
@@ -180,6 +180,9 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
+
+/* The rank that computes the loss: that of the last stage. */
+static inline int pp_loss_rank(const struct pp_plan *plan) { return plan->stage_rank[plan->stages - 1]; }
 
 /* Rows of all microbatches that share an activation slot with microbatch m; with m = -1: of the fullest slot. */
 int pp_plan_slot_rows(const struct pp_plan *plan, int m);

@@ -3,15 +3,21 @@
 
 #include <stdlib.h>
 
-static bool sends(const struct pp_losses *l) { return l->me != 0 && l->me % l->ranks == l->ranks - 1; }
+static bool sends(const struct pp_losses *l) { return l->me != 0 && l->me % l->ranks == l->loss_rank; }
 
 /* The worker whose loss worker 0 receives for a replica; 0 = its own. */
-static int source(const struct pp_losses *l, int replica) { return replica * l->ranks + l->ranks - 1; }
+static int source(const struct pp_losses *l, int replica) { return replica * l->ranks + l->loss_rank; }
 
-pp_status pp_losses_open(struct pp_losses *l, struct pp_world *world, int me, int ranks, int replicas,
+pp_status pp_losses_open(struct pp_losses *l, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal)
 {
-    *l = (struct pp_losses){.world = world, .me = me, .ranks = ranks, .replicas = replicas, .journal = journal};
+    const int replicas = plan->replicas;
+    *l = (struct pp_losses){.world = world,
+                            .me = me,
+                            .ranks = plan->ranks,
+                            .replicas = replicas,
+                            .loss_rank = pp_loss_rank(plan),
+                            .journal = journal};
     PP_TRY(PP_NEW(&l->received, replicas));
     return PP_NEW(&l->receives, replicas);
 }

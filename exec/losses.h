@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is known to the last rank of each replica, and wanted by worker 0. It is sent there without
- * waiting: worker 0 learns of a step's loss some time later, and no step waits for it.
+ * The loss of a step is known to the rank of each replica that has the last stage, and wanted by worker 0. It is sent
+ * there without waiting: worker 0 learns of a step's loss some time later, and no step waits for it.
  */
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H
 
+#include "core/plan.h"
 #include "exec/journal.h"
 #include "exec/transport.h"
 
@@ -13,8 +14,8 @@ enum { PP_LOSSES_OPEN = 8 }; /* sent and not yet taken; a worker that is further
 
 struct pp_losses {
     struct pp_world *world;
-    int me, ranks, replicas;
-    /* at a last rank */
+    int me, ranks, replicas, loss_rank;
+    /* at a rank with the last stage */
     double sent[PP_LOSSES_OPEN];
     struct pp_request requests[PP_LOSSES_OPEN];
     int64_t count;
@@ -26,11 +27,11 @@ struct pp_losses {
 };
 
 /* journal: NULL but at worker 0. */
-pp_status pp_losses_open(struct pp_losses *losses, struct pp_world *world, int me, int ranks, int replicas,
+pp_status pp_losses_open(struct pp_losses *losses, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal) PP_MUST_CHECK;
 void pp_losses_close(struct pp_losses *losses);
-/* After each step, by every worker. sum: of this replica, at its last rank. At worker 0 the journal's newest record
- * is this step, its loss holding what this worker knows of the sum. */
+/* After each step, by every worker. sum: of this replica, at its rank with the last stage. At worker 0 the journal's
+ * newest record is this step, its loss holding what this worker knows of the sum. */
 pp_status pp_losses_add(struct pp_losses *losses, double sum) PP_MUST_CHECK;
 /* Waits until all losses are where they belong. */
 pp_status pp_losses_settle(struct pp_losses *losses) PP_MUST_CHECK;

@@ -72,7 +72,7 @@ static const struct pp_phase *eval_phase(const struct pp_session *s, enum pp_par
     return part == PP_PART_TEST ? &s->test_tail : NULL;
 }
 
-/* The first replica's: the mean over all tokens of a part, at its last rank. */
+/* The first replica's: the mean over all tokens of a part, at its rank with the last stage. */
 static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *loss)
 {
     const struct pp_batches *batches = &t->session->agenda->eval[part];
@@ -94,7 +94,7 @@ static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
 {
     *loss = NAN;
     if (t->worker->replica == 0) PP_TRY(evaluate_part(t, part, loss));
-    return pp_broadcast(t->session->world, t->worker->me, t->session->job->train->ranks - 1, loss, sizeof *loss);
+    return pp_broadcast(t->session->world, t->worker->me, pp_loss_rank(t->session->job->train), loss, sizeof *loss);
 }
 
 static pp_status keep_best(struct pp_trainee *t, double loss)
@@ -240,7 +240,6 @@ static pp_status prepare(struct pp_trainee *t)
     struct pp_session *s = t->session;
     struct pp_worker *w = t->worker;
     const struct pp_config *config = s->config;
-    int ranks = s->job->train->ranks;
     PP_TRY(probe(t));
     PP_TRY(pp_worker_prepare(w, &s->test_tail));
     if (!s->restart.resumed) PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
@@ -248,7 +247,7 @@ static pp_status prepare(struct pp_trainee *t)
     PP_TRY(go_on(t));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica,
                           config->max_batches, &t->batches));
-    PP_TRY(pp_losses_open(&t->losses, s->world, w->me, ranks, config->replicas, w->me == 0 ? &s->journal : NULL));
+    PP_TRY(pp_losses_open(&t->losses, s->world, w->me, s->job->train, w->me == 0 ? &s->journal : NULL));
     return reference(t, &s->reference_ns[0]);
 }
 

@@ -27,6 +27,9 @@ import safetensors_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 CHECKPOINTS = ("never", "except_last", "always")
+# How many stages a rank may have.
+VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
+VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,)})
 TOLERANCE = 1e-4
 TINY = 1e-30  # below, float32 has few digits left
 SKIP = 77
@@ -114,8 +117,8 @@ def layouts(options, everything):
     """(schedule, P, V, checkpoint) that the case can have. Not everything: a few that touch each value."""
     layers = options.get("layers", 2)
     made = []
-    for schedule, ranks, checkpoint in itertools.product(("gpipe", "1f1b", "interleaved"), (1, 2, 4), CHECKPOINTS):
-        for virtual in (1, 2) if schedule == "interleaved" else (1,):
+    for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
+        for virtual in VIRTUAL[schedule]:
             if ranks * virtual <= layers:
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if everything:

@@ -54,7 +54,8 @@ def random_options(dice):
     heads = dice.choice((1, 2, 3, 4))  # with a width of 2, LayerNorm knows only signs
     ranks, virtual = dice.choice((1, 2, 3, 4)), dice.choice((1, 2))
     rows = dice.randint(2, 9)
-    schedule = dice.choice(("gpipe", "1f1b")) if virtual == 1 else "interleaved"
+    one, several = ("gpipe", "1f1b", "zb-h1", "zb-h2"), ("interleaved", "interleaved-zb", "bfs")
+    schedule = dice.choice(one if virtual == 1 else several + ("zbv",) * (virtual == 2))
     chunks = dice.randint(1, rows)
     made = dict(
         preset=dice.choice(("small", "lab")),
@@ -85,7 +86,7 @@ def random_options(dice):
         cuts = sorted(dice.sample(range(1, made["layers"]), stages - 1))
         layers = [b - a for a, b in zip([0, *cuts], [*cuts, made["layers"]])]
         made["split"] = dice.choice(("parameters", ",".join(map(str, layers))))
-    if schedule == "interleaved" and pieces % max(1, pieces // ranks):
+    if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made
 

@@ -18,6 +18,7 @@ from torch.distributed.pipelining import _schedule_visualizer as visualizer
 from torch.distributed.pipelining.schedules import _Action, _ComputationType
 
 TORCH_NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
+TORCH_NAMES.update({"interleaved-zb": "InterleavedZeroBubble", "zbv": "ZBVZeroBubble"})
 COMPUTE = ("F", "B", "I", "W")
 
 
@@ -37,7 +38,11 @@ def cases():
                 rounds = max(1, microbatches // ranks)
                 if microbatches % rounds == 0 and (ranks != 3 or virtual == 2):
                     yield "interleaved", ranks, virtual, microbatches
+                    yield "interleaved-zb", ranks, virtual, microbatches
+                if virtual == 2:
+                    yield "zbv", ranks, 2, microbatches
     yield "interleaved", 16, 2, 32
+    yield "zbv", 16, 2, 40
 
 
 def undo_last_rank_slip(row, microbatches):

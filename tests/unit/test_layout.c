@@ -130,11 +130,15 @@ static void check_rank(const struct world *w, int plan, int rank)
 static void test_disjoint(void **state)
 {
     (void)state;
-    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
-    for (int i = 0; i < 3 * 4 * 3 * 2; i++) {
-        const int schedule = i % 3, p = 1 + i / 3 % 4, checkpoint = i / 12 % 3, precision = i / 36 ? PP_BF16 : PP_FP32;
+    static const struct {
+        const char *name;
+        int v;
+    } schedules[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"bfs", 2}, {"zb-h1", 1}, {"zb-h2", 1}, {"zbv", 2}};
+    enum { N = sizeof schedules / sizeof *schedules };
+    for (int i = 0; i < N * 4 * 3 * 2; i++) {
+        const int p = 1 + i / N % 4, checkpoint = i / (4 * N) % 3, precision = i / (12 * N) ? PP_BF16 : PP_FP32;
         struct world w;
-        open_world(&w, schedules[schedule], p, schedule == 2 ? 2 : 1, 4, checkpoint, precision);
+        open_world(&w, schedules[i % N].name, p, schedules[i % N].v, 4, checkpoint, precision);
         assert_int_equal(w.layout->nplans, 2);
         assert_int_equal(w.layout->data_elements, 20 * SEQ);
         for (int rank = 0; rank < p; rank++)

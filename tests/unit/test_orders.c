@@ -78,6 +78,8 @@ int main(void)
         {"gpipe as PyTorch", compare_file, NULL, NULL, "gpipe"},
         {"1f1b as PyTorch", compare_file, NULL, NULL, "1f1b"},
         {"interleaved as PyTorch", compare_file, NULL, NULL, "interleaved"},
+        {"interleaved-zb as PyTorch", compare_file, NULL, NULL, "interleaved-zb"},
+        {"zbv as PyTorch", compare_file, NULL, NULL, "zbv"},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

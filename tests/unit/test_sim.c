@@ -77,7 +77,8 @@ static void test_peaks(void **state)
         const char *schedule;
         int v;
         double peak[4];
-    } cases[] = {{"gpipe", 1, {8, 8, 8, 8}}, {"1f1b", 1, {4, 3, 2, 1}}, {"interleaved", 2, {5.5, 4.5, 3.5, 2.5}}};
+    } cases[] = {{"gpipe", 1, {8, 8, 8, 8}}, {"1f1b", 1, {4, 3, 2, 1}},  {"interleaved", 2, {5.5, 4.5, 3.5, 2.5}},
+                 {"zb-h1", 1, {4, 3, 2, 1}}, {"zb-h2", 1, {7, 5, 3, 1}}, {"bfs", 2, {8, 8, 8, 8}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_case c = times_case(cases[i].schedule, 4, cases[i].v, 8, unequal);
         for (int r = 0; r < 4; r++) expect_near(c.plan->peak_microbatches[r], cases[i].peak[r], 0, cases[i].schedule);
@@ -94,21 +95,51 @@ static void test_published_rates(void **state)
     const struct {
         int p, m;
         struct pp_given_times times;
-        double one, interleaved, ms;
-    } rows[] = {{8, 24, {18.522, 18.086, 9.337, 0.601}, .2431, .1090, 1456.7},
-                {8, 32, {18.513, 18.086, 9.331, 0.626}, .1985, .0847, 1833.8},
-                {8, 64, {18.546, 18.097, 9.321, 0.762}, .1240, .0461, 3357.9},
-                {16, 48, {11.347, 11.248, 8.132, 0.377}, .2552, .1136, 1980.3},
-                {16, 64, {11.307, 11.254, 8.101, 0.379}, .2082, .0878, 2478.4},
-                {16, 128, {11.325, 11.308, 8.109, 0.378}, .1251, .0459, 4497.4}};
+        double one, interleaved, h1, h2, ms;
+    } rows[] = {{8, 24, {18.522, 18.086, 9.337, 0.601}, .2431, .1090, .1585, .1083, 1456.7},
+                {8, 32, {18.513, 18.086, 9.331, 0.626}, .1985, .0847, .1242, .0837, 1833.8},
+                {8, 64, {18.546, 18.097, 9.321, 0.762}, .1240, .0461, .0674, .0444, 3357.9},
+                {16, 48, {11.347, 11.248, 8.132, 0.377}, .2552, .1136, .1397, .0672, 1980.3},
+                {16, 64, {11.307, 11.254, 8.101, 0.379}, .2082, .0878, .1088, .0516, 2478.4},
+                {16, 128, {11.325, 11.308, 8.109, 0.378}, .1251, .0459, .0576, .0266, 4497.4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sim_case one = times_case("1f1b", rows[i].p, 1, rows[i].m, rows[i].times);
         struct sim_case inter = times_case("interleaved", rows[i].p, 3, rows[i].m, rows[i].times);
         expect_near(one.result.metrics.bubble_span, rows[i].one, 0.5e-4, "1f1b");
         expect_near(in_ms(one.result.metrics.span_ns), rows[i].ms, 0.06, "1f1b ms");
         expect_near(inter.result.metrics.bubble_span, rows[i].interleaved, 0.5e-4, "interleaved");
+        struct sim_case h1 = times_case("zb-h1", rows[i].p, 1, rows[i].m, rows[i].times);
+        struct sim_case h2 = times_case("zb-h2", rows[i].p, 1, rows[i].m, rows[i].times);
+        expect_near(h1.result.metrics.bubble_span, rows[i].h1, 0.5e-4, "zb-h1");
+        expect_near(h2.result.metrics.bubble_span, rows[i].h2, 0.5e-4, "zb-h2");
         release_case(&one);
         release_case(&inter);
+        release_case(&h1);
+        release_case(&h2);
+    }
+}
+
+/* Makespan and span of small cases, P = 4, M = 8: what an evaluation of the orders that is not ours gave. */
+static void test_published_cases(void **state)
+{
+    (void)state;
+    static const struct pp_given_times without = {10, 12, 8, 0}, hop = {10, 12, 8, 1};
+    static const struct {
+        const char *schedule;
+        int v;
+        double make, span, hop_make, hop_span;
+    } cases[] = {{"gpipe", 1, 330, 330, 336, 336},       {"1f1b", 1, 330, 330, 346, 346},
+                 {"interleaved", 2, 285, 285, 299, 299}, {"bfs", 2, 285, 285, 291, 291},
+                 {"zb-h1", 1, 282, 282, 294, 294},       {"zb-h2", 1, 270, 258, 273, 264},
+                 {"zbv", 2, 258, 252, 271, 268}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const bool hops = i % 2;
+        struct sim_case c = times_case(cases[i / 2].schedule, 4, cases[i / 2].v, 8, hops ? hop : without);
+        expect_near(in_ms(c.result.metrics.makespan_ns), hops ? cases[i / 2].hop_make : cases[i / 2].make, 1e-5,
+                    cases[i / 2].schedule);
+        expect_near(in_ms(c.result.metrics.span_ns), hops ? cases[i / 2].hop_span : cases[i / 2].span, 1e-5,
+                    cases[i / 2].schedule);
+        release_case(&c);
     }
 }
 
@@ -236,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_formulas_with_hops),
         cmocka_unit_test(test_peaks),
         cmocka_unit_test(test_published_rates),
+        cmocka_unit_test(test_published_cases),
         cmocka_unit_test(test_published_bounds),
         cmocka_unit_test(test_bound_is_reached),
         cmocka_unit_test(test_critical_path),

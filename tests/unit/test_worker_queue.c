@@ -61,6 +61,8 @@ static void bits_are_those_of_the_cpu(void **state)
     compare(BASE "--schedule gpipe --stages 4 --recv-buffers 1");
     compare(BASE "--schedule 1f1b --stages 2 --recv-buffers 8 --split 1,3");
     compare(BASE "--schedule 1f1b --stages 4 --batch-w 2");
+    compare(BASE "--schedule zb-h2 --stages 4");
+    compare(BASE "--schedule zbv --stages 2 --virtual 2 --checkpoint except_last");
 }
 
 static void replicas_too(void **state)
@@ -69,6 +71,7 @@ static void replicas_too(void **state)
     queued_set(NULL);
     compare_shapes("--replicas 2 --max-batches 2 --no-eval", 2);
     compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 3");
+    compare(SHORT "--schedule zbv --stages 2 --virtual 2 --chunks 4 --replicas 2");
     compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
 }
 

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ZB-H2 (see zero_bubble.h): twice as many forwards ahead as ZB-H1, so that ranks are busy from their first to their
+ * last task where F = I = W; they begin and end at different times, which helps only if the optimizer step joins them
+ * nowhere (--clip 0). Holds up to 2P-1 microbatches.
+ */
+#include "schedules/zero_bubble.h"
+
+static pp_status order(const struct pp_schedule_shape *shape, int rank, struct pp_order *out)
+{
+    return pp_order_zero_bubble(shape, rank, 2, out);
+}
+
+const struct pp_schedule pp_schedule_zb_h2 = {
+    .name = "zb-h2", .summary = "ZB-H1 with more forwards ahead: less bubble, holds 2P-1", .order = order};

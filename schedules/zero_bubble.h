@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The handcrafted zero-bubble orders (Qi, Wan, Huang, Lin 2024, "Zero Bubble Pipeline Parallelism", section 2.3). The
+ * backward is split: I makes the input's gradient, which the rank before waits for, W the weights', which nobody waits
+ * for, and which fills what would be idle. Rank r runs lead * (P-1-r) forwards ahead, then one F and one I in turn,
+ * from the (lead * r)-th I on followed by one W, then the remaining Ws. So a rank has at most lead * (P-1) + 1
+ * microbatches between F and W.
+ */
+#ifndef PP_SCHEDULES_ZERO_BUBBLE_H
+#define PP_SCHEDULES_ZERO_BUBBLE_H
+
+#include "schedules/schedule.h"
+
+static inline pp_status pp_order_zero_bubble(const struct pp_schedule_shape *shape, int rank, int lead,
+                                             struct pp_order *out)
+{
+    const int m = shape->microbatches;
+    int ahead = lead * (shape->ranks - 1 - rank), weights = 0;
+    if (ahead > m) ahead = m;
+    for (int f = 0; f < ahead; f++) PP_TRY(pp_order_add(out, PP_F, rank, f));
+    for (int i = 0; i < m; i++) {
+        if (ahead + i < m) PP_TRY(pp_order_add(out, PP_F, rank, ahead + i));
+        PP_TRY(pp_order_add(out, PP_I, rank, i));
+        if (i >= lead * rank) PP_TRY(pp_order_add(out, PP_W, rank, weights++));
+    }
+    while (weights < m) PP_TRY(pp_order_add(out, PP_W, rank, weights++));
+    return PP_OK;
+}
+
+#endif
