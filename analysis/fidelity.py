@@ -6,7 +6,7 @@ writes the predictions down, then runs everything for real in random order, some
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
   fidelity.py --bin build/bin --out fidelity/ --models wide --schedules 1f1b --chunks 1,2,4,8 --held-out 4 --foreign
   fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,bf16 --stages 1,2,4
-      --transports threads --chunks 1,2,4,5,10,20 --held-out 5     on one GPU that the workers share
+      --transports threads --chunks 1,2,4,5,10,20 --held-out 5 --sample 60     on one GPU that the workers share
 
 In a folder of --out for each block: pp.db and profile.json (the profile), predictions.json (from ppsim, before anything
 of the block runs), runs.jsonl (a line for each real run). In --out: table.md (the result), rewritten after every run.
@@ -14,7 +14,7 @@ Started again with the same folder it goes on where it stopped. Exit status: 3 o
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
 ppexec's median step. Profiles and runs bracket themselves with a reference kernel and keep its time in their database;
-the system's clocks say how much of the cores others had during a run.
+the system's clocks say how much of the cores others had during a run; of a GPU nvidia-smi says clocks and power.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import time
 
 sys.dont_write_bytecode = True
 import fidelity_design as design  # noqa: E402
+import fidelity_gpu as gpu  # noqa: E402
 import fidelity_table as table  # noqa: E402
 
 PROCESSES = {"threads": 0, "mpi": 1}
@@ -184,9 +185,9 @@ class Block:
         for file in self.folder.glob("pp.db*"):  # of one that was stopped
             file.unlink()
         say(f"profiling {self.name}")
-        with Watch(tools.cores) as watch:
+        with gpu.Watch(args.device) as gpu_watch, Watch(tools.cores) as watch:
             tools.run(self.folder, "ppprof", words, processes, json_output=False)
-        self.profile = {**asked, "when": time.time(), "others": watch.others}
+        self.profile = {**asked, "when": time.time(), "others": watch.others, **gpu_watch.figures}
         self.profile["reference_ns"] = reference_ns(self.folder / "pp.db")
         self.write("profile.json", self.profile)
 
@@ -219,7 +220,7 @@ class Block:
                 left.append((config, foreign))
         return left
 
-    def measure(self, tools, config, foreign):
+    def measure(self, tools, config, foreign, device):
         database = self.folder / "run.db"  # of this run alone
         core = tools.cores[-1] if foreign else None
         for file in self.folder.glob("run.db*"):
@@ -227,11 +228,11 @@ class Block:
         words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
         processes = config["stages"] * PROCESSES[config["transport"]]
-        with foreign_load(core), Watch(tools.cores) as watch:
+        with foreign_load(core), gpu.Watch(device) as gpu_watch, Watch(tools.cores) as watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
-        run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time()}
+        run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time(), **gpu_watch.figures}
         run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))
         self.add_run(run)
 
@@ -291,7 +292,7 @@ def do_block(tools, block, blocks, args):
         beside = " beside a foreign load" if foreign else ""
         say(f"{block.name} {done + 1}/{len(left)}: {design.key(config)}{beside}")
         try:
-            block.measure(tools, config, foreign)
+            block.measure(tools, config, foreign, args.device)
             write_table(args.out, blocks)
         except Failed as error:
             say(error)
@@ -321,13 +322,14 @@ def parse(words=None):
     add("--out", required=True, help="folder for profiles, predictions, runs and table")
     add("--models", type=names(design.MODELS), default=("small", "wide", "deep"), help="(default small,wide,deep)")
     add("--transports", type=names(transports), default=transports, help="(default threads,mpi)")
-    add("--schedules", type=names(schedules), default=schedules, help="(default gpipe,1f1b,interleaved)")
+    add("--schedules", type=names(schedules), default=design.SCHEDULES, help="(default gpipe,1f1b,interleaved)")
     add("--checkpoints", type=names(design.CHECKPOINTS), default=(), help="(default never,except_last,always)")
     add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
     add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")
     add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
     quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"
+    add("--sample", type=int, default=0, metavar="N", help="only N of the configurations, drawn by --seed")
     add("--quick", action="store_true", help=quick)
     add("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
     runs = "so many configurations of each block and transport also beside a busy loop on the last core (default 2)"

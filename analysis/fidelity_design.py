@@ -15,7 +15,8 @@ MODELS = {
     "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
     "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
 }
-VIRTUAL = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
+VIRTUAL = {"gpipe": 1, "1f1b": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "interleaved-zb": 2, "zbv": 2}
+SCHEDULES = ("gpipe", "1f1b", "interleaved")  # if nothing else is asked for
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")
 QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
@@ -40,7 +41,7 @@ def fits(config, asked):
         return False
     if chunks == 1 and config["checkpoint"] == "except_last":
         return False
-    return config["schedule"] != "interleaved" or m % max(1, m // stages) == 0
+    return not config["schedule"].startswith("interleaved") or m % max(1, m // stages) == 0
 
 
 def configurations(args, cores):
@@ -59,7 +60,13 @@ def configurations(args, cores):
         config["crowded"] = args.device == "cpu" and config["stages"] > cores
         if fits(config, asked):
             made.append(config)
-    return made
+    return draw(made, args.sample, args.seed) if args.sample else made
+
+
+def draw(configs, n, seed):
+    """n of them, the same at each start, in their order."""
+    chosen = set(random.Random(f"{seed} sample").sample(range(len(configs)), min(n, len(configs))))
+    return [config for i, config in enumerate(configs) if i in chosen]
 
 
 def key(config):

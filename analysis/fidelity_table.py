@@ -12,6 +12,7 @@ BEST_WITHIN = 1.01  # a chunk count that takes so much of the best one's time is
 OTHERS_LIMIT = 0.05
 DRIFT_LIMIT = 5.0
 CONFIGURATION = ["model", "transport", "P", "schedule", "V", "chunks", "M", "checkpoint", "precision"]
+GPU = {"sm_mhz": "SM MHz", "watts": "W"}  # columns, where there was one
 GROUP = ["model", "transport", "P", "configurations"]
 TIME = ["mean %", "worst %", "norm. mean %", "norm. worst %"]
 LEGEND = """\
@@ -84,6 +85,7 @@ def compare(config, prediction, runs, base):
     row["others"] = median(run.get("others") for run in runs)
     row["disturbed"] = sum(bool(signs(run, base)) for run in runs)
     row["source"] = prediction.get("cost_source")
+    row.update({name: median(run.get(name) for run in runs) for name in GPU})
     return row
 
 
@@ -180,13 +182,16 @@ def each(rows):
     """A line for each configuration."""
     head = [*CONFIGURATION, "predicted ms", "measured ms", "error %", "normalised %", "spread %", "runs"]
     head += ["bubble predicted", "measured", "arena equal", "memory error %", "drift %", "other load", "from"]
+    known = [name for name in GPU if any(row[name] is not None for row in rows)]
+    head += [GPU[name] for name in known]
     lines = []
     for row in rows:
         cells = [*configuration_cells(row), f"{row['predicted']:.2f}", f"{row['measured']:.2f}", f"{row['error']:+.2f}"]
         cells += [show(row["normalised"], "+.2f"), show(row["spread"], ".1f"), row["runs"]]
         cells += [show(row["bubble_predicted"], ".3f"), show(row["bubble_measured"], ".3f")]
         cells += ["yes" if row["arena_equal"] else "NO", show(row["memory"], "+.1f"), show(row["drift"], "+.1f")]
-        lines.append([*cells, show(row["others"], ".2f"), row["source"] or "-"])
+        cells += [show(row["others"], ".2f"), row["source"] or "-"]
+        lines.append([*cells, *(show(row[name], ".0f") for name in known)])
     return markdown(head, lines)
 
 

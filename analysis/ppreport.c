@@ -11,6 +11,7 @@
 #include "analysis/why.h"
 #include "core/config.h"
 #include "core/log.h"
+#include "core/profile_text.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPREPORT,
@@ -30,6 +31,7 @@ static const struct pp_program_info info = {
     .examples = "ppreport pp.db\ttables, and pictures in pp-plots/\n"
                 "ppreport pp.db --run 7 --chrome run7.json\tone run, also as a trace for ui.perfetto.dev\n"
                 "ppreport pp.db --why\twhat the gaps between prediction and measurement are made of\n"
+                "ppreport h200.db --profiles > h200.tsv\ta profile that ppsim --profile reads anywhere\n"
                 "ppreport pp.db --format json --no-plots\tfor programs\n",
 };
 
@@ -68,6 +70,17 @@ static pp_status report(struct pp_db *db, const struct pp_config *config, const 
     return status;
 }
 
+/* --profiles prints what ppsim --profile reads, and nothing else. */
+static pp_status check_profiles(const struct pp_config *config)
+{
+    static const char *const others[] = {"run", "why", "plots", "chrome", "format"};
+    for (size_t i = 0; i < sizeof others / sizeof *others && config->profiles; i++)
+        if (pp_config_given(config, others[i]))
+            return pp_fail(PP_USAGE, "--profiles prints all profiles as text, whatever --%s says; leave it out",
+                           others[i]);
+    return PP_OK;
+}
+
 static pp_status report_file(const struct pp_config *config, const char *path)
 {
     struct pp_db *db;
@@ -75,7 +88,9 @@ static pp_status report_file(const struct pp_config *config, const char *path)
     size_t size;
     PP_TRY(pp_db_open(path, PP_DB_READ, &db));
     FILE *out = open_memstream(&text, &size);
-    pp_status status = out ? report(db, config, path, out) : PP_NOMEM;
+    pp_status status = !out               ? PP_NOMEM
+                       : config->profiles ? pp_profile_text_write(db, out)
+                                          : report(db, config, path, out);
     if (!out || fclose(out) != 0) status = pp_fail(PP_NOMEM, "there is not enough memory for the report");
     if (status == PP_OK) fwrite(text, 1, size, stdout);
     free(text);
@@ -94,6 +109,7 @@ static pp_status run(int argc, char **argv)
         pp_config_list_presets(stdout);
         return PP_OK;
     }
+    PP_TRY(check_profiles(&config));
     return report_file(&config, path);
 }
 

@@ -138,6 +138,18 @@ class Started(unittest.TestCase):
         self.assertEqual([*block[1:3], block[4]], ["3", "6", "1.0"])
         self.assertNotIn("nan", text)
 
+    def test_clocks_and_power_of_a_gpu_are_in_the_table(self):
+        program = self.folder / "bin" / "nvidia-smi"
+        program.write_text("#!/bin/sh\necho '1980, 2619, [N/A], 41'\necho '1900, 2619, 400.5, 41'\nexec sleep 60\n")
+        program.chmod(0o755)
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--device", "cuda", "--sample", "2")
+        log, _ = self.start(*words, FAKE_SECONDS="0.3")
+        self.assertEqual(len([entry for entry in log if entry["program"] == "ppexec"]), 4)
+        runs = [json.loads(line) for line in (self.out / "small-2-never-fp32" / "runs.jsonl").read_text().splitlines()]
+        found = [runs[0][name] for name in ("sm_mhz", "memory_mhz", "watts", "celsius")]
+        self.assertEqual(found, [1940, 2619, 400.5, 41])
+        self.assertEqual(self.table_rows("small", "threads", "2", "gpipe")[0][-2:], ["1940", "400"])
+
     @unittest.skipUnless(pathlib.Path("/proc/stat").exists(), "no /proc/stat")
     def test_runs_beside_a_busy_loop_are_told_apart_by_what_others_used(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--foreign", "1", "--chunks", "1")
@@ -244,13 +256,25 @@ class Statistics(unittest.TestCase):
 class Design(unittest.TestCase):
     ARGS = dict(models=["wide"], transports=["threads"], schedules=["interleaved"], checkpoints=(), chunks=())
     ARGS.update(stages=(), quick=False, p4=False, held_out=(), precisions=["fp32"])
-    ARGS.update(device="cpu", foreign=0, repeats=1, seed=1)
+    ARGS.update(device="cpu", foreign=0, repeats=1, seed=1, sample=0)
 
     def test_doubles_and_what_cannot_run_are_left_out(self):
         made = design.configurations(argparse.Namespace(**self.ARGS), 2)
         found = {(c["chunks"], c["checkpoint"]) for c in made}
         expected = {(c, k) for c in (1, 2, 4, 8) for k in design.CHECKPOINTS if (c, k) != (1, "except_last")}
         self.assertEqual(found, expected)  # 5 of 16 rows are 4 microbatches, 10 are 8, 20 are too many
+
+    def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order(self):
+        everything = design.configurations(argparse.Namespace(**self.ARGS), 2)
+        first, again, other, all_of_them = (
+            design.configurations(argparse.Namespace(**{**self.ARGS, "sample": n, "seed": seed}), 2)
+            for n, seed in ((5, 1), (5, 1), (5, 2), (99, 1))
+        )
+        self.assertEqual(len(first), 5)
+        self.assertEqual(first, [config for config in everything if config in first])
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertEqual(all_of_them, everything)
 
     def test_four_ranks_are_crowded_on_two_cores_only(self):
         args = argparse.Namespace(**{**self.ARGS, "p4": True})
