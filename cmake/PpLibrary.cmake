@@ -24,3 +24,30 @@ function(pp_embed target file symbol)
     DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
   target_sources(${target} PRIVATE ${out})
 endfunction()
+
+# pp_embed_all(TARGET symbol file ...): their texts by name (the file's, without folder and ending), in that order:
+# `const struct { const char *name, *text; } symbol[]`, ended by a name of NULL.
+function(pp_embed_all target symbol)
+  set(declarations "")
+  set(rows "")
+  foreach(file ${ARGN})
+    get_filename_component(name ${file} NAME_WE)
+    string(MAKE_C_IDENTIFIER "${symbol}_${name}" text)
+    pp_embed(${target} ${file} ${text})
+    string(APPEND declarations "extern const char ${text}[];\n")
+    string(APPEND rows "    {\"${name}\", ${text}},\n")
+  endforeach()
+  set(out ${PROJECT_BINARY_DIR}/generated/${symbol}.c)
+  file(GENERATE OUTPUT ${out} CONTENT "#include <stddef.h>
+
+${declarations}
+struct pp_embedded {
+    const char *name, *text;
+};
+extern const struct pp_embedded ${symbol}[];
+const struct pp_embedded ${symbol}[] = {
+${rows}    {NULL, NULL},
+};
+")
+  target_sources(${target} PRIVATE ${out})
+endfunction()

@@ -55,7 +55,7 @@ const struct pp_opt pp_config_rows[] = {
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)"},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
-     "stages on each rank, V (default 2 for interleaved schedules, 1 for others)"},
+     "stages on each rank, V (default 2 for schedules that run several, 1 for others)"},
     {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "microbatches to cut the rows of a batch into (default from the preset)"},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
@@ -119,7 +119,10 @@ const struct pp_opt pp_config_rows[] = {
      "with --times or --device delay: make each task so much longer or shorter at most, evenly spread; --seed draws "
      "it"},
     {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
-     "machine to predict for where nothing was measured; a name from --list or a JSON file"},
+     "machine to predict for: by profiles that came with ppkit (--list) and by its data sheet; a name from --list or a "
+     "JSON file"},
+    {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
+     "take measured times from this file, such as ppreport --profiles writes, and from no database"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
      "memory of a device, such as 80G: say which configurations fit"},
     {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text"},
@@ -138,6 +141,8 @@ const struct pp_opt pp_config_rows[] = {
      "write the timeline as Chrome trace JSON, which Perfetto opens"},
     {"run", PP_OPT_INT, AT(run), PP_PPREPORT, REPORTING, NULL, NULL, 1, INT32_MAX, NULL,
      "number of the run to show (default the newest)"},
+    {"profiles", PP_OPT_FLAG, AT(profiles), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL,
+     "print only the profiles of the database, as text for ppsim --profile"},
     {"why", PP_OPT_FLAG, AT(why), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL,
      "split the gap between predicted and measured ms/batch into causes, and compare the critical paths (no pictures "
      "unless --plots asks for them)"},

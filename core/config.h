@@ -44,16 +44,16 @@ struct pp_config {
     /* simulating */
     const char *times, *straggler; /* see core/given_times.h */
     double jitter;                 /* percent */
-    const char *machine, *emit;
+    const char *machine, *profile, *emit;
     bool draw;
     int64_t memory; /* 0: not asked */
     /* profiling */
     double seconds; /* time spent on each shape */
     /* reporting */
-    const char *plots;     /* folder; NULL: beside the database */
-    const char *chrome;    /* file for Chrome trace JSON */
-    bool no_plots;
-    int run;               /* 0: newest */
+    const char *plots;  /* folder; NULL: beside the database */
+    const char *chrome; /* file for Chrome trace JSON */
+    bool no_plots, profiles;
+    int run; /* 0: newest */
     bool why;
     /* all */
     int format;
@@ -79,7 +79,8 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
-/* V for a schedule: what was asked, else 2 for interleaved schedules and 1 otherwise. The list's entry i; n in *n. */
+/* V for a schedule: what was asked, else 2 for schedules of several stages on a rank and 1 otherwise. The list's
+ * entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);
 
 /* The presets (presets.c describes each), and a line about each for --list. */

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 
 const char *const pp_cost_source_names[PP_COST_SOURCES] = {
-    [PP_COST_TIMES] = "times",
-    [PP_COST_PROFILE] = "profile",
-    [PP_COST_INTERPOLATED] = "interpolated",
+    [PP_COST_TIMES] = "times",     [PP_COST_PROFILE] = "profile",
+    [PP_COST_KERNELS] = "kernels", [PP_COST_INTERPOLATED] = "interpolated",
     [PP_COST_MACHINE] = "machine",
 };
 

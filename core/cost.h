@@ -12,8 +12,15 @@
 
 #include "core/plan.h"
 
-/* Where a figure comes from; the output names it. */
-enum pp_cost_source { PP_COST_TIMES, PP_COST_PROFILE, PP_COST_INTERPOLATED, PP_COST_MACHINE, PP_COST_SOURCES };
+/* Where a figure comes from, the most certain first; the output names it. */
+enum pp_cost_source {
+    PP_COST_TIMES,        /* given */
+    PP_COST_PROFILE,      /* measured as a whole */
+    PP_COST_KERNELS,      /* sum of kernels that were measured in other tasks */
+    PP_COST_INTERPOLATED, /* between two measured numbers of rows */
+    PP_COST_MACHINE,      /* computed */
+    PP_COST_SOURCES
+};
 extern const char *const pp_cost_source_names[PP_COST_SOURCES];
 
 struct pp_class_cost {

@@ -21,7 +21,7 @@ enum {
     BATCH_NS = 100000000,
 };
 
-extern const char pp_schema_sql[], pp_schema_2_sql[], pp_views_sql[];
+extern const char pp_schema_sql[], pp_schema_2_sql[], pp_schema_3_sql[], pp_views_sql[];
 
 /* What each primary result code means for the user. */
 static const struct {
@@ -88,7 +88,7 @@ static pp_status read_pragma(struct pp_db *db, const char *text, int64_t *out)
 }
 
 /* Steps from version i to i + 1. */
-static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql, pp_schema_2_sql};
+static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql, pp_schema_2_sql, pp_schema_3_sql};
 
 /* *version: 0 for a new file. Refuses files that are not ours, of a later ppkit, or of a version that never was. */
 static pp_status read_version(struct pp_db *db, int64_t *version)

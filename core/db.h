@@ -68,7 +68,8 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 /* One measured thing: a kernel, a whole task, or a link, under one load. Quantiles in ns. */
 struct pp_sample {
     const char *name; /* kernel: call_name; task: program signature; link: "inproc p2p", "mpi p2p", "... allreduce" */
-    /* kernel: signature of the task it ran in; task: pp_job_context(); link: state of the buffers */
+    /* kernel: signature of the task it ran in, and its share of a GPU; task: pp_job_context(); link: state of the
+     * buffers */
     const char *context;
     int load;      /* workers busy in the domain while it ran */
     int64_t bytes; /* links: message size; else 0 */
@@ -78,6 +79,9 @@ struct pp_sample {
 };
 /* Name of the kernel row that holds what issuing a task takes the host (queue devices). */
 #define PP_SAMPLE_ISSUE "issue"
+/* ... that holds what a task takes besides its kernels, for each of them (`count`: kernels of the task). May be
+ * negative: timing kernels one by one takes time too. */
+#define PP_SAMPLE_GAP "gap"
 enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
                            const struct pp_sample *sample) PP_MUST_CHECK;
@@ -87,17 +91,21 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
 
-/* Look-ups in the newest matching profile; *found tells. Times are means, or medians where no mean is known. device,
- * threads: those of the profile's run. A task's time in this context (pp_job_context) is better than a newer one in
- * another; times in another share of a GPU do not count. */
+/* Look-ups in the newest matching profile, of those that ended well before others; *found tells. Times are means, or
+ * medians where no mean is known. device, threads: those of the profile's run. Of a task the time in this context
+ * (pp_job_context) is better than a newer one in another; times in another share of a GPU do not count. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *ns, bool *found) PP_MUST_CHECK;
-/* What issuing the task takes the host: the newest, under this load if it was measured with it. */
-pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
-                           int64_t *ns, bool *found) PP_MUST_CHECK;
-/* A kernel's newest median under the highest load that it was measured with, over all tasks that it ran in. */
-pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
+/* What issuing the task takes the host: in the context's share of a GPU and under this load, if it was measured so. */
+pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature,
+                           const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
+/* A kernel's mean under the highest load that it was measured with, over all tasks that it ran in. */
+pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
                             bool *found) PP_MUST_CHECK;
+/* A kernel's mean under this load, or that of PP_SAMPLE_GAP, over all tasks that it ran in with the context's share
+ * of a GPU: of the newest profile that has it. */
+pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
+                                 const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
 /* A figure of a link or of processes, of config->device. A profile of the model and data shape of config (run.workload)
  * is better than a newer one, then one with as many threads of a worker, then one of a number of processes that is
  * nearer to `processes` (0: any will do). */
@@ -108,7 +116,7 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_
 /* True if the database holds any profile of the device. *cores: of the profiled machine. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
- * (newest per signature and load first). */
+ * (one for each signature and load: that of the best profile). */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t ns);
 pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
                           pp_db_task_fn fn, void *arg) PP_MUST_CHECK;

@@ -10,7 +10,7 @@
 
 #include "core/db.h"
 
-enum { PP_DB_VERSION = 2 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1 */
+enum { PP_DB_VERSION = 3 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1, and so on */
 
 enum { PP_DB_STATEMENTS = 32 };
 
@@ -48,6 +48,12 @@ struct pp_value {
     }
 #define PP_VALUES(...)                                                                                                 \
     (const struct pp_value[]){__VA_ARGS__}, (int)(sizeof(struct pp_value[]){__VA_ARGS__} / sizeof(struct pp_value))
+
+/* Parts of statements over samples. Of a context the part that names the share of a GPU (" share 1/4", or nothing) and
+ * the part before it; what one sample adds to a sum of many: profiles of schema version 1 have no means. */
+#define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
+#define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
+#define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
 
 /* What is computed, apart from where: runs with equal texts do the same work. Part of what v_compare joins on. */
 enum { PP_WORKLOAD_BYTES = 256 };

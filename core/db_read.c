@@ -7,38 +7,56 @@
 #include "core/db.h"
 #include "core/db_query.h"
 
-/* The part of a context that names the share of a GPU: " share 1/4", or nothing. */
-#define SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
-/* What a task adds to a sum of many. Profiles of schema version 1 have no means. */
-#define EXPECTED "coalesce(mean_ns, median_ns)"
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
+/* Profiles that ended well come before those that were interrupted, and have few samples. */
+#define ENDED_WELL "run IN (SELECT id FROM run WHERE status = 'ok')"
 
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *ns, bool *found)
 {
     return pp_db_integer(
         db,
-        "SELECT " EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " SHARE("context") " = " SHARE(
-            "?5") " AND " OF_DEVICE " ORDER BY context = ?5 DESC, run DESC LIMIT 1",
+        "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
+            "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE " ORDER BY " ENDED_WELL
+                                                " DESC, context = ?5 DESC, run DESC, context DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
-pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature, int load,
-                           int64_t *ns, bool *found)
+pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature,
+                           const char *context, int load, int64_t *ns, bool *found)
 {
-    return pp_db_integer(db,
-                         "SELECT " EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
-                         "' AND context = ?3 AND " OF_DEVICE " ORDER BY load = ?4 DESC, run DESC LIMIT 1",
-                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load)), ns, found);
+    return pp_db_integer(
+        db,
+        "SELECT " PP_SQL_EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
+        "' AND " PP_SQL_BEFORE_SHARE("context") " = ?3 AND " OF_DEVICE " ORDER BY " PP_SQL_SHARE(
+            "context") " = " PP_SQL_SHARE("?5") " DESC, load = ?4 DESC, " ENDED_WELL
+                                                " DESC, run DESC, context, load LIMIT 1",
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
-pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *median_ns,
+/* Of many samples: in whole ns. */
+#define WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
+
+pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
                             bool *found)
 {
     return pp_db_integer(db,
-                         "SELECT CAST(avg(median_ns) AS INTEGER) FROM kernel_time WHERE name = ?3 AND " OF_DEVICE
-                         " GROUP BY run, load ORDER BY run DESC, load DESC LIMIT 1",
-                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), median_ns, found);
+                         "SELECT " WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND count > 0 AND " OF_DEVICE
+                         " GROUP BY run, load ORDER BY " ENDED_WELL " DESC, run DESC, load DESC LIMIT 1",
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), ns, found);
+}
+
+/* Profiles of schema version 1 and 2 neither know gaps nor tell shares of a GPU apart. */
+pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
+                                 const char *context, int load, int64_t *ns, bool *found)
+{
+    return pp_db_integer(
+        db,
+        "SELECT " WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND load = ?5 AND " PP_SQL_SHARE(
+            "context") " = " PP_SQL_SHARE("?4") " AND count > 0 AND run IN (SELECT run FROM kernel_time WHERE "
+                                                "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
+                                                " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name), PP_TEXT(context), PP_INT(load)), ns, found);
 }
 
 pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
@@ -89,9 +107,9 @@ pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, con
     sqlite3_stmt *statement;
     bool found;
     PP_TRY(pp_db_query(db,
-                       "SELECT name, load, " EXPECTED
-                       ", max(run) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " SHARE(
-                           "context") " = " SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
+                       "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %s', " ENDED_WELL
+                       ", run, context)) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " PP_SQL_SHARE(
+                           "context") " = " PP_SQL_SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
                        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {

@@ -184,6 +184,8 @@ struct pp_model_ops {
                          struct pp_program *out);
     /* Bytes of an activation slot of spec->slot_rows rows. */
     int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
+    /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
+    const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
 };
 
 void pp_program_free(struct pp_program *program);
@@ -240,8 +242,6 @@ struct pp_backend {
     /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and
      * runs. */
     int64_t (*reference_ns)(struct pp_device *device);
-    /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
-    const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
 };
 
 #endif

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Schema, version 1 (PRAGMA user_version); schema_2.sql makes version 2 of it. Columns are described in docs/DATABASE.md, formulas in docs/METRICS.md.
+-- Schema, version 1 (PRAGMA user_version); schema_2.sql makes version 2 of it, and so on. Columns are described in docs/DATABASE.md, formulas in docs/METRICS.md.
 -- Times are integer nanoseconds unless a name ends in _ms, sizes are bytes, NULL means "not known".
 
 -- A plan of one workload. Tasks of equal plans are the same, their bytes depend on the workload as well.

@@ -107,9 +107,10 @@ static pp_status set_waits(void *context, struct pp_job *job)
     struct pp_cost_origin origin;
     PP_TRY(pp_waits_from_profile(job, s->profile, s->measured, &origin));
     pp_info("times       of the newest profile of %s in %s", s->measured, s->exec.config.db);
-    if (origin.interpolated > 0)
-        pp_warn("%d of %d task shapes are interpolated between measured row counts (the first: %s)",
-                origin.interpolated, origin.classes, origin.first_interpolated);
+    for (int i = 0; i < PP_COST_SOURCES; i++)
+        if (pp_cost_source_words[i] && origin.from[i] > 0)
+            pp_warn("%d of %d task shapes %s (the first: %s)", origin.from[i], origin.classes, pp_cost_source_words[i],
+                    origin.first[i]);
     return PP_OK;
 }
 
@@ -183,7 +184,7 @@ static pp_status prepare(struct session *s)
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
     config->vocab = exec->data->vocabulary;
-    PP_TRY(pp_split_time(config, &pp_model_ops, exec->backend));
+    PP_TRY(pp_split_time(config, &pp_model_ops, s->profile ? s->measured : exec->backend->name, NULL));
     return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
 }
 

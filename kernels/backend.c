@@ -17,12 +17,11 @@
 static const struct pp_backend cuda_named = {
     .name = "cuda",
     .summary = "NVIDIA GPUs; products by cuBLAS",
-    .call_name = pp_call_text,
 };
 
 /* In order of preference; the last works everywhere. */
 static const struct device {
-    const struct pp_backend *backend; /* of a plugin: name, summary, call_name */
+    const struct pp_backend *backend; /* of a plugin: name, summary */
     const char *plugin;               /* its file; NULL: part of the program */
     bool built;
     const char *file_env; /* names another file */

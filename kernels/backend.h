@@ -15,8 +15,8 @@
  * this build or machine cannot use it, saying what is missing. From one thread at a time. */
 pp_status pp_backend_find(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
-/* For programs that predict what a device does and need none: its name, summary and call_name, and nothing else;
- * nothing is loaded. "auto" and NULL: the cpu. PP_USAGE if unknown. */
+/* For programs that predict what a device does and need none: its name and summary, and nothing else; nothing
+ * is loaded. "auto" and NULL: the cpu. PP_USAGE if unknown. */
 pp_status pp_backend_named(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
 /* One line each, for --list. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/kernels.h"
+
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
 
 /* A dimension of a tensor, in terms of the shape. */
@@ -220,4 +222,5 @@ const struct pp_model_ops pp_model_ops = {
     .destroy = pp_model_free,
     .program = pp_model_program,
     .act_bytes = pp_model_act_bytes,
+    .call_name = pp_call_text,
 };

@@ -213,7 +213,7 @@ static pp_status measure_and_store(struct session *s)
     if (measured == PP_INTERRUPTED)
         return pp_fail(measured,
                        "profiling was interrupted: the times of %d of %d task shapes are in %s, and predictions use "
-                       "them, however few samples they are of",
+                       "those that no complete profile there has, however few samples they are of",
                        shapes_timed(s->profile), s->profile->nshapes, path_of(s));
     FILE *out = open_memstream(&s->printed, &s->printed_bytes);
     if (out) pp_profile_print(out, s->config.format, s->profile, &links);
@@ -281,7 +281,7 @@ static pp_status prepare(struct session *s)
     s->config.device = s->backend->name;
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));
-    PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend));
+    PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend->name, NULL));
     pp_cores_widen();
     s->cores = pp_cores_count();
     PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));

@@ -245,8 +245,11 @@ static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *
         pp_times_free(&all);
         PP_TRY(status);
     }
+    int64_t means_ns = 0;
     cell->kernels_ns = 0;
     for (int i = 0; i < shape->ncalls; i++) cell->kernels_ns += pp_times_quantiles(&cell->call[i]).median_ns;
+    for (int k = 0; k < cell->nkernels; k++) means_ns += cell->kernels[k].calls * cell->kernels[k].ns.mean_ns;
+    cell->gap_ns = llround((double)(cell->ns.mean_ns - means_ns) / shape->ncalls);
     return PP_OK;
 }
 

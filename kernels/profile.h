@@ -56,6 +56,7 @@ struct pp_profile_cell {
     int nkernels;
     struct pp_profile_kernel *kernels;
     int64_t kernels_ns;                /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
+    int64_t gap_ns;                    /* mean of the task without the means of its kernels, for each call */
     struct pp_times task, host, *call; /* raw samples: of whole tasks; of each call [ncalls] */
 };
 

@@ -69,7 +69,7 @@ static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp
     snprintf(shape->context, sizeof shape->context, "%s", context);
     PP_TRY(PP_NEW(&shape->call_names, program->ncalls));
     for (int i = 0; i < program->ncalls; i++)
-        profile->setup.backend->call_name(&program->calls[i], shape->call_names[i], sizeof shape->call_names[i]);
+        profile->setup.ops->call_name(&program->calls[i], shape->call_names[i], sizeof shape->call_names[i]);
     return PP_OK;
 }
 

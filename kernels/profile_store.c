@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The profile as rows of the database. Kernel rows name the task that they ran in; three of them are no kernels: "all
- * kernels" (the sum over the calls of their medians), "residual" (what the whole task took beyond that), and for queue
- * devices PP_SAMPLE_ISSUE (what issuing the task takes the host).
+ * The profile as rows of the database. Kernel rows name the task that they ran in; four of them are no kernels: "all
+ * kernels" (the sum over the calls of their medians), "residual" (what the whole task took beyond that), PP_SAMPLE_GAP
+ * (the same for each call, of means), and for queue devices PP_SAMPLE_ISSUE (what issuing the task takes the host).
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/profile.h"
@@ -34,31 +35,44 @@ static struct pp_sample figure_of(const char *name, const char *context, int loa
 }
 
 static pp_status store_kernels(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell,
-                               struct pp_db *db, int64_t run_id)
+                               const char *context, struct pp_db *db, int64_t run_id)
 {
     for (int k = 0; k < cell->nkernels; k++) {
-        struct pp_sample s = sample_of(cell->kernels[k].name, shape->signature, cell->load, &cell->kernels[k].ns);
+        struct pp_sample s = sample_of(cell->kernels[k].name, context, cell->load, &cell->kernels[k].ns);
         PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
     }
     if (cell->nkernels == 0) return PP_OK;
-    struct pp_sample sum = figure_of("all kernels", shape->signature, cell->load, cell->kernels_ns);
-    struct pp_sample residual =
-        figure_of("residual", shape->signature, cell->load, cell->ns.median_ns - cell->kernels_ns);
-    PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &sum));
-    return pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &residual);
+    struct pp_sample figures[] = {
+        figure_of("all kernels", context, cell->load, cell->kernels_ns),
+        figure_of("residual", context, cell->load, cell->ns.median_ns - cell->kernels_ns),
+        figure_of(PP_SAMPLE_GAP, context, cell->load, cell->gap_ns),
+    };
+    figures[2].count = shape->ncalls;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &figures[i]));
+    return PP_OK;
+}
+
+/* The task of kernels, and its share of a GPU. */
+static void kernel_context(const struct pp_profile_shape *shape, char *buf, size_t size)
+{
+    const char *share = strstr(shape->context, " share ");
+    snprintf(buf, size, "%s%s", shape->signature, share ? share : "");
 }
 
 static pp_status store_cell(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, struct pp_db *db,
                             int64_t run_id)
 {
+    char context[sizeof shape->signature + sizeof shape->context];
     if (cell->ns.count == 0) return PP_OK;
+    kernel_context(shape, context, sizeof context);
     struct pp_sample s = sample_of(shape->signature, shape->context, cell->load, &cell->ns);
     s.flops = shape->flops;
     s.moved_bytes = shape->bytes;
     PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_TASK, &s));
-    struct pp_sample issue = sample_of(PP_SAMPLE_ISSUE, shape->signature, cell->load, &cell->host_ns);
+    struct pp_sample issue = sample_of(PP_SAMPLE_ISSUE, context, cell->load, &cell->host_ns);
     if (issue.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &issue));
-    return store_kernels(shape, cell, db, run_id);
+    return store_kernels(shape, cell, context, db, run_id);
 }
 
 pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id)

@@ -15,6 +15,7 @@ static const double longest_ns = 1e15; /* 11 days: what is longer was not measur
 struct search {
     struct pp_db *db;
     const struct pp_config *config; /* of what is wanted */
+    const struct pp_model_ops *ops;
     const char *device;
     bool gpu;
     int threads, load;
@@ -74,20 +75,95 @@ static pp_status interpolate(const struct search *s, const char *signature, int 
     return PP_OK;
 }
 
-/* One load: measured, else interpolated; *ns = 0 if neither. *source becomes the worse of what it was and this. */
-static pp_status look_up(const struct search *s, const char *signature, int load, int64_t *ns, int *source)
+/* Of one kernel, or of PP_SAMPLE_GAP. */
+static pp_status find_mean(const struct search *s, const char *name, int load, int64_t *ns, bool *found)
 {
-    bool found;
-    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
-    if (found) return pp_check_figure((double)*ns, 1, longest_ns, "ns of \"%s\" are", signature);
-    PP_TRY(interpolate(s, signature, load, ns));
-    if (*ns > 0) *source = PP_COST_INTERPOLATED;
+    PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
+    return *found ? pp_check_figure((double)*ns, -longest_ns, longest_ns, "ns of \"%s\" are", name) : PP_OK;
+}
+
+/* Kernels of a program that were looked up already: layers repeat them. */
+struct known_kernels {
+    int n;
+    struct {
+        char name[64];
+        int64_t ns;
+    } kernel[32];
+};
+
+static pp_status kernel_mean(const struct search *s, const struct pp_call *call, int load, struct known_kernels *known,
+                             int64_t *ns, bool *found)
+{
+    char name[64];
+    *found = true;
+    s->ops->call_name(call, name, sizeof name);
+    for (int i = 0; i < known->n; i++) {
+        if (strcmp(known->kernel[i].name, name) != 0) continue;
+        *ns = known->kernel[i].ns;
+        return PP_OK;
+    }
+    PP_TRY(find_mean(s, name, load, ns, found));
+    if (!*found || known->n == sizeof known->kernel / sizeof *known->kernel) return PP_OK;
+    memcpy(known->kernel[known->n].name, name, sizeof name);
+    known->kernel[known->n++].ns = *ns;
     return PP_OK;
 }
 
-static void keep_first(char *first, size_t size, const char *signature)
+/* The kernels of the program, each as measured in whatever task, and what a task takes besides; *ns = 0 if one was not
+ * measured. */
+static pp_status add_kernels(const struct search *s, const struct pp_program *program, int load, int64_t *ns)
 {
-    if (!*first) snprintf(first, size, "%s", signature);
+    struct known_kernels known = {0};
+    int64_t each = 0, gap = 0;
+    double sum = 0;
+    bool found = program->ncalls > 0;
+    *ns = 0;
+    for (int i = 0; i < program->ncalls && found; i++) {
+        PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
+        sum += (double)each;
+    }
+    if (found) PP_TRY(find_mean(s, PP_SAMPLE_GAP, load, &gap, &found));
+    sum += (double)gap * program->ncalls;
+    if (found && sum >= 1 && sum <= longest_ns) *ns = llround(sum);
+    return PP_OK;
+}
+
+/* One load: measured, else summed up, else interpolated; *ns = 0 if none of them. *source becomes the worse of what it
+ * was and this. */
+static pp_status look_up(const struct search *s, const struct pp_program *program, int load, int64_t *ns, int *source)
+{
+    const char *signature = program->signature;
+    int from = PP_COST_KERNELS;
+    bool found;
+    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
+    if (found) return pp_check_figure((double)*ns, 1, longest_ns, "ns of \"%s\" are", signature);
+    PP_TRY(add_kernels(s, program, load, ns));
+    if (*ns == 0) {
+        from = PP_COST_INTERPOLATED;
+        PP_TRY(interpolate(s, signature, load, ns));
+    }
+    if (*ns > 0 && from > *source) *source = from;
+    return PP_OK;
+}
+
+const char *const pp_cost_source_words[PP_COST_SOURCES] = {
+    [PP_COST_KERNELS] = "were not measured as a whole, and are sums of their kernels' times",
+    [PP_COST_INTERPOLATED] = "are interpolated between measured row counts",
+    [PP_COST_MACHINE] = "were never measured",
+};
+
+int pp_cost_worst_source(const struct pp_cost_origin *origin)
+{
+    int worst = PP_COST_PROFILE;
+    for (int source = worst; source < PP_COST_SOURCES; source++)
+        if (origin->from[source] > 0) worst = source;
+    return worst;
+}
+
+static void count(struct pp_cost_origin *origin, int source, const char *signature)
+{
+    origin->classes++;
+    if (origin->from[source]++ == 0) snprintf(origin->first[source], sizeof origin->first[source], "%s", signature);
 }
 
 /* The host's part. What was not measured stays the machine's. */
@@ -96,7 +172,7 @@ static pp_status set_issue(const struct search *s, const char *signature, struct
     bool found;
     int64_t ns;
     if (!s->gpu) return PP_OK;
-    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->load, &ns, &found));
+    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->context, s->load, &ns, &found));
     if (!found) return PP_OK;
     PP_TRY(pp_check_figure((double)ns, 0, longest_ns, "ns of issuing \"%s\" are", signature));
     class->host_ns = ns + llround(s->task_host_ns);
@@ -109,27 +185,18 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
 {
     for (int c = 0; c < cost->nclasses; c++) {
         if (!pp_kinds[job->train->classes[c].kind].computes) continue;
-        const char *signature = job->phase[PP_TRAIN].programs[c].signature;
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
         int64_t alone, loaded = 0;
         int source = PP_COST_PROFILE;
-        PP_TRY(look_up(s, signature, 1, &alone, &source));
-        if (alone > 0) PP_TRY(look_up(s, signature, s->load, &loaded, &source));
-        origin->classes++;
-        if (loaded == 0) {
-            origin->computed++;
-            keep_first(origin->first_computed, sizeof origin->first_computed, signature);
-            continue;
-        }
-        if (source == PP_COST_PROFILE) {
-            origin->measured++;
-        } else {
-            origin->interpolated++;
-            keep_first(origin->first_interpolated, sizeof origin->first_interpolated, signature);
-        }
+        PP_TRY(look_up(s, program, 1, &alone, &source));
+        if (alone > 0) PP_TRY(look_up(s, program, s->load, &loaded, &source));
+        if (loaded == 0) source = PP_COST_MACHINE;
+        count(origin, source, program->signature);
+        if (loaded == 0) continue;
         cost->classes[c].ns = alone;
         cost->classes[c].loaded_ns = loaded;
         cost->classes[c].source = source;
-        PP_TRY(set_issue(s, signature, &cost->classes[c]));
+        PP_TRY(set_issue(s, program->signature, &cost->classes[c]));
     }
     return PP_OK;
 }
@@ -260,6 +327,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
                                struct pp_cost **out, struct pp_cost_origin *origin)
 {
     struct search s = {.db = db,
+                       .ops = job->model_ops,
                        .config = job->config,
                        .device = job->config->device,
                        .gpu = strcmp(job->config->device, "cpu") != 0,
@@ -276,9 +344,9 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     set_sharing(job, cores, &s, cost);
     PP_TRY_DONE(set_overheads(&s, cost));
     PP_TRY_DONE(set_computations(job, &s, cost, origin));
-    if (origin->computed == origin->classes) goto done;
+    if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;
     PP_TRY_DONE(set_links(job, &s, cost, origin));
-    cost->source = origin->computed ? PP_COST_MACHINE : origin->interpolated ? PP_COST_INTERPOLATED : PP_COST_PROFILE;
+    cost->source = pp_cost_worst_source(origin);
     *out = cost;
     return PP_OK;
 done:

@@ -39,12 +39,12 @@ static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const cha
 
 static pp_status check_complete(const struct pp_cost *cost, const struct pp_cost_origin *found, const char *device)
 {
-    if (cost && found->computed == 0) return PP_OK;
+    if (cost && found->from[PP_COST_MACHINE] == 0) return PP_OK;
     return pp_fail(
         PP_INPUT,
         "--device delay: the profile of %s lacks %d of %d task shapes (the first: \"%s\"); measure them with "
         "ppprof and the same options, or give --times",
-        device, found->computed, found->classes, found->first_computed);
+        device, found->from[PP_COST_MACHINE], found->classes, found->first[PP_COST_MACHINE]);
 }
 
 static void set_hop(struct pp_job *job, const struct pp_cost *cost)
@@ -79,8 +79,8 @@ pp_status pp_waits_from_profile(struct pp_job *job, struct pp_db *db, const char
     if (status == PP_OK) status = set_times(job, cost);
     if (status == PP_OK && found.transport[0]) set_hop(job, cost);
     pp_cost_free(cost);
-    *origin = (struct pp_cost_origin){
-        .classes = found.classes, .measured = found.measured, .interpolated = found.interpolated};
-    memcpy(origin->first_interpolated, found.first_interpolated, sizeof found.first_interpolated);
+    *origin = found;
+    origin->link_computed = false;
+    origin->transport[0] = '\0';
     return status;
 }

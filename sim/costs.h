@@ -28,19 +28,24 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
 pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...) PP_PRINTF(4, 5) PP_MUST_CHECK;
 /* What a cost was made of. Classes are those with a duration of their own (computations). */
 struct pp_cost_origin {
-    int classes, measured, interpolated, computed;   /* computed: for the machine */
-    char first_interpolated[96], first_computed[96]; /* signatures; "" = none */
-    bool link_computed;                              /* transfers or reductions are the machine's */
-    char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl"; "" = the machine's */
+    int classes, from[PP_COST_SOURCES]; /* all of them; by enum pp_cost_source */
+    char first[PP_COST_SOURCES][96];    /* signature of the first from there; "" = none */
+    bool link_computed;                 /* transfers or reductions are the machine's */
+    char transport[16];                 /* whose links were taken: "inproc", "mpi", "nccl"; "" = the machine's */
 };
+
+/* Of the computations: the least certain source. */
+int pp_cost_worst_source(const struct pp_cost_origin *origin);
+/* What is to be said of times from each source ("are interpolated between ..."); NULL: nothing. */
+extern const char *const pp_cost_source_words[PP_COST_SOURCES];
 
 /* Of a GPU: the times of the same share of one, alone and with all sharers busy, what issuing takes the host, and the
  * links of the carrier that config->transport names ("auto": the first that was measured of inproc, nccl, staged).
  *
  * Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
- * min(workers, cores), else interpolated in rows between two measured row counts of the same work, never beyond them;
- * else the machine's. Links by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL
- * if nothing at all fits. */
+ * min(workers, cores); else the sum of its kernels, if each was measured under that load in some task; else
+ * interpolated in rows between two measured row counts of the same work, never beyond them; else the machine's. Links
+ * by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL if nothing at all fits. */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 

@@ -17,6 +17,7 @@
 #include "sim/draw.h"
 #include "sim/output.h"
 #include "sim/predict_points.h"
+#include "sim/profiles.h"
 #include "sim/store.h"
 
 static const struct pp_program_info info = {
@@ -27,21 +28,24 @@ static const struct pp_program_info info = {
     .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
                    "memory and what the time is "
                    "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep.\n\n"
-                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) has "
-                   "them; else they are computed "
-                   "for a machine (--machine). --device auto predicts for the device that was measured last. With "
+                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
+                   "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
+                   "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
+                   "for the device that was measured last. With "
                    "--times they are given directly, and no model limits the pipeline. "
                    "The output says which.",
     .examples =
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
         "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
-        "ppsim --preset tutorial --machine h100 --memory 80G\tdoes it fit?\n"};
+        "ppsim --preset tutorial --machine h100 --memory 80G\tdoes it fit?\n"
+        "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};
 
 struct session {
     struct pp_config config;
     struct pp_predictor predictor;
     struct pp_db *db;
+    struct pp_db *texts; /* in memory: what was measured, from text; NULL = none */
     pthread_mutex_t db_lock;
     struct pp_point *points;
     int npoints;
@@ -49,7 +53,7 @@ struct session {
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
-    int computed, interpolated, link_computed; /* configurations with times that were not measured */
+    int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
 };
 
 static void list(FILE *out)
@@ -60,6 +64,8 @@ static void list(FILE *out)
     pp_config_list_presets(out);
     fputs("machines:\n", out);
     pp_machine_list(out);
+    fputs("profiles of machines:\n", out);
+    pp_profiles_list(out);
     fputs("devices:\n", out);
     pp_backend_list(out);
 }
@@ -76,8 +82,9 @@ static pp_status check_times(const struct session *s)
     if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
-    if (config->times && config->machine)
-        return pp_fail(PP_USAGE, "--times and --machine both say how long tasks take; leave one out");
+    if (config->times && (config->machine || config->profile))
+        return pp_fail(PP_USAGE, "--times and --%s both say how long tasks take; leave one out",
+                       config->machine ? "machine" : "profile");
     if (config->machine && strcmp(config->device, "delay") == 0)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
@@ -98,16 +105,20 @@ static pp_status check_usage(const struct session *s)
     return PP_OK;
 }
 
-/* With --machine or --times nothing measured is wanted; --db is then only written to. */
+/* With --machine, --profile or --times nothing of a database is wanted; --db is then only written to. */
 static pp_status open_database(struct session *s)
 {
     const struct pp_config *config = &s->config;
-    bool measured = !config->times && !config->machine;
+    bool measured = !config->times && !config->machine && !config->profile;
+    if (config->profile)
+        PP_TRY(pp_profiles_of_file(config->profile, &s->texts));
+    else if (config->machine)
+        PP_TRY(pp_profiles_of_machine(config->machine, &s->texts));
     if (config->db)
         PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
     else if (measured && access("pp.db", F_OK) == 0)
         PP_TRY(pp_db_open("pp.db", PP_DB_READ, &s->db));
-    if (measured) s->predictor.db = s->db;
+    s->predictor.db = measured ? s->db : s->texts;
     return PP_OK;
 }
 
@@ -116,7 +127,8 @@ static pp_status choose_waits(struct session *s)
 {
     static char newest[32];
     if (s->config.times || strcmp(s->config.device, "delay") != 0) return PP_OK;
-    const char *path = s->config.db ? s->config.db : s->predictor.db ? "pp.db" : NULL;
+    const struct pp_config *config = &s->config;
+    const char *path = config->profile ? config->profile : config->db ? config->db : s->predictor.db ? "pp.db" : NULL;
     PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, newest, sizeof newest));
     s->predictor.waits = newest;
     return PP_OK;
@@ -160,14 +172,12 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
 static void tell_source(struct session *s, const struct pp_point *point, const struct pp_cost_origin *o)
 {
     const char *machine = s->predictor.machine.name;
-    if (o->computed > 0 && s->computed++ == 0)
-        pp_warn("%s, %d stages, %d chunks: %d of %d task shapes were never measured (the first: %s); they are computed "
-                "for machine %s",
-                point->schedule, point->stages, point->chunks, o->computed, o->classes, o->first_computed, machine);
-    if (o->interpolated > 0 && s->interpolated++ == 0)
-        pp_warn("%s, %d stages, %d chunks: %d of %d task shapes are interpolated between measured row counts (the "
-                "first: %s)",
-                point->schedule, point->stages, point->chunks, o->interpolated, o->classes, o->first_interpolated);
+    for (int i = 0; i < PP_COST_SOURCES; i++)
+        if (pp_cost_source_words[i] && o->from[i] > 0 && s->from[i]++ == 0)
+            pp_warn("%s, %d stages, %d chunks: %d of %d task shapes %s (the first: %s)%s%s", point->schedule,
+                    point->stages, point->chunks, o->from[i], o->classes, pp_cost_source_words[i], o->first[i],
+                    i == PP_COST_MACHINE ? "; they are computed for machine " : "",
+                    i == PP_COST_MACHINE ? machine : "");
     if (o->classes > 0 && o->link_computed && s->link_computed++ == 0)
         pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
                 point->schedule, point->stages, machine);
@@ -175,8 +185,9 @@ static void tell_source(struct session *s, const struct pp_point *point, const s
 
 static void tell_totals(const struct session *s)
 {
-    if (s->computed > 1) pp_warn("%d configurations have task shapes that were never measured", s->computed);
-    if (s->interpolated > 1) pp_warn("%d configurations have interpolated task shapes", s->interpolated);
+    for (int i = 0; i < PP_COST_SOURCES; i++)
+        if (pp_cost_source_words[i] && s->from[i] > 1)
+            pp_warn("%d configurations have task shapes that %s", s->from[i], pp_cost_source_words[i]);
     if (s->link_computed > 1) pp_warn("%d configurations have links that were never measured", s->link_computed);
 }
 
@@ -278,7 +289,10 @@ static pp_status run(struct session *s)
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
     PP_TRY(find_machine(s));
-    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, backend));
+    if (config->machine && !s->texts && strcmp(config->split, "time") == 0)
+        return pp_fail(PP_USAGE, "--split time: nothing was measured on machine %s; name another --split",
+                       config->machine);
+    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
     PP_TRY(config->emit ? emit(s) : predict(s));
     return flush();
 }
@@ -304,6 +318,7 @@ int main(int argc, char **argv)
         else
             status = run(&session);
     }
+    (void)pp_db_close(session.texts); /* in memory */
     pp_status closed = pp_db_close(session.db);
     if (status == PP_OK) status = closed;
     if (status != PP_OK) pp_error("%s", pp_message());

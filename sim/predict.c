@@ -81,7 +81,7 @@ static pp_status find_waits(const struct pp_predictor *p, struct pp_prediction *
     pp_status status = pp_waits_from_profile(out->job, p->db, p->waits, &out->origin);
     if (p->db_lock) pthread_mutex_unlock(p->db_lock);
     if (status == PP_OK) status = pp_cost_from_times(out->job->train, &out->job->times, &out->cost);
-    if (status == PP_OK) out->cost->source = out->origin.interpolated ? PP_COST_INTERPOLATED : PP_COST_PROFILE;
+    if (status == PP_OK) out->cost->source = pp_cost_worst_source(&out->origin);
     return status;
 }
 

@@ -77,7 +77,8 @@ static void set_source(struct row *row, const struct pp_predictor *p, const stru
     bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
     set(row, "cost_source", json_string(pp_cost_source_names[prediction->cost->source]));
     set(row, "machine", machine ? json_string(p->machine.name) : json_null());
-    set(row, "interpolated", json_integer(prediction->origin.interpolated));
+    set(row, "interpolated", json_integer(prediction->origin.from[PP_COST_INTERPOLATED]));
+    set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));
 }
 
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, json_t **out)

@@ -162,5 +162,4 @@ const struct pp_backend pp_backend_cpu = {
     .add = cpu_add,
     .describe = cpu_describe,
     .reference_ns = cpu_reference_ns,
-    .call_name = pp_call_text,
 };

@@ -44,7 +44,6 @@ static const struct pp_backend backend = {
     .add = pp_cuda_add,
     .describe = pp_cuda_describe,
     .reference_ns = pp_cuda_reference_ns,
-    .call_name = pp_call_text,
 };
 
 extern const struct pp_plugin pp_plugin;

@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 
 #include "core/clock.h"
-#include "kernels/kernels.h"
 
 enum {
     LATE_NS = 5000000,      /* a worker that comes later than this after its last task was not woken up late: it did
@@ -152,5 +151,4 @@ const struct pp_backend pp_backend_delay = {
     .add = delay_add,
     .describe = delay_describe,
     .reference_ns = delay_reference_ns,
-    .call_name = pp_call_text,
 };

@@ -50,7 +50,7 @@ static void near(double value, double expected)
     if (!(fabs(value - expected) <= 1e-9 * fabs(expected) + 1e-12)) fail_msg("%.12g is not %.12g", value, expected);
 }
 
-static void script(const char *text)
+static inline void script(const char *text)
 {
     sqlite3 *sql;
     assert_int_equal(sqlite3_open(PATH, &sql), SQLITE_OK);
@@ -58,7 +58,7 @@ static void script(const char *text)
     sqlite3_close(sql);
 }
 
-static int64_t begin_run(struct pp_db *db, struct synthetic *s, const char *tool)
+static inline int64_t begin_run(struct pp_db *db, struct synthetic *s, const char *tool)
 {
     int64_t run;
     struct pp_run info = {tool, "cpu", "synthetic", "inproc", NULL, 1, 2};

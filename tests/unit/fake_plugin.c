@@ -21,10 +21,7 @@ static pp_status available(void)
 #endif
 }
 
-static const char *call_name(const struct pp_call *call, char *buf, size_t size) { return (void)call, (void)size, buf; }
-
-static const struct pp_backend backend = {
-    .name = "cuda", .summary = "a fake", .available = available, .call_name = call_name};
+static const struct pp_backend backend = {.name = "cuda", .summary = "a fake", .available = available};
 
 #if FAKE != 3
 extern const struct pp_plugin pp_plugin;

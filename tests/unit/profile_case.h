@@ -118,12 +118,6 @@ static inline int64_t fake_reference(struct pp_device *device)
     return 1000;
 }
 
-static inline const char *fake_call_name(const struct pp_call *call, char *buf, size_t size)
-{
-    snprintf(buf, size, "kernel %d", call->kernel);
-    return buf;
-}
-
 static const struct pp_backend fake = {
     .name = "fake",
     .summary = "fixed durations",
@@ -136,7 +130,6 @@ static const struct pp_backend fake = {
     .run = fake_run,
     .describe = fake_describe,
     .reference_ns = fake_reference,
-    .call_name = fake_call_name,
 };
 
 static inline bool interrupted(void) { return interrupt_after > 0 && runs > interrupt_after; }

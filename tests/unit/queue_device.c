@@ -235,5 +235,4 @@ const struct pp_backend pp_backend_queued = {
     .download = transport,
     .describe = describe,
     .reference_ns = reference_ns,
-    .call_name = pp_call_text,
 };

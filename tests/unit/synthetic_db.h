@@ -146,7 +146,7 @@ static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica,
 }
 
 /* What ppsim or ppexec would record. */
-static int64_t synthetic_run(struct pp_db *db, const struct synthetic_case *c, bool predicted, int64_t *step_ns)
+static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_case *c, bool predicted, int64_t *step_ns)
 {
     struct synthetic s;
     struct pp_trace trace = {0};

@@ -221,7 +221,7 @@ static void test_profile(void **state)
     add_profile(db, job, 500);
     struct pp_cost *cost = cost_of(job, db, &origin);
     assert_non_null(cost);
-    assert_int_equal(origin.measured, origin.classes);
+    assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
     assert_int_equal(cost->source, PP_COST_PROFILE);
     assert_false(origin.link_computed);
     assert_string_equal(origin.transport, "inproc");
@@ -242,9 +242,9 @@ static void test_profile(void **state)
         "--rows 20 --chunks 2"); /* 10 rows each: beyond what was measured, so computed; the update was measured */
     cost = cost_of(job, db, &origin);
     assert_int_equal(cost->source, PP_COST_MACHINE);
-    assert_int_equal(origin.computed, 4);
-    assert_int_equal(origin.measured, 4);
-    assert_non_null(strstr(origin.first_computed, "rows10"));
+    assert_int_equal(origin.from[PP_COST_MACHINE], 4);
+    assert_int_equal(origin.from[PP_COST_PROFILE], 4);
+    assert_non_null(strstr(origin.first[PP_COST_MACHINE], "rows10"));
     pp_cost_free(cost);
     add_profile(db, job, 500);
     pp_job_free(job);
@@ -252,8 +252,8 @@ static void test_profile(void **state)
     job = create_job("--rows 21 --chunks 3"); /* 7 rows each: between 4 and 10 */
     cost = cost_of(job, db, &origin);
     assert_int_equal(cost->source, PP_COST_INTERPOLATED);
-    assert_int_equal(origin.interpolated, 4);
-    assert_int_equal(origin.computed, 0);
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 4);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 0);
     for (int c = 0; c < cost->nclasses; c++)
         if (job->train->classes[c].kind == PP_F) assert_int_equal(cost->classes[c].ns, 7 * UNIT);
     pp_cost_free(cost);
@@ -279,7 +279,7 @@ static void test_waits(void **state)
         assert_int_equal(pp_waits_from_profile(job, db, "cpu", &origin), PP_INPUT);
         add_profile(db, job, 500);
         if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
-        assert_int_equal(origin.measured, origin.classes);
+        assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
         assert_true(job->times.slow_factor == (stages == 1 ? 3 : 0) && job->times.jitter == (stages == 1 ? 0 : 0.04));
         int64_t message = 4 * config.tokens * config.d_model * (int64_t)sizeof(float);
         expect_near(job->times.hop_ms * 1e6, stages == 1 ? 0 : 500 + 60 + 70 + (double)message / 4, 0.5, "hop");

@@ -43,7 +43,7 @@ static void test_gpu_profile(void **state)
     add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT);
     add_gpu_profile(db, job, "gpipe never", 1, 600 * UNIT); /* of a whole GPU, and newer */
     struct pp_cost *cost = cost_of(job, db, &origin);
-    assert_int_equal(origin.measured, origin.classes);
+    assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
     assert_string_equal(origin.transport, "nccl");
     assert_true(cost->host_issues);
     assert_int_equal(cost->sharers, 2);

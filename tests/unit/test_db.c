@@ -10,7 +10,7 @@ static void test_schema(void **state)
     static const char *const views[] = {"v_ms_per_batch", "v_bubble",        "v_memory",  "v_task_kind",
                                         "v_pair",         "v_configuration", "v_compare", "v_kind"};
     struct pp_db *db = open_db(PP_DB_WRITE);
-    near(number(db, "PRAGMA user_version"), 2);
+    near(number(db, "PRAGMA user_version"), 3);
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         char text[64];
         snprintf(text, sizeof text, "SELECT count(*) FROM %s", views[i]);
@@ -122,6 +122,14 @@ static void test_profile(void **state)
     assert_false(found);
     must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/205;F 1l seq35 rows5/1/200;F 1l seq35 rows5/2/205;");
+
+    const struct pp_run_result ok = {.status = "ok"}; /* a profile that ended well beats those that did not */
+    must(pp_db_run_end(db, 1, &ok));
+    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "", 2, &ns, &found));
+    assert_true(found && ns == 105);
+    text[0] = '\0';
+    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
+    assert_string_equal(text, "F 1l seq35 rows%/1/105;F 1l seq35 rows5/1/77;F 1l seq35 rows5/2/105;");
     must(pp_db_close(db));
 }
 

@@ -129,7 +129,7 @@ static void test_run(void **state)
     assert_int_equal(polls, 2);
     assert_true(ns[0] >= 0 && ns[1] >= 0);
     char name[64];
-    assert_string_equal(backend->call_name(&calls[0], name, sizeof name), "copy 1x3");
+    assert_string_equal(pp_call_text(&calls[0], name, sizeof name), "copy 1x3");
     backend->close(device);
 }
 

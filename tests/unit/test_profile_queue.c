@@ -148,11 +148,11 @@ static void test_issue_is_stored(void **state)
     if (pp_profile_store(profile, db, run_id) != PP_OK) fail_msg("%s", pp_message());
     for (int i = 0; i < profile->nshapes; i++) {
         const struct pp_profile_shape *shape = &profile->shapes[i];
-        assert_int_equal(pp_db_find_issue(db, "queued", 1, shape->signature, 2, &ns, &found), PP_OK);
+        assert_int_equal(pp_db_find_issue(db, "queued", 1, shape->signature, shape->context, 2, &ns, &found), PP_OK);
         assert_true(found);
         assert_int_equal(ns, (int64_t)ISSUE_NS * shape->ncalls);
     }
-    assert_int_equal(pp_db_find_issue(db, "fake", 1, profile->shapes[0].signature, 2, &ns, &found), PP_OK);
+    assert_int_equal(pp_db_find_issue(db, "fake", 1, profile->shapes[0].signature, "", 2, &ns, &found), PP_OK);
     assert_false(found);
     assert_int_equal(pp_db_newest_device(db, device, sizeof device), PP_OK);
     assert_string_equal(device, "queued");

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/profiles.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/profile_text.h"
+
+/* Generated, see pp_embed_all() in cmake/PpLibrary.cmake. */
+extern const struct pp_embedded {
+    const char *name, *text;
+} pp_embedded_profiles[];
+
+static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
+
+static pp_status read_file(const char *path, struct pp_db **out)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return pp_fail(PP_INPUT, "cannot open the profile %s: %s", path, strerror(errno));
+    pp_status status = open_memory(out);
+    if (status == PP_OK) status = pp_profile_text_read(file, path, *out);
+    fclose(file);
+    return status;
+}
+
+static pp_status read_embedded(const struct pp_embedded *profile, struct pp_db **out)
+{
+    const size_t size = strlen(profile->text);
+    FILE *file = fmemopen((char *)profile->text, size ? size : 1, "rb"); /* only read */
+    if (!file) return pp_fail(PP_NOMEM, "there is not enough memory to read the profile %s", profile->name);
+    pp_status status = open_memory(out);
+    if (status == PP_OK) status = pp_profile_text_read(file, profile->name, *out);
+    fclose(file);
+    return status;
+}
+
+static pp_status close_if(pp_status status, struct pp_db **db)
+{
+    if (status == PP_OK) return PP_OK;
+    (void)pp_db_close(*db); /* in memory */
+    *db = NULL;
+    return status;
+}
+
+pp_status pp_profiles_of_file(const char *path, struct pp_db **out)
+{
+    *out = NULL;
+    return close_if(read_file(path, out), out);
+}
+
+static bool belongs(const struct pp_embedded *profile, const char *machine)
+{
+    const size_t n = strlen(machine);
+    return strncmp(profile->name, machine, n) == 0 && profile->name[n] == '-';
+}
+
+pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out)
+{
+    pp_status status = PP_OK;
+    *out = NULL;
+    for (const struct pp_embedded *p = pp_embedded_profiles; p->name && status == PP_OK; p++) {
+        if (!belongs(p, machine)) continue;
+        pp_info("measured times: profile %s", p->name);
+        status = read_embedded(p, out);
+    }
+    return close_if(status, out);
+}
+
+void pp_profiles_list(FILE *out)
+{
+    for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) fprintf(out, "  %s\n", p->name);
+}

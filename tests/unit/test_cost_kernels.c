@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs of tasks that were never measured: sums of kernels that were.
+ */
+#include <math.h>
+
+#include "sim/costs.h"
+#include "tests/unit/cost_case.h"
+
+/* ns of a kernel in the made-up profile: any function of its name and load will do. */
+static int64_t kernel_ns(const char *name, int load)
+{
+    int64_t sum = 0;
+    for (const char *c = name; *c; c++) sum = (31 * sum + *c) % 100003;
+    return sum * load;
+}
+
+/* Every kernel of the job, as measured in the task that it stands in; a tenth of the samples took ten times as long. */
+static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const char *left_out)
+{
+    const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
+    int64_t id;
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        for (int load = 1; load <= 2 && pp_kinds[job->train->classes[c].kind].computes; load++) {
+            char name[64];
+            struct pp_sample sample = {.context = program->signature, .load = load};
+            for (int i = 0; i < program->ncalls; i++) {
+                pp_model_ops.call_name(&program->calls[i], name, sizeof name);
+                if (left_out && strncmp(name, left_out, strlen(left_out)) == 0) continue;
+                sample.name = name;
+                sample.median_ns = sample.mean_ns = kernel_ns(name, load);
+                sample.count = 9;
+                assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
+                sample.mean_ns *= 10;
+                sample.count = 1;
+                assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
+            }
+            sample.name = PP_SAMPLE_GAP;
+            sample.mean_ns = -5 * load;
+            sample.count = program->ncalls;
+            assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
+        }
+        const struct pp_sample task = {.name = "F of something else", .context = "", .load = 1, .count = 1};
+        assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+    }
+    assert_int_equal(pp_db_flush(db), PP_OK);
+}
+
+/* A task that was never measured takes what its kernels took in other tasks, and the gap beside each of them. */
+static void test_kernels(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("kernels.db");
+    assert_int_equal(pp_db_open("kernels.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--stages 2 --layers 8 --rows 20 --chunks 5");
+    add_kernel_profile(db, job, NULL);
+    pp_job_free(job);
+
+    job = create_job("--stages 2 --layers 8 --split 3,5 --schedule 1f1b --rows 20 --chunks 5");
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_non_null(cost);
+    assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
+    assert_int_equal(cost->source, PP_COST_KERNELS);
+    for (int c = 0; c < cost->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        int64_t alone = 0;
+        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+        for (int i = 0; i < program->ncalls; i++) {
+            char name[64];
+            pp_model_ops.call_name(&program->calls[i], name, sizeof name);
+            alone += llround(1.9 * (double)kernel_ns(name, 1)) - 5;
+        }
+        expect_near((double)cost->classes[c].ns, (double)alone, program->ncalls, "alone");
+        expect_near((double)cost->classes[c].loaded_ns, 2.0 * (double)alone, 2 * program->ncalls, "loaded");
+    }
+    pp_cost_free(cost);
+    add_kernel_profile(db, job, "attention"); /* newer, without a kernel: that one is the older profile's */
+    cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
+    pp_cost_free(cost);
+    pp_job_free(job);
+
+    job = create_job("--stages 2 --layers 8 --rows 20 --chunks 4"); /* only the update has kernels that were measured */
+    cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_KERNELS], 4);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 4);
+    assert_int_equal(cost->source, PP_COST_MACHINE);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
