@@ -79,8 +79,8 @@ struct pp_sample {
 };
 /* Name of the kernel row that holds what issuing a task takes the host (queue devices). */
 #define PP_SAMPLE_ISSUE "issue"
-/* ... that holds what a task takes besides its kernels, for each of them (`count`: kernels of the task). May be
- * negative: timing kernels one by one takes time too. */
+/* ... that holds what a task takes besides its kernels, for each of them: the median over the tasks of a profile (its
+ * context is the share of a GPU, if any). May be negative: timing kernels one by one takes time too. */
 #define PP_SAMPLE_GAP "gap"
 enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,

@@ -9,15 +9,15 @@
 
 #include "core/program.h"
 
-extern const char pp_machine_cpu_json[], pp_machine_epyc_zen5_json[], pp_machine_a100_json[], pp_machine_h100_json[],
-    pp_machine_h200_json[];
+extern const char pp_machine_cpu_json[], pp_machine_epyc_zen4_json[], pp_machine_epyc_zen5_json[],
+    pp_machine_a100_json[], pp_machine_h100_json[], pp_machine_h200_json[];
 
 /* The first is the default. */
 static const struct {
     const char *name, *json;
 } machines[] = {
-    {"cpu", pp_machine_cpu_json},   {"epyc-zen5", pp_machine_epyc_zen5_json}, {"a100", pp_machine_a100_json},
-    {"h100", pp_machine_h100_json}, {"h200", pp_machine_h200_json},
+    {"cpu", pp_machine_cpu_json},   {"epyc-zen4", pp_machine_epyc_zen4_json}, {"epyc-zen5", pp_machine_epyc_zen5_json},
+    {"a100", pp_machine_a100_json}, {"h100", pp_machine_h100_json},           {"h200", pp_machine_h200_json},
 };
 enum { MACHINES = sizeof machines / sizeof *machines };
 

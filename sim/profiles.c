@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "core/profile_text.h"
+#include "core/db_profile_text.h"
 
 /* Generated, see pp_embed_all() in cmake/PpLibrary.cmake. */
 extern const struct pp_embedded {

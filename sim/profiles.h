@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles as text (core/profile_text.h): of a file, or those that came with ppkit for its machines. A file
+ * Profiles as text (core/db_profile_text.h): of a file, or those that came with ppkit for its machines. A file
  * profiles/MACHINE-WHATEVER.tsv of the source is inside the program and belongs to --machine MACHINE.
  */
 #ifndef PP_SIM_PROFILES_H

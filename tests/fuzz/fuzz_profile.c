@@ -5,7 +5,7 @@
  */
 #include <sqlite3.h>
 
-#include "core/profile_text.h"
+#include "core/db_profile_text.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 #include "sim/predict.h"

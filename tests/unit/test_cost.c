@@ -68,7 +68,7 @@ static char *read_machine(const char *name, size_t *size)
 static void test_machines(void **state)
 {
     (void)state;
-    static const char *const names[] = {"cpu", "epyc-zen5", "a100", "h100", "h200"};
+    static const char *const names[] = {"cpu", "epyc-zen4", "epyc-zen5", "a100", "h100", "h200"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct pp_machine inside, file;
         size_t size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/profile_text.h"
+#include "core/db_profile_text.h"
 
 #include <errno.h>
 #include <math.h>

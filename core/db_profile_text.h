@@ -8,8 +8,8 @@
  * host, and the figures of links and processes. Kernels of single tasks, and messages of single sizes, stay in the
  * database.
  */
-#ifndef PP_CORE_PROFILE_TEXT_H
-#define PP_CORE_PROFILE_TEXT_H
+#ifndef PP_CORE_DB_PROFILE_TEXT_H
+#define PP_CORE_DB_PROFILE_TEXT_H
 
 #include <stdio.h>
 
