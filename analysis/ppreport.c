@@ -11,7 +11,7 @@
 #include "analysis/why.h"
 #include "core/config.h"
 #include "core/log.h"
-#include "core/profile_text.h"
+#include "core/db_profile_text.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPREPORT,

@@ -180,6 +180,7 @@ static pp_status add_kernel(struct reader *r, const char *name, const char *task
 {
     char context[256];
     const bool whole = strcmp(f[2], nothing) == 0;
+    if (!whole && strncmp(f[2], "share ", 6) != 0) return bad(r, "the share of a GPU is neither - nor share 1/N");
     int64_t n[2], ns = 0;
     PP_TRY(read_counts(r, &f[3], 2, n));
     PP_TRY(read_integer(r, f[5], strcmp(name, PP_SAMPLE_GAP) == 0 ? -longest_ns : 0, longest_ns, &ns));
@@ -252,7 +253,9 @@ static pp_status read_lines(struct reader *r, FILE *in, char **line)
         if (length > 0 && (*line)[length - 1] == '\n') (*line)[--length] = '\0';
         if (r->line == 1 && strcmp(*line, HEADER) != 0)
             return bad(r, "it is not \"" HEADER "\"; ppreport --profiles writes such files");
-        if (strlen(*line) != (size_t)length) return bad(r, "there is a zero byte in it");
+        for (ssize_t i = 0; i < length; i++)
+            if ((*line)[i] != '\t' && ((*line)[i] < ' ' || (*line)[i] > '~'))
+                return bad(r, "there is a byte in it that is neither a tab nor printable ASCII");
         if (**line && **line != '#') PP_TRY(take_line(r, *line));
     }
     if (!feof(in)) return pp_fail(PP_IO, "cannot read the profile %s: %s", r->where, strerror(errno));

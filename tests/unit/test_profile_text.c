@@ -175,6 +175,8 @@ static void test_bad(void **state)
         {HEAD RUN "kernel\tgap\t-\t1\t9\t9999999999999999999999\n", "line 3", "whole number"},
         {HEAD "\n# a remark\n" RUN "kernels\tgap\t-\t1\t9\t5\n", "line 5", "no word"},
         {HEAD "run\tcpu\ta cpu\t0\t1\t1\t2026\t1.0\tok\t0\tw\n", "line 2", "\"0\""},
+        {HEAD RUN "kernel\tgap\tpart 1/2\t1\t9\t5\n", "line 3", "share 1/N"},
+        {HEAD RUN "kernel\tg\303\244p\t-\t1\t9\t5\n", "line 3", "printable"},
         {HEAD RUN "kernel\tgap\t-\t4294967296\t9\t5\n", "line 3", "\"4294967296\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
