@@ -93,6 +93,7 @@ pp_status pp_profile_text_write(struct pp_db *db, FILE *out)
         for (int i = 0; i < PARTS; i++) PP_TRY(write_part(db, sqlite3_column_int64(run, 0), &parts[i], out));
         PP_TRY(pp_db_row(db, run, &found));
     }
+    fputs("end\n", out);
     return PP_OK;
 }
 
@@ -102,6 +103,7 @@ struct reader {
     int line;
     struct pp_db *db;
     int64_t run; /* 0: none yet */
+    bool ended;
 };
 
 static pp_status bad(const struct reader *r, const char *why)
@@ -203,15 +205,19 @@ static pp_status add_kernel(struct reader *r, const char *name, const char *task
 static pp_status take_issue(struct reader *r, char **f) { return add_kernel(r, PP_SAMPLE_ISSUE, f[1], f); }
 static pp_status take_kernel(struct reader *r, char **f) { return add_kernel(r, f[1], "", f); }
 
+static pp_status take_end(struct reader *r, char **f)
+{
+    (void)f;
+    r->ended = true;
+    return PP_OK;
+}
+
 static const struct record {
     const char *name;
     int fields; /* with the name */
     pp_status (*take)(struct reader *r, char **fields);
-} records[] = {{"run", 11, take_run},
-               {"link", 4, take_link},
-               {"task", 9, take_task},
-               {"issue", 6, take_issue},
-               {"kernel", 6, take_kernel}};
+} records[] = {{"run", 11, take_run},    {"link", 4, take_link},     {"task", 9, take_task},
+               {"issue", 6, take_issue}, {"kernel", 6, take_kernel}, {"end", 1, take_end}};
 enum { RECORDS = sizeof records / sizeof *records };
 
 /* Cuts the line at its tabs; more than MOST_FIELDS count as one more. */
@@ -239,35 +245,58 @@ static pp_status take_line(struct reader *r, char *line)
         for (int k = 0; k < n; k++)
             if (!*fields[k]) return bad(r, "a field is empty");
         if (i > 0 && r->run == 0) return bad(r, "no line \"run\" comes before it");
+        if (r->ended) return bad(r, "it comes after the line \"end\"");
         return records[i].take(r, fields);
     }
     return bad(r, "it begins with no word that a profile knows");
 }
 
-static pp_status read_lines(struct reader *r, FILE *in, char **line)
+enum { LINE_BYTES = 4096 };
+
+static pp_status check_header(const struct reader *r, const char *line)
 {
-    size_t room = 0;
-    ssize_t length;
-    while ((length = getline(line, &room, in)) >= 0) {
-        r->line++;
-        if (length > 0 && (*line)[length - 1] == '\n') (*line)[--length] = '\0';
-        if (r->line == 1 && strcmp(*line, HEADER) != 0)
-            return bad(r, "it is not \"" HEADER "\"; ppreport --profiles writes such files");
-        for (ssize_t i = 0; i < length; i++)
-            if ((*line)[i] != '\t' && ((*line)[i] < ' ' || (*line)[i] > '~'))
-                return bad(r, "there is a byte in it that is neither a tab nor printable ASCII");
-        if (**line && **line != '#') PP_TRY(take_line(r, *line));
+    const size_t n = strlen(HEADER);
+    if (strcmp(line, HEADER) == 0) return PP_OK;
+    if (strncmp(line, HEADER, n) == 0 && line[n] == '\r')
+        return bad(r, "it ends in CR LF; convert the file to lines that end in LF");
+    return bad(r, "it is not \"" HEADER "\"; ppreport --profiles writes such files, and --db reads databases");
+}
+
+/* Without its line feed; one that is cut by the end of the file has none. */
+static pp_status check_bytes(const struct reader *r, char *line, bool at_end)
+{
+    size_t n = strlen(line);
+    if (n > 0 && line[n - 1] == '\n')
+        line[--n] = '\0';
+    else if (!at_end)
+        return bad(r, "it is too long, or there is a zero byte in it");
+    for (size_t i = 0; i < n; i++)
+        if (line[i] != '\t' && (line[i] < ' ' || line[i] > '~'))
+            return bad(r, "there is a byte in it that is neither a tab nor printable ASCII");
+    return PP_OK;
+}
+
+static pp_status read_lines(struct reader *r, FILE *in)
+{
+    char line[LINE_BYTES];
+    while (fgets(line, sizeof line, in)) {
+        if (r->line++ == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            PP_TRY(check_header(r, line));
+            continue;
+        }
+        PP_TRY(check_bytes(r, line, feof(in)));
+        if (*line && *line != '#') PP_TRY(take_line(r, line));
     }
     if (!feof(in)) return pp_fail(PP_IO, "cannot read the profile %s: %s", r->where, strerror(errno));
-    return r->run ? PP_OK : bad(r, "there is no line \"run\" in it");
+    if (r->line == 0) return pp_fail(PP_INPUT, "profile %s: it is empty", r->where);
+    if (!r->run) return bad(r, "there is no line \"run\" in it");
+    return r->ended ? PP_OK : bad(r, "it is the last one and not \"end\": the file was cut short");
 }
 
 pp_status pp_profile_text_read(FILE *in, const char *where, struct pp_db *db)
 {
     struct reader r = {.where = where, .db = db};
-    char *line = NULL;
-    const pp_status status = read_lines(&r, in, &line);
-    free(line);
-    PP_TRY(status);
+    PP_TRY(read_lines(&r, in));
     return pp_db_flush(db);
 }

@@ -10,7 +10,8 @@
 static pp_status check(const struct pp_schedule_shape *shape)
 {
     if (shape->virtual_stages == 2) return PP_OK;
-    return pp_fail(PP_USAGE, "zbv has two stages on each rank, not %d: use --virtual 2", shape->virtual_stages);
+    return pp_fail(PP_USAGE, "schedule zbv runs two stages per rank: --virtual must be 2, not %d",
+                   shape->virtual_stages);
 }
 
 static int stage_rank(const struct pp_schedule_shape *shape, int stage)

@@ -54,6 +54,7 @@ struct session {
     char *drawn;
     size_t drawn_size;
     int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
+    int measured;                             /* ... with some times that were measured */
 };
 
 static void list(FILE *out)
@@ -185,6 +186,9 @@ static void tell_source(struct session *s, const struct pp_point *point, const s
 
 static void tell_totals(const struct session *s)
 {
+    if (s->config.profile && s->measured == 0)
+        pp_warn("profile %s has no time of any task of these configurations on device %s", s->config.profile,
+                s->config.device);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && s->from[i] > 1)
             pp_warn("%d configurations have task shapes that %s", s->from[i], pp_cost_source_words[i]);
@@ -215,6 +219,7 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     tell_source(s, point, &outcome->origin);
+    s->measured += outcome->origin.classes > outcome->origin.from[PP_COST_MACHINE];
     if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
     return s->config.db ? store(s, &outcome->prediction) : PP_OK;
 }

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "core/db_profile_text.h"
+#include "core/log.h"
 
 /* Generated, see pp_embed_all() in cmake/PpLibrary.cmake. */
 extern const struct pp_embedded {
@@ -69,5 +69,6 @@ pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out)
 
 void pp_profiles_list(FILE *out)
 {
+    if (!pp_embedded_profiles[0].name) fputs("  none\n", out);
     for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) fprintf(out, "  %s\n", p->name);
 }

@@ -112,7 +112,7 @@ static char *written(struct pp_db *db)
 static struct pp_db *read_back(const char *text, pp_status expected)
 {
     struct pp_db *db;
-    FILE *in = fmemopen((char *)text, strlen(text), "r");
+    FILE *in = *text ? fmemopen((char *)text, strlen(text), "r") : fopen("/dev/null", "r");
     must(pp_db_open(":memory:", PP_DB_WRITE, &db));
     const pp_status status = pp_profile_text_read(in, "some.tsv", db);
     if (status != expected) fail_msg("status %d: %s", status, pp_message());
@@ -175,6 +175,10 @@ static void test_bad(void **state)
         {HEAD RUN "kernel\tgap\t-\t1\t9\t9999999999999999999999\n", "line 3", "whole number"},
         {HEAD "\n# a remark\n" RUN "kernels\tgap\t-\t1\t9\t5\n", "line 5", "no word"},
         {HEAD "run\tcpu\ta cpu\t0\t1\t1\t2026\t1.0\tok\t0\tw\n", "line 2", "\"0\""},
+        {"", "it is empty", ""},
+        {"# ppkit profile 1\r\n", "line 1", "CR LF"},
+        {HEAD RUN "kernel\tgap\t-\t1\t9\t5\n", "line 3", "cut short"},
+        {HEAD RUN "end\nkernel\tgap\t-\t1\t9\t5\n", "line 4", "after"},
         {HEAD RUN "kernel\tgap\tpart 1/2\t1\t9\t5\n", "line 3", "share 1/N"},
         {HEAD RUN "kernel\tg\303\244p\t-\t1\t9\t5\n", "line 3", "printable"},
         {HEAD RUN "kernel\tgap\t-\t4294967296\t9\t5\n", "line 3", "\"4294967296\""},
@@ -185,7 +189,7 @@ static void test_bad(void **state)
             !strstr(pp_message(), cases[i].why))
             fail_msg("\"%s\" does not say %s: %s", pp_message(), cases[i].line, cases[i].why);
     }
-    must(pp_db_close(read_back(HEAD RUN "kernel\tgap\t-\t1\t9\t-5", PP_OK)));
+    must(pp_db_close(read_back(HEAD RUN "kernel\tgap\t-\t1\t9\t-5\nend", PP_OK)));
 }
 
 int main(void)
