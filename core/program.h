@@ -79,7 +79,8 @@ struct pp_program {
  * ended, on the clock of the run's first process: so its receiver knows when it was sent. */
 struct pp_wait {
     int64_t duration_ns;
-    int64_t hop_ns;          /* the input is there so long after its sender's end; -1: it was not sent */
+    int64_t hop_ns;    /* the input is there so long after its sender's end, or after posted_ns; -1: it was not sent */
+    int64_t posted_ns; /* on our clock: when there was a buffer to receive it */
     int64_t clock_offset_ns; /* this process's clock + offset = the first process's */
     bool waited;             /* the worker had to wait before this task */
     int64_t *begun_ns;       /* the device sets it: when the input was there */

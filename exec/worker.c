@@ -219,6 +219,7 @@ static void set_wait(const struct pp_worker *w, const struct pp_stop *stop, bool
     int64_t ns = w->track->waits_ns[w->step.phase->plan->tasks[stop->task].cls];
     wait->duration_ns = pp_jitter_ns(ns, times->jitter, times->seed, w->step.number, stop->task, w->me);
     wait->hop_ns = stop->recv_lane >= 0 ? pp_given_hop_ns(times) : -1;
+    wait->posted_ns = stop->recv_lane >= 0 ? pp_worker_posted_ns(w, stop->recv_lane, stop->recv_index) : 0;
     wait->clock_offset_ns = w->world->processes.clock_offset_ns;
     wait->waited = waited;
 }

@@ -155,6 +155,8 @@ void pp_worker_poll(void *worker);
 /* pp_progress.wait */
 void pp_worker_sleep(void *worker, int64_t until_ns);
 pp_status pp_worker_post_send(struct pp_worker *worker, int lane) PP_MUST_CHECK;
+/* When the index-th receive of the step was posted there: when a buffer was free. Known for devices that wait. */
+int64_t pp_worker_posted_ns(const struct pp_worker *worker, int lane, int index);
 pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
 pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
 /* Waits until the stop can run: its input is there, its output slot free. */

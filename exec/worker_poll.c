@@ -26,9 +26,14 @@ static struct pp_transfer *open_transfer(struct pp_worker *w, struct pp_flow *fl
     transfer->task = end->tasks[flow->posted % end->n];
     transfer->step = w->step.number;
     transfer->traced = w->step.traced;
-    if (transfer->traced) transfer->posted_ns = pp_now_ns();
+    if (transfer->traced || w->backend->waits) transfer->posted_ns = pp_now_ns();
     flow->posted++;
     return transfer;
+}
+
+int64_t pp_worker_posted_ns(const struct pp_worker *w, int lane, int index)
+{
+    return w->track->recv[lane].transfers[index % w->track->walk->recv[lane].n].posted_ns;
 }
 
 pp_status pp_worker_post_send(struct pp_worker *w, int lane)

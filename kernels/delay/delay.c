@@ -86,13 +86,14 @@ static void wait_until(int64_t ns, const struct pp_progress *progress)
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-/* When the input is there: its first bytes say when it was sent. */
+/* When the input is there: its first bytes say when it was sent. It leaves when there is a buffer for it. */
 static int64_t arrival_ns(const struct pp_frame *frame)
 {
     int64_t sent_ns;
     if (frame->wait.hop_ns < 0) return 0;
     memcpy(&sent_ns, frame->base[PP_MEM_IN], sizeof sent_ns);
-    return sent_ns - frame->wait.clock_offset_ns + frame->wait.hop_ns;
+    const int64_t ready_ns = sent_ns - frame->wait.clock_offset_ns, posted_ns = frame->wait.posted_ns;
+    return (ready_ns > posted_ns ? ready_ns : posted_ns) + frame->wait.hop_ns;
 }
 
 /* now_ns: the worker has come to the task. */
