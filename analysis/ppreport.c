@@ -10,8 +10,8 @@
 #include "analysis/plot.h"
 #include "analysis/why.h"
 #include "core/config.h"
-#include "core/log.h"
 #include "core/db_profile_text.h"
+#include "core/log.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPREPORT,
