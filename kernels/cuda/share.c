@@ -6,8 +6,9 @@
 
 #include "kernels/cuda/device.h"
 
-/* The driver's functions, by the versions whose types these are. */
-static struct {
+/* The driver's functions, by the versions whose types these are. Written once, before the first share is open: workers
+ * call them while others open theirs. */
+static struct driver {
     PFN_cuDeviceGetDevResource_v12040 get;
     PFN_cuDevSmResourceSplitByCount_v12040 split;
     PFN_cuDevResourceGenerateDesc_v12040 describe;
@@ -27,19 +28,21 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
 static pp_status load_driver(void)
 {
-    static const struct {
+    struct driver loaded = {0};
+    const struct {
         const char *name;
         unsigned version;
         void **to;
     } functions[] = {
-        {"cuDeviceGetDevResource", 12040, (void **)&driver.get},
-        {"cuDevSmResourceSplitByCount", 12040, (void **)&driver.split},
-        {"cuDevResourceGenerateDesc", 12040, (void **)&driver.describe},
-        {"cuGreenCtxCreate", 12040, (void **)&driver.create},
-        {"cuGreenCtxDestroy", 12040, (void **)&driver.destroy},
-        {"cuGreenCtxGetDevResource", 12040, (void **)&driver.get_own},
-        {"cuGreenCtxStreamCreate", 12050, (void **)&driver.stream},
+        {"cuDeviceGetDevResource", 12040, (void **)&loaded.get},
+        {"cuDevSmResourceSplitByCount", 12040, (void **)&loaded.split},
+        {"cuDevResourceGenerateDesc", 12040, (void **)&loaded.describe},
+        {"cuGreenCtxCreate", 12040, (void **)&loaded.create},
+        {"cuGreenCtxDestroy", 12040, (void **)&loaded.destroy},
+        {"cuGreenCtxGetDevResource", 12040, (void **)&loaded.get_own},
+        {"cuGreenCtxStreamCreate", 12050, (void **)&loaded.stream},
     };
+    if (driver.stream) return PP_OK;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
         const cudaError_t error = cudaGetDriverEntryPointByVersion(functions[i].name, functions[i].to,
@@ -49,6 +52,7 @@ static pp_status load_driver(void)
             return pp_fail(PP_UNSUPPORTED, "the driver has no %s: green contexts need one for CUDA 12.5 or later",
                            functions[i].name);
     }
+    driver = loaded;
     return PP_OK;
 }
 
