@@ -78,7 +78,7 @@ struct pp_device {
     struct pp_cuda_gemm *gemm;
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int ntimes;
-    atomic_bool gate_open; /* run.c */
+    atomic_bool gate_open; /* measure.c */
     char text[448];
 };
 
@@ -120,17 +120,21 @@ pp_status pp_cuda_times(struct pp_device *device, int n);
 
 /* ---- programs (run.c) ---- */
 
+pp_status pp_cuda_queue_call(const struct pp_device *device, const struct pp_call *call, const struct pp_frame *frame);
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
-pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                      const struct pp_progress *progress, int64_t *kernel_ns);
-pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                          struct pp_run_time *out, int64_t *kernel_ns);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,
                             int nparts, int64_t elements, int type);
 pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
 void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
+
+/* ---- programs with times (measure.c) ---- */
+
+pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                      const struct pp_progress *progress, int64_t *kernel_ns);
+pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                          struct pp_run_time *out, int64_t *kernel_ns);
 int64_t pp_cuda_reference_ns(struct pp_device *device);
 
 /* ---- do sharers compute at the same time? (probe.c) ---- */

@@ -8,6 +8,7 @@ set(PP_CUDA_SOURCES
   device.c
   queue.c
   run.c
+  measure.c
   probe.c
   gemm.c
   attention.cu
