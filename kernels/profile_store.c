@@ -73,9 +73,12 @@ static pp_status store_cell(const struct pp_profile_shape *shape, const struct p
     return store_kernels(cell, context, db, run_id);
 }
 
-static bool has_gap(const struct pp_profile_shape *shape, int load, const char *share)
+/* Queue devices may run the calls of norms and steps together, but time them one by one: what lies between the two is
+ * no gap. */
+static bool has_gap(const struct pp_profile *profile, const struct pp_profile_shape *shape, int load, const char *share)
 {
-    return shape->cell[load].nkernels > 0 && strcmp(share_of(shape), share) == 0;
+    const bool together = profile->setup.backend->queue && (shape->kind == PP_NORM || shape->kind == PP_STEP);
+    return !together && shape->cell[load].nkernels > 0 && strcmp(share_of(shape), share) == 0;
 }
 
 /* One share of a GPU under one load. The median: the gaps of long tasks are mostly noise. */
@@ -85,7 +88,7 @@ static pp_status store_gap(const struct pp_profile *profile, int load, const cha
     struct pp_times gaps = {0};
     pp_status status = PP_OK;
     for (int i = 0; i < profile->nshapes && status == PP_OK; i++)
-        if (has_gap(&profile->shapes[i], load, share))
+        if (has_gap(profile, &profile->shapes[i], load, share))
             status = pp_times_add(&gaps, profile->shapes[i].cell[load].gap_ns);
     struct pp_quantiles ns = pp_times_quantiles(&gaps);
     struct pp_sample s = sample_of(PP_SAMPLE_GAP, share, profile->loads[load], &ns);
@@ -101,8 +104,8 @@ static pp_status store_gaps(const struct pp_profile *profile, struct pp_db *db, 
         for (int i = 0; i < profile->nshapes; i++) {
             const char *share = share_of(&profile->shapes[i]);
             int first = 0;
-            while (first < i && !has_gap(&profile->shapes[first], load, share)) first++;
-            if (first == i && has_gap(&profile->shapes[i], load, share))
+            while (first < i && !has_gap(profile, &profile->shapes[first], load, share)) first++;
+            if (first == i && has_gap(profile, &profile->shapes[i], load, share))
                 PP_TRY(store_gap(profile, load, share, db, run_id));
         }
     return PP_OK;

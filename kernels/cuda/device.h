@@ -120,7 +120,11 @@ pp_status pp_cuda_times(struct pp_device *device, int n);
 
 /* ---- programs (run.c) ---- */
 
-pp_status pp_cuda_queue_call(const struct pp_device *device, const struct pp_call *call, const struct pp_frame *frame);
+/* How many calls from the first-th on a run queues at once: 1, or those that are one launch. */
+int pp_cuda_group(const struct pp_program *program, int first);
+/* One call, or n that pp_cuda_group() allows. */
+pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_call *calls, int n,
+                              const struct pp_frame *frame);
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,

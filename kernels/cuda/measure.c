@@ -56,10 +56,11 @@ static pp_status queue_timed(struct pp_device *device, const struct pp_program *
     const cudaStream_t stream = device->compute.stream;
     int64_t kernels = 0;
     PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
-    for (int i = 0; i < program->ncalls; i++) {
+    for (int i = 0, n; i < program->ncalls; i += n) {
+        n = each ? 1 : pp_cuda_group(program, i);
         kernels += kernels_of(&program->calls[i]);
         if (kernels > HELD_KERNELS) open_gate(device);
-        PP_TRY(pp_cuda_queue_call(device, &program->calls[i], frame));
+        PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
         if (each && i + 1 < program->ncalls)
             PP_CUDA(cudaEventRecord(device->times[i + 1], stream), "recording an event");
     }

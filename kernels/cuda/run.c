@@ -15,7 +15,21 @@ static void *address(const struct pp_frame *frame, struct pp_ref ref)
     return base ? base + ref.offset + frame->act_row * ref.row_bytes : NULL;
 }
 
-pp_status pp_cuda_queue_call(const struct pp_device *device, const struct pp_call *call, const struct pp_frame *frame)
+/* Programs have one call for each tensor: none reads what another writes. */
+static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c, int n) = {
+    [PP_KERNEL_SUMSQ] = pp_cuda_sumsq_group, [PP_KERNEL_SGD] = pp_cuda_sgd_group};
+
+int pp_cuda_group(const struct pp_program *program, int first)
+{
+    const int kernel = program->calls[first].kernel;
+    int n = 1;
+    if (!group_launchers[kernel]) return 1;
+    while (n < PP_CUDA_GROUP && first + n < program->ncalls && program->calls[first + n].kernel == kernel) n++;
+    return n;
+}
+
+static struct pp_cuda_call cuda_call(const struct pp_device *device, const struct pp_call *call,
+                                     const struct pp_frame *frame)
 {
     struct pp_cuda_call c = {.call = call,
                              .frame = frame,
@@ -23,19 +37,30 @@ pp_status pp_cuda_queue_call(const struct pp_device *device, const struct pp_cal
                              .scratch = device->scratch,
                              .stream = device->compute.stream,
                              .gemm = device->gemm};
-    char text[96];
     for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
-    if (is_product(call->kernel)) {
-        const pp_status status = pp_cuda_gemm_run(&c);
-        return status == PP_OK ? PP_OK : pp_context(status, "%s", pp_call_text(call, text, sizeof text));
+    return c;
+}
+
+pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_call *calls, int n,
+                              const struct pp_frame *frame)
+{
+    struct pp_cuda_call c[PP_CUDA_GROUP];
+    char text[96];
+    for (int i = 0; i < n; i++) c[i] = cuda_call(device, &calls[i], frame);
+    if (is_product(calls->kernel)) {
+        const pp_status status = pp_cuda_gemm_run(c);
+        return status == PP_OK ? PP_OK : pp_context(status, "%s", pp_call_text(calls, text, sizeof text));
     }
-    const cudaError_t error = launchers[call->kernel](&c);
-    return error == cudaSuccess ? PP_OK : pp_cuda_check(error, pp_call_text(call, text, sizeof text));
+    const cudaError_t error = n > 1 ? group_launchers[calls->kernel](c, n) : launchers[calls->kernel](c);
+    return error == cudaSuccess ? PP_OK : pp_cuda_check(error, pp_call_text(calls, text, sizeof text));
 }
 
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
-    for (int i = 0; i < program->ncalls; i++) PP_TRY(pp_cuda_queue_call(device, &program->calls[i], frame));
+    for (int i = 0, n; i < program->ncalls; i += n) {
+        n = pp_cuda_group(program, i);
+        PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
+    }
     return PP_OK;
 }
 

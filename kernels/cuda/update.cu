@@ -9,19 +9,57 @@
 
 enum {
     THREADS = 256,
+    STEP_QUADS = 4, /* of each thread, all on their way from memory at a time */
+    STEP_BLOCK_ELEMENTS = THREADS * STEP_QUADS * PP_QUAD,
     NORM_THREADS = 512,
-    NORM_BLOCKS = 1024,            /* at most: their sums are added by one block */
+    NORM_BLOCKS = 1024,            /* of a tensor, at most: their sums are added by one block */
     NORM_BLOCK_ELEMENTS = 1 << 15, /* at least, so that small tensors take one block */
+    PARAMETER_BYTES = 4096         /* of a launch, on every device */
 };
 
-static_assert(NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "the sums of blocks lie in the scratch");
+static_assert(PP_CUDA_GROUP * NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "blocks' sums lie in the scratch");
 
-/* Sums of squares of `piece` elements per block, in double. */
-template <bool aligned>
-static __global__ void __launch_bounds__(NORM_THREADS) squares(const float *g, int64_t n, int64_t piece, double *sums)
+/* The tensors of a launch: its blocks are dealt out in their order. */
+template <typename tensor, typename common> struct group {
+    common all;
+    int n;
+    tensor of[PP_CUDA_GROUP];
+};
+
+/* The tensor of a block: the last one whose first block is not behind it. */
+template <typename group> static __device__ inline int tensor_of(const group &g, int block)
 {
-    __shared__ double shared[PP_BLOCK_WARPS];
-    const int64_t first = blockIdx.x * piece, end = first + piece < n ? first + piece : n;
+    int low = 0, high = g.n - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (g.of[middle].first_block <= block)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* ---- norm ---- */
+
+struct norm_tensor {
+    const float *g;
+    int64_t n, piece; /* elements: of the tensor, of a block */
+    int first_block, blocks;
+    int index; /* of its sum */
+    bool aligned;
+};
+
+struct norm_sums {
+    double *total;   /* [index] */
+    double *partial; /* of blocks, of tensors that have several */
+};
+
+typedef group<norm_tensor, norm_sums> norm_group;
+static_assert(sizeof(norm_group) <= PARAMETER_BYTES, "a group is passed by value");
+
+template <bool aligned> static __device__ inline double sum_squares(const float *g, int64_t first, int64_t end)
+{
     double sum = 0;
 #pragma unroll 4
     for (int64_t i = first + PP_QUAD * threadIdx.x; i < end; i += PP_QUAD * NORM_THREADS) {
@@ -29,70 +67,148 @@ static __global__ void __launch_bounds__(NORM_THREADS) squares(const float *g, i
 #pragma unroll
         for (int k = 0; k < PP_QUAD; k++) sum += (double)q.v[k] * (double)q.v[k];
     }
-    sum = pp_block_sum(sum, shared);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    return sum;
 }
 
-static __global__ void __launch_bounds__(NORM_THREADS) add_squares(const double *sums, int n, double *total)
+/* Sums of squares of `piece` elements per block, in double. */
+static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
 {
     __shared__ double shared[PP_BLOCK_WARPS];
-    double sum = 0;
-    for (int i = threadIdx.x; i < n; i += NORM_THREADS) sum += sums[i];
+    const norm_tensor &t = group.of[tensor_of(group, (int)blockIdx.x)];
+    const int64_t first = ((int)blockIdx.x - t.first_block) * t.piece;
+    const int64_t end = first + t.piece < t.n ? first + t.piece : t.n;
+    double sum = t.aligned ? sum_squares<true>(t.g, first, end) : sum_squares<false>(t.g, first, end);
     sum = pp_block_sum(sum, shared);
-    if (threadIdx.x == 0) *total = sum;
+    if (threadIdx.x == 0) *(t.blocks == 1 ? group.all.total + t.index : group.all.partial + blockIdx.x) = sum;
 }
 
-cudaError_t pp_cuda_sumsq(const struct pp_cuda_call *c)
+/* A block for each tensor. */
+static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group group)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
-    const float *g = static_cast<const float *>(c->p[0]);
-    double *total = c->frame->sums + c->call->n[2], *partial = static_cast<double *>(c->scratch);
-    const int64_t share = PP_QUAD * ((n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));
-    const int64_t piece = std::max(share, (int64_t)NORM_BLOCK_ELEMENTS);
-    const int blocks = (int)((n + piece - 1) / piece);
-    const auto kernel = n % PP_QUAD == 0 && pp_aligned(g) ? squares<true> : squares<false>;
-    PP_LAUNCH(kernel, blocks, NORM_THREADS, 0, c->stream, g, n, piece, blocks == 1 ? total : partial);
-    if (blocks > 1) PP_LAUNCH(add_squares, 1, NORM_THREADS, 0, c->stream, partial, blocks, total);
+    __shared__ double shared[PP_BLOCK_WARPS];
+    const norm_tensor &t = group.of[blockIdx.x];
+    if (t.blocks == 1) return;
+    double sum = 0;
+    for (int i = threadIdx.x; i < t.blocks; i += NORM_THREADS) sum += group.all.partial[t.first_block + i];
+    sum = pp_block_sum(sum, shared);
+    if (threadIdx.x == 0) group.all.total[t.index] = sum;
+}
+
+static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
+{
+    norm_tensor t;
+    t.g = static_cast<const float *>(c->p[0]);
+    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    const int64_t share = PP_QUAD * ((t.n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));
+    t.piece = std::max(share, (int64_t)NORM_BLOCK_ELEMENTS);
+    t.first_block = first_block;
+    t.blocks = (int)((t.n + t.piece - 1) / t.piece);
+    t.index = c->call->n[2];
+    t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.g);
+    return t;
+}
+
+cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n)
+{
+    norm_group group;
+    int blocks = 0;
+    group.all.total = c->frame->sums;
+    group.all.partial = static_cast<double *>(c->scratch);
+    group.n = n;
+    for (int i = 0; i < n; i++) {
+        group.of[i] = norm_tensor_of(&c[i], blocks);
+        blocks += group.of[i].blocks;
+    }
+    PP_LAUNCH(squares, blocks, NORM_THREADS, 0, c->stream, group);
+    if (blocks > n) PP_LAUNCH(add_squares, n, NORM_THREADS, 0, c->stream, group);
     return cudaGetLastError();
 }
 
-struct sgd_tensor {
+cudaError_t pp_cuda_sumsq(const struct pp_cuda_call *c) { return pp_cuda_sumsq_group(c, 1); }
+
+/* ---- step ---- */
+
+struct step_tensor {
     float *w;
     const float *g;
     __nv_bfloat16 *copy; /* NULL: none */
     int64_t n;
+    int first_block;
+    bool aligned;
+};
+
+struct step_rate {
     float rate, factor;
     const float *clip; /* the factor, instead of `factor`; or NULL */
 };
 
-template <bool aligned> static __global__ void __launch_bounds__(THREADS) sgd(sgd_tensor t)
+typedef group<step_tensor, step_rate> step_group;
+static_assert(sizeof(step_group) <= PARAMETER_BYTES, "a group is passed by value");
+
+/* The quads first, first + THREADS quads, ... of a thread. */
+template <bool aligned> static __device__ inline void step(const step_tensor &t, int64_t first, float rate)
 {
-    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x), left = t.n - i;
-    if (left <= 0) return;
-    const float rate = t.rate * (t.clip ? *t.clip : t.factor);
-    const pp_quad g = pp_load<aligned>(t.g + i, left);
-    pp_quad w = pp_load<aligned>(t.w + i, left);
+    pp_quad g[STEP_QUADS], w[STEP_QUADS];
 #pragma unroll
-    for (int k = 0; k < PP_QUAD; k++) w.v[k] -= g.v[k] * rate;
-    pp_store<aligned>(t.w + i, left, w);
-    if (t.copy) pp_store<aligned>(t.copy + i, left, w);
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+        g[q] = pp_load<aligned>(t.g + i, left);
+        w[q] = pp_load<aligned>(t.w + i, left);
+    }
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) w[q].v[k] -= g[q].v[k] * rate;
+        pp_store<aligned>(t.w + i, left, w[q]);
+        if (t.copy) pp_store<aligned>(t.copy + i, left, w[q]);
+    }
 }
 
-cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c)
+static __global__ void __launch_bounds__(THREADS) sgd(step_group group)
 {
-    sgd_tensor t;
+    const step_tensor &t = group.of[tensor_of(group, (int)blockIdx.x)];
+    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)STEP_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
+    const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
+    if (t.aligned)
+        step<true>(t, first, rate);
+    else
+        step<false>(t, first, rate);
+}
+
+static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
+{
+    step_tensor t;
     t.w = static_cast<float *>(c->p[0]);
     t.g = static_cast<const float *>(c->p[1]);
     t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
     t.n = (int64_t)c->call->n[0] * c->call->n[1];
-    t.rate = c->frame->learning_rate;
-    t.factor = c->frame->clip_factor;
-    t.clip = c->frame->clip;
-    const bool aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
-    const auto kernel = aligned ? sgd<true> : sgd<false>;
-    PP_LAUNCH(kernel, pp_div_up(t.n, PP_QUAD * THREADS), THREADS, 0, c->stream, t);
+    t.first_block = first_block;
+    t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
+    return t;
+}
+
+cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n)
+{
+    step_group group;
+    int blocks = 0;
+    group.all.rate = c->frame->learning_rate;
+    group.all.factor = c->frame->clip_factor;
+    group.all.clip = c->frame->clip;
+    group.n = n;
+    for (int i = 0; i < n; i++) {
+        group.of[i] = step_tensor_of(&c[i], blocks);
+        blocks += pp_div_up(group.of[i].n, STEP_BLOCK_ELEMENTS);
+    }
+    PP_LAUNCH(sgd, blocks, THREADS, 0, c->stream, group);
     return cudaGetLastError();
 }
+
+cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c) { return pp_cuda_sgd_group(c, 1); }
+
+/* ---- sums of replicas, the clip factor ---- */
 
 struct parts {
     const void *at[PP_SUM_PARTS];
@@ -174,11 +290,13 @@ cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles)
 
 cudaError_t pp_cuda_prepare_update(void)
 {
-    const void *const kernels[] = {
-        reinterpret_cast<const void *>(squares<true>),     reinterpret_cast<const void *>(squares<false>),
-        reinterpret_cast<const void *>(add_squares),       reinterpret_cast<const void *>(sgd<true>),
-        reinterpret_cast<const void *>(sgd<false>),        reinterpret_cast<const void *>(sum_parts<float>),
-        reinterpret_cast<const void *>(sum_parts<double>), reinterpret_cast<const void *>(sum_quads),
-        reinterpret_cast<const void *>(clip_factor),       reinterpret_cast<const void *>(spin)};
+    const void *const kernels[] = {reinterpret_cast<const void *>(squares),
+                                   reinterpret_cast<const void *>(add_squares),
+                                   reinterpret_cast<const void *>(sgd),
+                                   reinterpret_cast<const void *>(sum_parts<float>),
+                                   reinterpret_cast<const void *>(sum_parts<double>),
+                                   reinterpret_cast<const void *>(sum_quads),
+                                   reinterpret_cast<const void *>(clip_factor),
+                                   reinterpret_cast<const void *>(spin)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }

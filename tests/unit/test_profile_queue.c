@@ -9,7 +9,7 @@
 enum { ISSUE_NS = CALL_NS / 10 };
 
 static atomic_int probes, strangers, prepared;
-static bool cannot_share;
+static bool cannot_share, grouping; /* grouping: norms and steps take as long as a call, but for times of calls */
 static _Thread_local const struct pp_device *used;
 
 static pp_status queued_use(struct pp_device *device)
@@ -36,6 +36,7 @@ static pp_status queued_measure(struct pp_device *device, const struct pp_progra
     if (!has_memory(program, frame)) bad_frames++;
     out->device_ns = call_ns * program->ncalls;
     out->host_ns = (int64_t)ISSUE_NS * program->ncalls;
+    if (grouping && program->calls->kernel >= PP_KERNEL_SUMSQ) out->device_ns = call_ns;
     for (int i = 0; kernel_ns && i < program->ncalls; i++) kernel_ns[i] = call_ns;
     return PP_OK;
 }
@@ -129,6 +130,30 @@ static void test_cannot_share(void **state)
     pp_profile_free(profile);
 }
 
+/* What a device saves where it runs calls together is no gap of other tasks. */
+static void test_gap(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile = queued_profile("--preset lab --seconds 0.005 --stages 1 --gpus 1", &backend);
+    struct pp_run run = {.tool = "ppprof", .device = "queued", .processes = 1, .cores = 2};
+    struct pp_db *db;
+    int64_t run_id, ns = -1;
+    bool found;
+    remove("gap.db");
+    grouping = true;
+    assert_int_equal(pp_profile_run(profile), PP_OK);
+    grouping = false;
+    assert_int_equal(pp_db_open("gap.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &run_id), PP_OK);
+    assert_int_equal(pp_profile_store(profile, db, run_id), PP_OK);
+    assert_int_equal(pp_db_find_kernel_mean(db, "queued", 1, PP_SAMPLE_GAP, "", 1, &ns, &found), PP_OK);
+    assert_true(found);
+    assert_int_equal(ns, 0);
+    assert_int_equal(pp_db_close(db), PP_OK);
+    pp_profile_free(profile);
+}
+
 static void test_issue_is_stored(void **state)
 {
     (void)state;
@@ -165,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_device),
         cmocka_unit_test(test_cannot_share),
+        cmocka_unit_test(test_gap),
         cmocka_unit_test(test_issue_is_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

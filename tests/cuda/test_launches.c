@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How many launches calls take. Norm and optimizer step of many tensors are one: the same bits as call by call.
+ */
+#include "device_case.h"
+
+enum { CALLS = 230, GROUP = 100, GROUPS = 3 }; /* more than a launch takes, and more than two */
+
+/* Elements: less than a quad, odd, a block, several blocks, several whole or broken pieces of a norm. */
+static const int sizes[][2] = {{1, 1}, {3, 1}, {200, 1}, {64, 64}, {131, 7}, {5, 1000}, {256, 513}, {1003, 131}};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+struct tensors {
+    struct pp_call norm[CALLS], step[CALLS];
+    int64_t bytes, bytes16;
+    float *param, *grad;
+    uint16_t *param16;
+    double *sums;
+    struct pp_device *device;
+    struct pp_frame frame;
+};
+
+/* What a step leaves. */
+struct outcome {
+    char *param, *param16, sums[CALLS * sizeof(double)];
+};
+
+/* Every third tensor lies beside the quads, every second one has a copy. */
+static void list_calls(struct tensors *t)
+{
+    for (int i = 0; i < CALLS; i++) {
+        const int rows = sizes[i % SIZES][0], width = sizes[i % SIZES][1], beside = i % 3 == 1;
+        const struct pp_ref g = {PP_MEM_GRAD, t->bytes + beside * 4, 0}, w = {PP_MEM_PARAM, t->bytes + beside * 4, 0};
+        t->norm[i] = (struct pp_call){.kernel = PP_KERNEL_SUMSQ, .n = {rows, width, i}, .ref = {g}};
+        t->step[i] = (struct pp_call){.kernel = PP_KERNEL_SGD, .n = {rows, width}, .ref = {w, g}};
+        if (i % 2) t->step[i].ref[2] = (struct pp_ref){PP_MEM_PARAM16, t->bytes16 + beside * 2, 0};
+        t->bytes += (rows * width + 8) / 4 * 16;
+        t->bytes16 += (rows * width + 8) / 4 * 8;
+    }
+}
+
+static void fill(struct tensors *t)
+{
+    float *values = calloc(1, (size_t)t->bytes);
+    MUST(values);
+    for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = (float)(i * 2654435761u % 2001) * 1e-3f - 1;
+    MUST_OK(cuda->upload(t->device, t->grad, values, t->bytes));
+    for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = 3 * values[i] + 0.1f;
+    MUST_OK(cuda->upload(t->device, t->param, values, t->bytes));
+    memset(values, 0, (size_t)t->bytes);
+    MUST_OK(cuda->upload(t->device, t->param16, values, t->bytes16));
+    MUST_OK(cuda->upload(t->device, t->sums, values, CALLS * sizeof(double)));
+    free(values);
+}
+
+static void open_tensors(struct tensors *t)
+{
+    load_cuda();
+    t->device = open_device(0, 1);
+    list_calls(t);
+    MUST_OK(cuda->alloc(t->device, t->bytes, (void **)&t->param));
+    MUST_OK(cuda->alloc(t->device, t->bytes, (void **)&t->grad));
+    MUST_OK(cuda->alloc(t->device, t->bytes16, (void **)&t->param16));
+    MUST_OK(cuda->alloc(t->device, CALLS * sizeof(double), (void **)&t->sums));
+    t->frame = (struct pp_frame){.learning_rate = 0.25f, .clip_factor = 0.3f, .sums = t->sums};
+    t->frame.base[PP_MEM_PARAM] = t->param;
+    t->frame.base[PP_MEM_GRAD] = t->grad;
+    t->frame.base[PP_MEM_PARAM16] = t->param16;
+    fill(t);
+}
+
+static void close_tensors(struct tensors *t)
+{
+    cuda->release(t->device, t->param, t->bytes);
+    cuda->release(t->device, t->grad, t->bytes);
+    cuda->release(t->device, t->param16, t->bytes16);
+    cuda->release(t->device, t->sums, CALLS * sizeof(double));
+    cuda->close(t->device);
+}
+
+static void read_outcome(const struct tensors *t, struct outcome *o)
+{
+    o->param = malloc((size_t)t->bytes);
+    o->param16 = malloc((size_t)t->bytes16);
+    MUST(o->param && o->param16);
+    MUST_OK(cuda->download(t->device, o->param, t->param, t->bytes));
+    MUST_OK(cuda->download(t->device, o->param16, t->param16, t->bytes16));
+    MUST_OK(cuda->download(t->device, o->sums, t->sums, sizeof o->sums));
+}
+
+/* Runs with times of calls queue each call by itself; all others, groups. */
+static void same_bits(void)
+{
+    static struct tensors t;
+    static int64_t ns[CALLS];
+    struct outcome single, grouped;
+    open_tensors(&t);
+    const struct pp_program norm = {.calls = t.norm, .ncalls = CALLS}, step = {.calls = t.step, .ncalls = CALLS};
+    MUST_OK(cuda->run(t.device, &norm, &t.frame, NULL, ns));
+    MUST_OK(cuda->run(t.device, &step, &t.frame, NULL, ns));
+    read_outcome(&t, &single);
+    fill(&t);
+    MUST_OK(ops->run(t.device, &norm, &t.frame));
+    MUST_OK(ops->run(t.device, &step, &t.frame));
+    read_outcome(&t, &grouped);
+    MUST(!memcmp(single.sums, grouped.sums, sizeof single.sums));
+    MUST(!memcmp(single.param, grouped.param, (size_t)t.bytes));
+    MUST(!memcmp(single.param16, grouped.param16, (size_t)t.bytes16));
+    for (int i = 0; i < CALLS; i++) MUST(((double *)grouped.sums)[i] > 0);
+    free(single.param);
+    free(single.param16);
+    free(grouped.param);
+    free(grouped.param16);
+    close_tensors(&t);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    assert_clean(run_case(same_bits, NULL));
+}
+
+/* WAY: nothing, a run, a run with one time, a measured run. */
+static void runs(void)
+{
+    static struct tensors t;
+    struct pp_run_time time;
+    open_tensors(&t);
+    const struct pp_program norm = {.calls = t.norm, .ncalls = CALLS}, step = {.calls = t.step, .ncalls = CALLS};
+    const struct pp_program *const programs[] = {&norm, &step};
+    for (int i = 0; i < 2; i++) {
+        switch (atoi(getenv("WAY"))) {
+        case 1:
+            MUST_OK(ops->run(t.device, programs[i], &t.frame));
+            break;
+        case 2:
+            MUST_OK(cuda->run(t.device, programs[i], &t.frame, NULL, NULL));
+            break;
+        case 3:
+            MUST_OK(ops->measure(t.device, programs[i], &t.frame, &time, NULL));
+            break;
+        default:
+            break;
+        }
+    }
+    drain(t.device, ops->compute(t.device));
+    close_tensors(&t);
+}
+
+/* A group of norms adds the sums of blocks in a second launch. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const char *const ways[][2] = {{"WAY=0", NULL}, {"WAY=1", NULL}, {"WAY=2", NULL}, {"WAY=3", NULL}};
+    const long long none = counted(run_case(runs, ways[0]), "launches");
+    for (int i = 1; i < 4; i++) {
+        const long long launches = counted(run_case(runs, ways[i]), "launches") - none;
+        if (emulated()) assert_int_equal(launches, 3 * GROUPS);
+    }
+    assert_true(GROUPS == (CALLS + GROUP - 1) / GROUP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups)};
+    return RUN_CASES(tests, 2);
+}
