@@ -12,10 +12,13 @@
 
 enum {
     PP_COLUMN_THREADS = 256,
-    PP_SLICE_LANES = 32,    /* quads side by side in a block that reads a slice */
-    PP_PARTIAL_LANES = 8,   /* ... that adds slices: few columns, many rows */
-    PP_COLUMN_BLOCKS = 512, /* enough for any device */
-    PP_SLICE_LEAST_ROWS = 32
+    PP_COLUMN_BLOCKS_PER_SM = 2, /* at least: leaves the compiler registers for whole batches */
+    PP_SLICE_LANES = 32,         /* quads side by side in a block that reads a slice */
+    PP_PARTIAL_LANES = 8,        /* ... that adds slices: few columns, many rows */
+    PP_COLUMN_BLOCKS = 512,      /* enough for any device */
+    PP_SLICE_LEAST_ROWS = 32,
+    PP_WHOLE_ROWS = 128, /* up to here one slice: a second kernel would take longer than these rows */
+    PP_COLUMN_BATCH = 8  /* rows that a thread has on their way from memory at a time */
 };
 
 /* in, by: [rows, width]. sum[0][j] = sum of in's column j; weighted: sum[1][j] = sum of in * by besides. */
@@ -45,7 +48,8 @@ static __device__ void pp_finish_columns(pp_quad mine, float *shared, float *sum
 
 /* Grid (columns / (4 * PP_SLICE_LANES), slices). Sums of slice s go s * width further on. */
 template <typename T, bool aligned, bool weighted>
-static __global__ void __launch_bounds__(PP_COLUMN_THREADS) pp_column_slices(pp_columns<T> c, int slice_rows)
+static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER_SM)
+    pp_column_slices(pp_columns<T> c, int slice_rows)
 {
     __shared__ float shared[PP_COLUMN_THREADS * PP_QUAD];
     enum { DEEP = PP_COLUMN_THREADS / PP_SLICE_LANES };
@@ -55,16 +59,22 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS) pp_column_slices(pp_
     const int64_t end = first + slice_rows < c.rows ? first + slice_rows : c.rows;
     pp_quad sum = {}, sum_by = {};
     if (j < c.width) {
-#pragma unroll 4
-        for (int64_t i = first + threadIdx.x / PP_SLICE_LANES; i < end; i += DEEP) {
-            const pp_quad a = pp_load<aligned>(c.in + i * c.width + j, c.width - j);
-            pp_quad b = {};
-            if (weighted) b = pp_load<aligned>(c.by + i * c.width + j, c.width - j);
+        for (int64_t i = first + threadIdx.x / PP_SLICE_LANES; i < end; i += DEEP * PP_COLUMN_BATCH) {
+            pp_quad a[PP_COLUMN_BATCH] = {}, b[PP_COLUMN_BATCH] = {};
 #pragma unroll
-            for (int k = 0; k < PP_QUAD; k++) {
-                sum.v[k] += a.v[k];
-                if (weighted) sum_by.v[k] += a.v[k] * b.v[k];
+            for (int k = 0; k < PP_COLUMN_BATCH; k++) {
+                const int64_t row = i + k * DEEP;
+                if (row >= end) continue;
+                a[k] = pp_load<aligned>(c.in + row * c.width + j, c.width - j);
+                if (weighted) b[k] = pp_load<aligned>(c.by + row * c.width + j, c.width - j);
             }
+#pragma unroll
+            for (int k = 0; k < PP_COLUMN_BATCH; k++)
+#pragma unroll
+                for (int l = 0; l < PP_QUAD; l++) { /* nothing is added of rows beyond the end */
+                    sum.v[l] += a[k].v[l];
+                    if (weighted) sum_by.v[l] += a[k].v[l] * b[k].v[l];
+                }
         }
     }
     const int64_t at = (int64_t)blockIdx.y * c.width;
@@ -97,7 +107,7 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS)
 static inline int pp_column_slice_count(int rows, int width, int sums)
 {
     const int64_t wanted = PP_COLUMN_BLOCKS / pp_div_up(width, PP_QUAD * PP_SLICE_LANES);
-    const int64_t useful = pp_div_up(rows, PP_SLICE_LEAST_ROWS);
+    const int64_t useful = rows <= PP_WHOLE_ROWS ? 1 : pp_div_up(rows, PP_SLICE_LEAST_ROWS);
     const int64_t room = PP_CUDA_SCRATCH_BYTES / ((int64_t)sizeof(float) * width * sums);
     return (int)std::max((int64_t)1, std::min(room, std::min(wanted, useful)));
 }

@@ -160,8 +160,44 @@ static void test_groups(void **state)
     assert_true(GROUPS == (CALLS + GROUP - 1) / GROUP);
 }
 
+/* Column sums: of few rows, one launch; of more, slices and their sum. */
+static void columns(void)
+{
+    const int rows = atoi(getenv("ROWS"));
+    struct pp_call call = {.kernel = PP_KERNEL_COLSUM, .ref = {{PP_MEM_GRAD}, {PP_MEM_IN}}};
+    const struct pp_program program = {.calls = &call, .ncalls = rows > 0};
+    struct pp_frame frame = {0};
+    enum { WIDTH = 64, MOST_ROWS = 200 };
+    float *memory;
+    call.n[0] = rows;
+    call.n[1] = WIDTH;
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    MUST_OK(cuda->alloc(device, 4 * WIDTH * (MOST_ROWS + 1), (void **)&memory));
+    frame.base[PP_MEM_GRAD] = memory;
+    frame.base[PP_MEM_IN] = memory + WIDTH;
+    MUST_OK(ops->run(device, &program, &frame));
+    drain(device, ops->compute(device));
+    cuda->release(device, memory, 4 * WIDTH * (MOST_ROWS + 1));
+    cuda->close(device);
+}
+
+static void test_columns(void **state)
+{
+    (void)state;
+    static const char *const no_rows[] = {"ROWS=0", NULL}, *const few[] = {"ROWS=128", NULL},
+                             *const many[] = {"ROWS=129", NULL};
+    const long long none = counted(run_case(columns, no_rows), "launches");
+    const long long one = counted(run_case(columns, few), "launches") - none;
+    const long long two = counted(run_case(columns, many), "launches") - none;
+    if (!emulated()) return;
+    assert_int_equal(one, 1);
+    assert_int_equal(two, 2);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups)};
-    return RUN_CASES(tests, 2);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_columns)};
+    return RUN_CASES(tests, 3);
 }
