@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -197,9 +198,69 @@ static void copies(int process)
     EXPECT(!cudaFree(device) && cudaFree(device) == cudaErrorInvalidValue && !cudaFreeHost(pinned));
 }
 
+static atomic_int inside, most_inside;
+
+static void stay(void *unused)
+{
+    const struct timespec nap = {.tv_nsec = 20000000};
+    const int now = atomic_fetch_add(&inside, 1) + 1;
+    (void)unused;
+    if (now > atomic_load(&most_inside)) atomic_store(&most_inside, now);
+    nanosleep(&nap, NULL);
+    atomic_fetch_sub(&inside, 1);
+}
+
+/* Host functions run one after another, whatever their streams. */
+static void host_functions(int process)
+{
+    cudaStream_t streams[4];
+    (void)process;
+    for (int i = 0; i < 4; i++) EXPECT(!cudaLaunchHostFunc(streams[i] = new_stream(), stay, NULL));
+    for (int i = 0; i < 4; i++) EXPECT(!cudaStreamSynchronize(streams[i]));
+    EXPECT(atomic_load(&most_inside) == 1);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* A stream has room for so much (8 here); then a launch waits until there is some again. */
+static void full_queue(int process)
+{
+    cudaStream_t stream = new_stream();
+    float *memory = device_memory(NUMBERS * sizeof(float));
+    const int64_t start = now_ns();
+    (void)process;
+    for (int i = 0; i < 8; i++) EXPECT(!test_add(memory, 1, NUMBERS, stream));
+    EXPECT(cudaStreamQuery(stream) == cudaErrorNotReady && cudaGetLastError() == cudaErrorNotReady);
+    for (int i = 0; i < 4; i++) EXPECT(!test_add(memory, 1, NUMBERS, stream));
+    EXPECT(now_ns() - start > 4 * 60000000);
+    EXPECT(!cudaStreamSynchronize(stream));
+}
+
+/* As many blocks as a device holds take the time of one, the next one that of two. */
+static void waves(int process)
+{
+    enum { ALL = 132 * 32, NS = 100000000 };
+    cudaStream_t stream = new_stream();
+    int64_t start = now_ns();
+    (void)process;
+    EXPECT(!test_spin(ALL, NS, stream) && !cudaStreamSynchronize(stream));
+    EXPECT(now_ns() - start >= NS && now_ns() - start < 2 * NS);
+    start = now_ns();
+    EXPECT(!test_spin(ALL + 1, NS, stream) && !cudaStreamSynchronize(stream));
+    EXPECT(now_ns() - start >= 2 * NS);
+}
+
 static void test_streams(void **state)
 {
     (void)state;
+    in_processes(1, host_functions, NULL);
+    in_processes(1, full_queue, SETTINGS("PP_EMULATE_KERNEL_NS=60000000", "PP_EMULATE_QUEUE=8"));
+    in_processes(1, waves, NULL);
     in_processes(1, events, SETTINGS("PP_EMULATE_KERNEL_NS=60000000"));
     in_processes(1, copies, SETTINGS("PP_EMULATE_KERNEL_NS=60000000"));
 }

@@ -5,6 +5,8 @@
 #ifndef PP_TESTS_TEST_EMULATOR_H
 #define PP_TESTS_TEST_EMULATOR_H
 
+#include <stdint.h>
+
 #include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
@@ -13,6 +15,8 @@ extern "C" {
 
 cudaError_t test_sum(const float *in, float *out, int n, int blocks, int threads, cudaStream_t stream);
 cudaError_t test_add(float *to, float what, int n, cudaStream_t stream);
+/* Blocks of one thread that watch the clock for so long. */
+cudaError_t test_spin(int blocks, int64_t ns, cudaStream_t stream);
 /* out: 64 numbers of the device. name: see test_emulator_kernels.cu. */
 cudaError_t test_kernel(const char *name, double *out, int threads, int shared_bytes, cudaStream_t stream);
 

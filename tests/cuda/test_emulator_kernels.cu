@@ -102,3 +102,15 @@ cudaError_t test_add(float *to, float what, int n, cudaStream_t stream)
     PP_LAUNCH(add_kernel, (n + 127) / 128, 128, 0, stream, to, what, n);
     return cudaGetLastError();
 }
+
+static __global__ void spin_kernel(int64_t ns)
+{
+    const int64_t start = clock64();
+    while (clock64() - start < ns) continue;
+}
+
+cudaError_t test_spin(int blocks, int64_t ns, cudaStream_t stream)
+{
+    PP_LAUNCH(spin_kernel, blocks, 1, 0, stream, ns);
+    return cudaGetLastError();
+}

@@ -108,6 +108,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
                  {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 << 10},
                  {cudaDevAttrMaxThreadsPerBlock, PP_EMU_BLOCK_THREADS},
                  {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
+                 {cudaDevAttrMaxBlocksPerMultiprocessor, PP_EMU_SM_BLOCKS},
                  {cudaDevAttrMaxGridDimX, INT32_MAX},
                  {cudaDevAttrWarpSize, PP_EMU_WARP},
                  {cudaDevAttrClockRate, CLOCK_KHZ},
@@ -228,19 +229,27 @@ struct launch {
     cudaError_t fault; /* injected */
 };
 
+/* When it would end on a device. */
+static int64_t end_of(const struct launch *l, cudaStream_t stream, int64_t start)
+{
+    const uint3 g = l->kernel.grid;
+    const int64_t least = start + pp_emu_settings()->kernel_ns, block_ns = pp_emu_grid_ns();
+    const int64_t end = block_ns ? pp_emu_occupy(stream, start, (uint64_t)g.x * g.y * g.z, block_ns) : 0;
+    return end > least ? end : least;
+}
+
 static void run_launch(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 {
     struct launch *l = (struct launch *)op;
-    const int64_t start = pp_emu_now_ns(), least = pp_emu_settings()->kernel_ns;
+    const int64_t start = pp_emu_now_ns();
     char message[256];
     if (l->fault != cudaSuccess) pp_emu_set_fault(stream->device, l->fault);
     if (!dead && l->fault == cudaSuccess && !pp_emu_grid_run(&l->kernel, message, sizeof(message))) {
         pp_emu_complain("%s", message);
         pp_emu_set_fault(stream->device, cudaErrorLaunchFailure);
     }
-    const int64_t left = least - (pp_emu_now_ns() - start);
-    if (!dead && left > 0)
-        nanosleep(&(struct timespec){.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}, NULL);
+    const int64_t left = dead ? 0 : end_of(l, stream, start) - pp_emu_now_ns();
+    if (left > 0) nanosleep(&(struct timespec){.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}, NULL);
     l->kernel.release(l->kernel.arguments);
     free(l);
 }

@@ -18,6 +18,7 @@ struct CUctx_st {
 struct CUgreenCtx_st {
     struct CUctx_st context;
     CUdevResource resource;
+    struct pp_emu_pool *pool;
 };
 
 struct CUdevResourceDesc_st {
@@ -29,6 +30,7 @@ static _Thread_local CUcontext current; /* NULL: the primary one of the runtime'
 
 CUgreenCtx pp_emu_current_green(void) { return current ? current->green : NULL; }
 void pp_emu_reset_green(void) { current = NULL; }
+struct pp_emu_pool *pp_emu_green_pool(CUgreenCtx green) { return green->pool; }
 
 static CUresult enter(const char *function)
 {
@@ -111,6 +113,7 @@ static CUresult create(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device,
     (*out)->resource = desc->resource;
     (*out)->resource._internal_padding[2] = 0;
     (*out)->context = (struct CUctx_st){.device = device, .green = *out};
+    (*out)->pool = pp_emu_pool_take((int)desc->resource.sm.smCount);
     free(desc);
     return CUDA_SUCCESS;
 }
@@ -119,6 +122,7 @@ static CUresult destroy(CUgreenCtx green)
 {
     if (!green) return CUDA_ERROR_INVALID_CONTEXT;
     if (current == &green->context) current = NULL;
+    pp_emu_pool_return(green->pool);
     free(green);
     return CUDA_SUCCESS;
 }

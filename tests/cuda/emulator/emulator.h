@@ -15,7 +15,7 @@
 
 #include "grid.h"
 
-enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132 };
+enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132, PP_EMU_SM_BLOCKS = 32 /* on one at once */ };
 
 /* ---- settings.c: the environment, injected failures, errors, what is counted ---- */
 
@@ -25,6 +25,8 @@ struct pp_emu_settings {
     uint64_t memory_bytes; /* of each device */
     int64_t kernel_ns;     /* every launch takes at least so long */
     int64_t jitter_us;     /* every operation starts late by a random time up to this */
+    uint64_t queue;        /* operations that a stream has room for */
+    bool partitions;       /* green contexts keep to their multiprocessors */
     bool strict;
     const char *stats;
 };
@@ -50,6 +52,8 @@ enum pp_emu_count {
     PP_EMU_PRODUCTS,
     PP_EMU_COPIES,
     PP_EMU_HOST_WAITS, /* calls that had to wait for the device */
+    PP_EMU_HOST_FUNCTIONS,
+    PP_EMU_FULL_QUEUES, /* launches that had to wait for room in their stream */
     PP_EMU_DEVICE_ALLOCATIONS,
     PP_EMU_HOST_ALLOCATIONS,
     PP_EMU_STREAMS,
@@ -83,6 +87,8 @@ void pp_emu_retire(void *memory, pthread_mutex_t *mutex, pthread_cond_t *conditi
 
 /* ---- stream.c ---- */
 
+struct pp_emu_pool; /* sms.c */
+
 struct pp_emu_op {
     struct pp_emu_op *next;
     /* Runs in the stream's thread, then frees itself. dead: the device failed, do only what others wait for. */
@@ -94,6 +100,7 @@ struct CUstream_st {
     int device, priority;
     unsigned flags;
     CUgreenCtx green;
+    struct pp_emu_pool *pool; /* of the green context; NULL: all of the device */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct pp_emu_op *head, **tail;
@@ -142,7 +149,17 @@ int pp_emu_current(void); /* device of the calling thread */
 cudaError_t pp_emu_fault(int device);
 void pp_emu_set_fault(int device, cudaError_t error);
 
+/* ---- sms.c: where blocks of kernels that watch the clock run, and when ---- */
+
+/* The multiprocessors of a green context, or of a device. */
+struct pp_emu_pool *pp_emu_pool_take(int sms);
+void pp_emu_pool_return(struct pp_emu_pool *pool);
+/* Blocks of ns each go where the stream's work may run, from `start` on: when does the last one end? */
+int64_t pp_emu_occupy(cudaStream_t stream, int64_t start, uint64_t blocks, int64_t ns);
+
 /* ---- driver.c ---- */
+
+struct pp_emu_pool *pp_emu_green_pool(CUgreenCtx green);
 
 /* The green context that the calling thread's streams are made in; NULL: none. */
 CUgreenCtx pp_emu_current_green(void);

@@ -6,11 +6,13 @@
 #include "grid.h"
 
 #include <link.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "fiber.h"
 
@@ -20,6 +22,7 @@ enum {
     CANARY_BYTES = 256,
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
+    LEAP_NS = 100000, /* of the clock of a grid of several blocks */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
 
@@ -52,6 +55,8 @@ struct runner {
     uint16_t ready[PP_EMU_BLOCK_THREADS]; /* ring: each thread is in it once at most */
     unsigned first_ready, end_ready;
     char *shared;
+    uint64_t blocks;
+    int64_t clock_ns, longest_ns; /* of the running block, of all */
     char fault[160];
 };
 
@@ -219,6 +224,15 @@ uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane) { return at_war
 unsigned pp_emu_ballot(unsigned mask, int predicate) { return (unsigned)at_warp(BALLOT, mask, predicate != 0, 0); }
 void *pp_emu_shared(void) { return runner->shared; }
 
+int64_t pp_emu_clock(void)
+{
+    struct timespec t;
+    if (runner->blocks > 1) return runner->clock_ns += LEAP_NS;
+    sched_yield(); /* kernels that watch it run beside each other however few the cores are */
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 static int find_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     char **range = arg; /* [0] in: an address; [1], [2] out: the part of the segment that starts as zero */
@@ -254,7 +268,8 @@ static void diagnose(struct runner *r)
     complain(r, "thread %d waits for lanes (mask 0x%x) that wait elsewhere", waits[1], (int)r->thread[waits[1]].mask);
 }
 
-static bool run_block(struct runner *r, char *const *range)
+/* b: in the order in which they run */
+static bool run_block(struct runner *r, uint64_t b, char *const *range)
 {
     const int n = r->threads;
     for (int t = 0; t < n; t++) r->thread[t].wait = RUNS;
@@ -264,13 +279,15 @@ static bool run_block(struct runner *r, char *const *range)
     }
     r->started = r->ended = r->at_barrier = 0;
     r->first_ready = r->end_ready = 0;
-    poison(r, range);
+    r->clock_ns = 0;
+    if (n > 1 || !b) poison(r, range); /* a lone thread shares with nobody, and there may be many blocks of it */
     leave(r, &r->home, false);
     if (r->ended < n) diagnose(r);
     for (int i = 0; i < CANARY_BYTES; i++) {
         if (r->shared[r->kernel->shared_bytes + i] != (char)CANARY)
             complain(r, "wrote %d bytes behind its %d bytes of shared memory", i, (int)r->kernel->shared_bytes);
     }
+    if (r->clock_ns > r->longest_ns) r->longest_ns = r->clock_ns;
     if (!*r->fault) return true;
     for (int i = 0; i < r->started; i++) { /* what waits never goes on: its stack is free */
         const int t = r->reversed ? n - 1 - i : i;
@@ -291,6 +308,8 @@ static struct runner *get_runner(void)
     runner->reversed = order && !strcmp(order, "reverse");
     return runner;
 }
+
+int64_t pp_emu_grid_ns(void) { return runner ? runner->longest_ns : 0; }
 
 void pp_emu_grid_end(void)
 {
@@ -315,13 +334,14 @@ int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t si
     blockDim = kernel->block;
     gridDim = kernel->grid;
     r->threads = (int)(blockDim.x * blockDim.y * blockDim.z);
-    const uint64_t blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    const uint64_t blocks = r->blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    r->longest_ns = 0;
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t b = r->reversed ? blocks - 1 - i : i;
         blockIdx.x = (unsigned)(b % gridDim.x);
         blockIdx.y = (unsigned)(b / gridDim.x % gridDim.y);
         blockIdx.z = (unsigned)(b / gridDim.x / gridDim.y);
-        if (run_block(r, range)) continue;
+        if (run_block(r, i, range)) continue;
         snprintf(message, size, "kernel %s, block (%u, %u, %u): %s", kernel->name, blockIdx.x, blockIdx.y, blockIdx.z,
                  r->fault);
         return 0;

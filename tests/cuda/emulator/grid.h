@@ -44,6 +44,10 @@ void pp_emu_launch(const struct pp_emu_kernel *kernel, cudaStream_t stream);
  * behind its shared memory. */
 int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t size);
 
+/* What the longest block of the calling thread's last launch took by pp_emu_clock(); 0: no block of it, or of a grid of
+ * one, looked at the clock. */
+int64_t pp_emu_grid_ns(void);
+
 /* Frees what the calling thread used for it. */
 void pp_emu_grid_end(void);
 
@@ -54,6 +58,9 @@ void pp_emu_syncwarp(unsigned mask);
 uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane);
 unsigned pp_emu_ballot(unsigned mask, int predicate);
 void *pp_emu_shared(void);
+/* The device's clock, at 1 GHz. In a grid of one block it is the real one. Blocks of larger ones run one after another
+ * here and beside each other there, so their clock leaps at each look, and sms.c says what time the launch takes. */
+int64_t pp_emu_clock(void);
 
 #ifdef __cplusplus
 }

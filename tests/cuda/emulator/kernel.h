@@ -9,9 +9,7 @@
 #define PP_EMULATOR_KERNEL_H
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include <algorithm>
 #include <tuple>
@@ -110,6 +108,7 @@ inline int lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y
 #define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     pp_emu::launch(kernel, #kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__)
 #define PP_SHARED(type, name) type *const name = static_cast<type *>(pp_emu_shared())
+#define PP_LOOK(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
 static inline void __syncthreads() { pp_emu_syncthreads(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { pp_emu_syncwarp(mask); }
@@ -206,14 +205,7 @@ static inline double __dadd_rn(double a, double b) { return a + b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
 static inline double __dsqrt_rn(double a) { return sqrt(a); }
 
-/* The device's clock at 1 GHz. Kernels that watch it compute beside each other however few the cores are. */
-static inline long long clock64()
-{
-    struct timespec t;
-    sched_yield();
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
+static inline long long clock64() { return pp_emu_clock(); }
 static inline void __nanosleep(unsigned) {}
 
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value)

@@ -25,9 +25,10 @@ static atomic_llong counts[PP_EMU_COUNTS];
 static _Thread_local cudaError_t last_error;
 
 static const char *const count_names[PP_EMU_COUNTS] = {
-    "launches",         "products",     "copies",      "host_waits",         "device_allocations",
-    "host_allocations", "streams",      "events",      "collectives",        "live_device_bytes",
-    "live_host_bytes",  "live_streams", "live_events", "live_communicators", "complaints"};
+    "launches",           "products",           "copies",           "host_waits",   "host_functions",
+    "full_queues",        "device_allocations", "host_allocations", "streams",      "events",
+    "collectives",        "live_device_bytes",  "live_host_bytes",  "live_streams", "live_events",
+    "live_communicators", "complaints"};
 
 static int64_t number(const char *name, int64_t other)
 {
@@ -62,6 +63,8 @@ static void read_settings(void)
     settings.memory_bytes = (uint64_t)number("PP_EMULATE_MEMORY", 80ll << 30);
     settings.kernel_ns = number("PP_EMULATE_KERNEL_NS", 0);
     settings.jitter_us = number("PP_EMULATE_JITTER_US", 0);
+    settings.queue = (uint64_t)number("PP_EMULATE_QUEUE", 1024);
+    settings.partitions = number("PP_EMULATE_PARTITIONS", 1) != 0;
     settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
     settings.stats = getenv("PP_EMULATE_STATS");
     read_failures(getenv("PP_EMULATE_FAIL"));

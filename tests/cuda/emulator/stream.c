@@ -11,6 +11,8 @@
 static struct CUstream_st *streams;                /* live ones */
 static struct CUstream_st *legacy[PP_EMU_DEVICES]; /* the default stream of each device, made when it is used */
 static pthread_mutex_t streams_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;      /* one launch waits for room, so do the others */
+static pthread_mutex_t host_functions = PTHREAD_MUTEX_INITIALIZER; /* CUDA may run them one after another, and does */
 
 static void delay(unsigned *seed)
 {
@@ -55,6 +57,7 @@ static cudaError_t create(int device, unsigned flags, int priority, CUgreenCtx g
     s->flags = flags;
     s->priority = priority;
     s->green = green;
+    s->pool = green ? pp_emu_green_pool(green) : NULL;
     s->tail = &s->head;
     pp_emu_prepare(&s->mutex, &s->changed);
     pthread_attr_init(&attributes);
@@ -146,8 +149,20 @@ static void order_with_legacy(cudaStream_t s)
     pp_emu_unlock(&streams_mutex);
 }
 
+static void await_room(cudaStream_t s)
+{
+    const uint64_t most = pp_emu_settings()->queue;
+    pp_emu_lock(&launching);
+    pp_emu_lock(&s->mutex);
+    if (s->queued - s->finished >= most) pp_emu_count(PP_EMU_FULL_QUEUES, 1);
+    while (s->queued - s->finished >= most) pthread_cond_wait(&s->changed, &s->mutex);
+    pp_emu_unlock(&s->mutex);
+    pp_emu_unlock(&launching);
+}
+
 void pp_emu_enqueue(cudaStream_t stream, struct pp_emu_op *op)
 {
+    await_room(stream);
     order_with_legacy(stream);
     append(stream, op);
 }
@@ -290,7 +305,11 @@ static void run_host_function(struct pp_emu_op *op, cudaStream_t stream, bool de
 {
     struct host_function *h = (struct host_function *)op;
     (void)stream;
+    pp_emu_lock(&host_functions);
+    pp_emu_show(); /* what the function does is not the emulator's */
     if (!dead) h->function(h->data);
+    pp_emu_hide();
+    pp_emu_unlock(&host_functions);
     free(h);
 }
 
@@ -302,6 +321,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
     struct host_function *h = calloc(1, sizeof(*h));
     if (!h) return pp_emu_error(cudaErrorMemoryAllocation);
     *h = (struct host_function){.op.run = run_host_function, .function = function, .data = data};
+    pp_emu_count(PP_EMU_HOST_FUNCTIONS, 1);
     pp_emu_enqueue(s, &h->op);
     return cudaSuccess;
 }
