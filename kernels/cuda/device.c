@@ -56,6 +56,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
     PP_CUDA(cudaEventCreateWithFlags(&device->computed, cudaEventDisableTiming), "making an event");
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
+    PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
     PP_TRY(pp_cuda_gemm_open(device->share.context ? device->share.sms : 0, &device->gemm));
     return write_text(device, &gpu);
@@ -68,20 +69,14 @@ static pp_status finish(struct pp_device *device, const char *doing)
     return pp_cuda_poll(device->computed, NULL);
 }
 
-static void CUDART_CB nothing(void *arg) { (void)arg; }
-
-/* CUDA's own threads have the cores of the thread that starts them, and must not sit on a worker's: the one of host
- * functions would take it from what run.c measures. So it is started here, too. */
+/* CUDA's own threads have the cores of the thread that starts them, and must not sit on a worker's. */
 static pp_status open_untied(const struct pp_device_spec *spec, struct pp_device *device)
 {
     cpu_set_t own, all;
     const bool known = sched_getaffinity(0, sizeof own, &own) == 0;
     memset(&all, 0xff, sizeof all);
     if (known) (void)sched_setaffinity(0, sizeof all, &all);
-    pp_status status = open_on_gpu(spec, device);
-    if (status == PP_OK)
-        status = pp_cuda_check(cudaLaunchHostFunc(device->host, nothing, NULL), "starting CUDA's host thread");
-    if (status == PP_OK) status = finish(device, "starting CUDA's host thread");
+    const pp_status status = open_on_gpu(spec, device);
     if (known) (void)sched_setaffinity(0, sizeof own, &own);
     return status;
 }
@@ -108,6 +103,7 @@ void pp_cuda_close(struct pp_device *device)
     pp_cuda_gemm_close(device->gemm);
     if (device->scratch) (void)cudaFree(device->scratch);
     pp_cuda_host_release(device, device->bounce);
+    pp_cuda_host_release(device, device->gate);
     for (int i = 0; i < device->ntimes; i++) (void)cudaEventDestroy(device->times[i]);
     free(device->times);
     if (device->computed) (void)cudaEventDestroy(device->computed);

@@ -78,7 +78,8 @@ struct pp_device {
     struct pp_cuda_gemm *gemm;
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int ntimes;
-    atomic_bool gate_open; /* measure.c */
+    atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
+    unsigned ticket;   /* the last one that was drawn */
     char text[448];
 };
 

@@ -40,6 +40,7 @@ cudaError_t pp_cuda_prepare_embedding(void);
 cudaError_t pp_cuda_prepare_cross_entropy(void);
 cudaError_t pp_cuda_prepare_update(void);
 cudaError_t pp_cuda_prepare_attention(void);
+cudaError_t pp_cuda_prepare_gate(void);
 
 /* Loads kernels, which CUDA would else do at their first launch. */
 static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)

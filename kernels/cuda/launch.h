@@ -49,6 +49,9 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts,
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);
 /* `cycles` of the device's clock on one thread block: for the probe that workers overlap, and the reference. */
 cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles);
+/* Holds the stream back until *opened, memory of the host that the device reads, is `ticket` or later (modulo 2^32), or
+ * most_cycles of the device's clock have passed. Takes one thread of one multiprocessor of the stream's share. */
+cudaError_t pp_cuda_hold(cudaStream_t stream, const unsigned *opened, unsigned ticket, int64_t most_cycles);
 /* Sets what kernels need once per device (shared memory limits) and loads them, so that no launch in a step does. */
 cudaError_t pp_cuda_prepare(void);
 

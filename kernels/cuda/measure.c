@@ -11,28 +11,22 @@ enum {
     HELD_KERNELS = 500, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 */
     CALL_KERNELS = 2,
     PART_KERNELS = 8, /* of a part of long attention, with room for parts that are not full */
-    REFERENCE_CYCLES = 400000
+    REFERENCE_CYCLES = 400000,
+    LONGEST_HOLD_CYCLES = 400000000 /* some 200 ms */
 };
 
-static const int64_t longest_hold_ns = 200 * 1000 * 1000;
+static const int64_t longest_rest_ns = INT64_C(5000000000);
 
-/* The gate: work that waits in a thread of CUDA until the host has queued what is to run without gaps. It opens by
- * itself after a while, so that no mistake can close it for good. */
-static void CUDART_CB hold(void *arg)
-{
-    const atomic_bool *open = arg;
-    const int64_t latest = pp_now_ns() + longest_hold_ns;
-    const struct timespec pause = {.tv_nsec = 20 * 1000};
-    while (!atomic_load(open) && pp_now_ns() < latest) nanosleep(&pause, NULL);
-}
-
-static void open_gate(struct pp_device *device) { atomic_store(&device->gate_open, true); }
-
+/* The gate: a kernel that waits until the host has queued what is to run without gaps. It opens by itself after a
+ * while, so that no mistake can close it for good. */
 static pp_status close_gate(struct pp_device *device)
 {
-    atomic_store(&device->gate_open, false);
-    return pp_cuda_check(cudaLaunchHostFunc(device->compute.stream, hold, &device->gate_open), "closing the gate");
+    return pp_cuda_check(
+        pp_cuda_hold(device->compute.stream, (const unsigned *)device->gate, ++device->ticket, LONGEST_HOLD_CYCLES),
+        "closing the gate");
 }
+
+static void open_gate(struct pp_device *device) { atomic_store(device->gate, device->ticket); }
 
 /* Events around the program, or also between its calls: device->times[0..n]; n is returned. */
 static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
@@ -85,6 +79,16 @@ pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program
     return read_times(device, program, kernel_ns);
 }
 
+/* After a failure: what was queued before it uses the gate and the program's memory, which the caller may release. Waits
+ * until it has ended, some seconds at most; keeps no failure. */
+static void rest(struct pp_device *device)
+{
+    const struct timespec nap = {.tv_nsec = 100 * 1000};
+    const int64_t latest = pp_now_ns() + longest_rest_ns;
+    while (cudaStreamQuery(device->compute.stream) == cudaErrorNotReady && pp_now_ns() < latest) nanosleep(&nap, NULL);
+    (void)cudaGetLastError();
+}
+
 pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                           struct pp_run_time *out, int64_t *kernel_ns)
 {
@@ -95,6 +99,7 @@ pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *pro
     const pp_status status = queue_timed(device, program, frame, kernel_ns != NULL);
     out->host_ns = pp_now_ns() - before;
     open_gate(device);
+    if (status != PP_OK) rest(device);
     PP_TRY(status);
     PP_TRY(pp_cuda_poll(device->times[n], NULL));
     PP_TRY(pp_cuda_between(device->times[0], device->times[n], &out->device_ns));

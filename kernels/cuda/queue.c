@@ -126,7 +126,7 @@ pp_status pp_cuda_host_alloc(struct pp_device *device, int64_t bytes, void **out
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
     (void)device;
     *out = NULL;
-    const cudaError_t error = cudaHostAlloc(out, size, cudaHostAllocPortable);
+    const cudaError_t error = cudaHostAlloc(out, size, cudaHostAllocPortable | cudaHostAllocMapped);
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         *out = NULL;

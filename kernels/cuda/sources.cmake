@@ -16,6 +16,7 @@ set(PP_CUDA_SOURCES
   attention_short.cu
   cross_entropy.cu
   embedding.cu
+  gate.cu
   layernorm.cu
   prepare.cu
   rows.cu

@@ -194,6 +194,7 @@ static void test_open_fails(void **state)
                                         "cuGreenCtxStreamCreate:2",
                                         "cudaEventCreateWithFlags:1",
                                         "cudaHostAlloc:1",
+                                        "cudaHostAlloc:2",
                                         "cudaMalloc:1",
                                         "cudaMalloc:2"};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

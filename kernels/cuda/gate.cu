@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gate: one thread that keeps its stream waiting until the host says so. A host function would not do: CUDA may run
+ * those of all streams one after another, and hold other work up meanwhile.
+ */
+#include "kernels/cuda/gpu.cuh"
+
+/* Memory of the host, as it is now. Tests that compile the kernels for the host define it before. */
+#ifndef PP_LOOK
+#define PP_LOOK(p) (*(const volatile unsigned *)(p))
+#endif
+
+static __global__ void hold(const unsigned *opened, unsigned ticket, int64_t most_cycles)
+{
+    const int64_t start = clock64();
+    while ((int)(PP_LOOK(opened) - ticket) < 0 && clock64() - start < most_cycles) continue;
+}
+
+cudaError_t pp_cuda_hold(cudaStream_t stream, const unsigned *opened, unsigned ticket, int64_t most_cycles)
+{
+    PP_LAUNCH(hold, 1, 1, 0, stream, opened, ticket, most_cycles);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_prepare_gate(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(hold)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
