@@ -47,7 +47,7 @@ cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts, int nparts, int64_t elements,
                         int type);
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);
-/* `cycles` of the device's clock on one thread block: for the probe that workers overlap, and the reference. */
+/* `blocks` thread blocks of one thread, each `cycles` of the device's clock long: for the probe and the reference. */
 cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles);
 /* Holds the stream back until *opened, memory of the host that the device reads, is `ticket` or later (modulo 2^32), or
  * most_cycles of the device's clock have passed. Takes one thread of one multiprocessor of the stream's share. */

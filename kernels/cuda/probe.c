@@ -5,9 +5,12 @@
 #include "core/clock.h"
 #include "kernels/cuda/device.h"
 
-enum { PROBE_CYCLES = 10000000, TRIES = 5 }; /* several milliseconds: launches are small beside it */
+/* The work: blocks that watch the clock, WAVES times as many as a share has room for, so that a share that is one takes
+ * WAVES times PROBE_CYCLES (some milliseconds: launches are small beside it), with and without the others. Streams that
+ * have all of the GPU end earlier alone, and those that take turns later together: by a factor of two or more. */
+enum { WAVES = 2, PROBE_CYCLES = 10000000, TRIES = 5 };
 
-static const double most_slowdown = 1.5; /* of work beside that of all others; one after the other it is two or more */
+static const double most_slowdown = 1.5; /* of work beside that of all others */
 
 /* The open devices of each GPU that sharers of this process have, and what the probe found. */
 static struct gpu {
@@ -50,13 +53,22 @@ static pp_status wait_for(cudaStream_t stream)
     }
 }
 
+static pp_status start_work(const struct pp_device *device)
+{
+    int blocks = 0;
+    PP_CUDA(cudaDeviceGetAttribute(&blocks, cudaDevAttrMaxBlocksPerMultiprocessor, device->place.gpu),
+            "asking for the room of a multiprocessor");
+    blocks *= WAVES * device->share.sms;
+    return pp_cuda_check(pp_cuda_spin(device->compute.stream, blocks, PROBE_CYCLES), "the probe");
+}
+
 /* Fixed work in the compute queues of the first n members, at once. By the host's clock: events of different shares
  * need not have one. */
 static pp_status time_members(struct pp_device *const *member, int n, double *best_ms)
 {
     for (int attempt = 0; attempt < TRIES; attempt++) {
         const int64_t start = pp_now_ns();
-        for (int i = 0; i < n; i++) PP_CUDA(pp_cuda_spin(member[i]->compute.stream, 1, PROBE_CYCLES), "the probe");
+        for (int i = 0; i < n; i++) PP_TRY(start_work(member[i]));
         for (int i = 0; i < n; i++) PP_TRY(wait_for(member[i]->compute.stream));
         const double ms = (double)(pp_now_ns() - start) * 1e-6;
         if (attempt == 0 || ms < *best_ms) *best_ms = ms;

@@ -63,31 +63,33 @@ static void test_places(void **state)
 
 /* ---- the probe ---- */
 
-/* The probe compares times, and the emulated multiprocessors are threads: beside other programs some tries may fail. */
-static void probe_in_a_quiet_moment(struct pp_device *device)
+static pp_status open_and_probe(int workers)
 {
-    const struct timespec while_others_work = {.tv_nsec = 100000000};
-    pp_status status = ops->probe(device);
-    for (int tries = 0; status == PP_UNSUPPORTED && tries < 100; tries++) {
-        nanosleep(&while_others_work, NULL);
-        status = ops->probe(device);
+    struct pp_device *device[MOST] = {NULL};
+    for (int i = 0; i < workers; i++) {
+        device[i] = open_device(i, workers);
+        if (i + 1 == workers) continue;
+        MUST(ops->probe(device[i]) == PP_INTERNAL);
+        MUST_SAY("before its");
     }
-    MUST_OK(status);
+    const pp_status status = ops->probe(device[0]);
+    for (int i = 0; i < workers; i++) MUST(ops->probe(device[i]) == status);
+    for (int i = 0; i < workers; i++) cuda->close(device[i]);
+    return status;
 }
 
+/* The probe compares times: beside other programs some tries may fail. */
 static void share_and_probe(void)
 {
-    struct pp_device *device[MOST];
+    const struct timespec while_others_work = {.tv_nsec = 100000000};
     load_cuda();
     for (int workers = 2; workers <= MOST; workers *= 2) {
-        for (int i = 0; i < workers; i++) {
-            device[i] = open_device(i, workers);
-            if (i + 1 == workers) continue;
-            MUST(ops->probe(device[i]) == PP_INTERNAL);
-            MUST_SAY("before its");
+        pp_status status = open_and_probe(workers);
+        for (int tries = 0; status == PP_UNSUPPORTED && tries < 100; tries++) {
+            nanosleep(&while_others_work, NULL);
+            status = open_and_probe(workers);
         }
-        for (int i = 0; i < workers; i++) probe_in_a_quiet_moment(device[i]);
-        for (int i = 0; i < workers; i++) cuda->close(device[i]);
+        MUST_OK(status);
     }
 }
 
@@ -116,13 +118,28 @@ static void has_no_green_contexts(void)
     cuda->close(device);
 }
 
+/* Green contexts that are none: streams of all have the whole GPU. */
+static void partitions_are_ignored(void)
+{
+    struct pp_device *device[MOST];
+    load_cuda();
+    for (int workers = 2; workers <= MOST; workers++) {
+        for (int i = 0; i < workers; i++) device[i] = open_device(i, workers);
+        MUST(ops->probe(device[0]) == PP_UNSUPPORTED);
+        MUST_SAY("do not compute at the same time");
+        for (int i = 0; i < workers; i++) cuda->close(device[i]);
+    }
+}
+
 static void test_probe(void **state)
 {
     (void)state;
+    static const char *const ignored[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_PARTITIONS=0", NULL};
     static const char *const one[] = {"PP_EMULATE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0", NULL};
     static const char *const old[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_FAIL=cuGreenCtxCreate:*=801", NULL};
     assert_clean(run_case(share_and_probe, one));
     if (!emulated()) return;
+    assert_clean(run_case(partitions_are_ignored, ignored));
     assert_clean(run_case(cannot_share, one));
     assert_clean(run_case(has_no_green_contexts, old));
 }

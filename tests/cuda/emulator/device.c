@@ -227,14 +227,16 @@ struct launch {
     struct pp_emu_op op;
     struct pp_emu_kernel kernel;
     cudaError_t fault; /* injected */
+    int64_t queued_ns;
 };
 
-/* When it would end on a device. */
+/* When it would end on a device, where no thread must wake up before it begins. */
 static int64_t end_of(const struct launch *l, cudaStream_t stream, int64_t start)
 {
     const uint3 g = l->kernel.grid;
     const int64_t least = start + pp_emu_settings()->kernel_ns, block_ns = pp_emu_grid_ns();
-    const int64_t end = block_ns ? pp_emu_occupy(stream, start, (uint64_t)g.x * g.y * g.z, block_ns) : 0;
+    const int64_t begin = l->queued_ns > stream->finished_ns ? l->queued_ns : stream->finished_ns;
+    const int64_t end = block_ns ? pp_emu_occupy(stream, begin, (uint64_t)g.x * g.y * g.z, block_ns) : 0;
     return end > least ? end : least;
 }
 
@@ -285,6 +287,7 @@ void pp_emu_launch(const struct pp_emu_kernel *kernel, cudaStream_t handle)
     }
     l->op.run = run_launch;
     l->kernel = *kernel;
+    l->queued_ns = pp_emu_now_ns();
     l->fault = (cudaError_t)pp_emu_injected("kernel", cudaErrorIllegalAddress);
     pp_emu_count(PP_EMU_LAUNCHES, 1);
     pp_emu_enqueue(stream, &l->op);

@@ -105,6 +105,7 @@ struct CUstream_st {
     pthread_cond_t changed;
     struct pp_emu_op *head, **tail;
     uint64_t queued, finished;
+    int64_t finished_ns; /* when the last one did; the stream's own */
     bool closing;
 };
 

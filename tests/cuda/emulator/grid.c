@@ -22,7 +22,7 @@ enum {
     CANARY_BYTES = 256,
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
-    LEAP_NS = 100000, /* of the clock of a grid of several blocks */
+    LEAP_NS = 1000000, /* of the clock of a grid of several blocks */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
 

@@ -37,6 +37,7 @@ static void *stream_main(void *arg)
         delay(&seed);
         op->run(op, s, pp_emu_fault(s->device) != cudaSuccess);
         pp_emu_promise(s);
+        s->finished_ns = pp_emu_now_ns();
 
         pp_emu_lock(&s->mutex);
         s->finished++;
