@@ -50,7 +50,8 @@ struct pp_cuda_share {
     char none[256]; /* why workers that share the GPU have no shares; "" otherwise */
 };
 
-/* gpu_sms: of the whole GPU, which must be the thread's. */
+/* gpu_sms: of the whole GPU, which must be the thread's. No failure of the driver is one of this: the share is all of
+ * the GPU then, and `none` says why. */
 pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out) PP_MUST_CHECK;
 void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share);
 /* urgent: goes before the others where both could run. */

@@ -80,6 +80,10 @@ static pp_status probe(struct gpu *gpu, const struct pp_cuda_place *place)
 {
     if (gpu->members < place->sharing)
         return pp_fail(PP_INTERNAL, "GPU %d is probed before its %d workers are open", place->gpu, place->sharing);
+    for (int i = 0; i < place->sharing; i++) {
+        const char *why = gpu->member[i]->share.none;
+        if (*why) return pp_fail(PP_UNSUPPORTED, "%s, so times would be meaningless", why);
+    }
     if (gpu->together_ms == 0) {
         PP_TRY(time_members(gpu->member, 1, &gpu->alone_ms));
         PP_TRY(time_members(gpu->member, place->sharing, &gpu->together_ms));

@@ -59,9 +59,7 @@ static pp_status load_driver(void)
 /* Equal parts, as large as the GPU allows: their size is a multiple of what it wants. */
 static pp_status divide(const struct pp_cuda_place *place, struct division *division)
 {
-    if (division->open > 0 && division->shares == place->sharing) return PP_OK;
-    if (division->open > 0)
-        return pp_fail(PP_INTERNAL, "GPU %d is divided in %d already", place->gpu, division->shares);
+    if (division->open > 0) return PP_OK;
     CUdevResource whole;
     memset(&whole, 0, sizeof whole);
     PP_CUDA_DRIVER(driver.get(place->gpu, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
@@ -71,16 +69,17 @@ static pp_status divide(const struct pp_cuda_place *place, struct division *divi
         const CUresult result = driver.split(NULL, &parts, &whole, NULL, 0, size);
         if (result == CUDA_SUCCESS && parts >= (unsigned)place->sharing) break;
     }
-    if (size == 0)
+    parts = (unsigned)place->sharing;
+    if (size > 0)
+        PP_CUDA_DRIVER(driver.split(division->part, &parts, &whole, NULL, 0, size), "cuDevSmResourceSplitByCount");
+    if (size == 0 || parts < (unsigned)place->sharing)
         return pp_fail(PP_UNSUPPORTED, "the %u multiprocessors of GPU %d cannot be divided in %d", whole.sm.smCount,
                        place->gpu, place->sharing);
-    parts = (unsigned)place->sharing;
-    PP_CUDA_DRIVER(driver.split(division->part, &parts, &whole, NULL, 0, size), "cuDevSmResourceSplitByCount");
     division->shares = place->sharing;
     return PP_OK;
 }
 
-static pp_status take_part(const struct pp_cuda_place *place, struct division *division, struct pp_cuda_share *out)
+static pp_status make_context(const struct pp_cuda_place *place, struct division *division, struct pp_cuda_share *out)
 {
     CUdevResourceDesc descriptor;
     CUdevResource got;
@@ -89,15 +88,29 @@ static pp_status take_part(const struct pp_cuda_place *place, struct division *d
     PP_CUDA_DRIVER(driver.describe(&descriptor, &division->part[place->index], 1), "cuDevResourceGenerateDesc");
     PP_CUDA_DRIVER(driver.create(&out->context, descriptor, place->gpu, CU_GREEN_CTX_DEFAULT_STREAM),
                    "cuGreenCtxCreate");
-    division->open++;
     memset(&got, 0, sizeof got);
     PP_CUDA_DRIVER(driver.get_own(out->context, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
     out->sms = (int)got.sm.smCount;
     return PP_OK;
 }
 
+/* All of the GPU, and why, where no share is to be had. */
+static void take_part(const struct pp_cuda_place *place, struct division *division, struct pp_cuda_share *out)
+{
+    const int gpu_sms = out->sms;
+    if (make_context(place, division, out) == PP_OK) {
+        division->open++;
+        return;
+    }
+    snprintf(out->none, sizeof out->none, "%s", pp_message());
+    if (out->context) (void)driver.destroy(out->context);
+    out->context = NULL;
+    out->sms = gpu_sms;
+}
+
 pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out)
 {
+    struct division *division = &divisions[place->gpu];
     *out = (struct pp_cuda_share){.sms = gpu_sms};
     if (place->workers == 1) return PP_OK;
     if (place->sharing < place->workers) {
@@ -106,11 +119,11 @@ pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, str
         return PP_OK;
     }
     pthread_mutex_lock(&lock);
-    const pp_status status = take_part(place, &divisions[place->gpu], out);
+    const int shares = division->open > 0 ? division->shares : place->sharing;
+    if (shares == place->sharing) take_part(place, division, out);
     pthread_mutex_unlock(&lock);
-    if (status != PP_UNSUPPORTED) return status;
-    snprintf(out->none, sizeof out->none, "%s", pp_message());
-    return PP_OK;
+    if (shares == place->sharing) return PP_OK;
+    return pp_fail(PP_INTERNAL, "GPU %d is divided in %d already", place->gpu, shares);
 }
 
 void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share)

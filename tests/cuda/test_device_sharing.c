@@ -108,14 +108,40 @@ static void cannot_share(void)
     cuda->close(device);
 }
 
-/* A driver without green contexts. */
-static void has_no_green_contexts(void)
+/* A driver that gives a worker no part, whatever it says. */
+static void has_no_part(void)
 {
+    struct pp_device *device[2];
     load_cuda();
-    struct pp_device *device = open_device(0, 2);
-    MUST(strstr(cuda->describe(device), ", 2 workers take turns: times are meaningless"));
-    MUST(ops->probe(device) == PP_UNSUPPORTED);
-    cuda->close(device);
+    for (int i = 0; i < 2; i++) device[i] = open_device(i, 2);
+    bool told = false;
+    for (int i = 0; i < 2; i++)
+        told |= strstr(cuda->describe(device[i]), ", 2 workers take turns: times are meaningless") != NULL;
+    MUST(told);
+    for (int i = 0; i < 2; i++) {
+        MUST(ops->probe(device[i]) == PP_UNSUPPORTED);
+        MUST_SAY(", so times would be meaningless");
+    }
+    for (int i = 0; i < 2; i++) cuda->close(device[i]);
+    device[0] = open_device(1, 2); /* nothing is left of it */
+    cuda->close(device[0]);
+}
+
+static void test_no_part(void **state)
+{
+    (void)state;
+    static const char *const fails[] = {"cuDevSmResourceSplitByCount:*", "cuDevResourceGenerateDesc:2",
+                                        "cuGreenCtxCreate:*=801",        "cuGreenCtxCreate:2=2",
+                                        "cuGreenCtxCreate:2=999",        "cuGreenCtxGetDevResource:2",
+                                        "cuDeviceGetDevResource:1",      "cuGreenCtxCreate:*"};
+    for (size_t i = 0; i < sizeof fails / sizeof fails[0]; i++) {
+        char fail[96];
+        const char *const env[] = {"PP_EMULATE_DEVICES=1", fail, NULL};
+        snprintf(fail, sizeof fail, "PP_EMULATE_FAIL=%s", fails[i]);
+        const char *account = run_case(has_no_part, env);
+        assert_clean(account);
+        assert_int_equal(counted(account, "live_contexts"), 0);
+    }
 }
 
 /* Green contexts that are none: streams of all have the whole GPU. */
@@ -136,12 +162,10 @@ static void test_probe(void **state)
     (void)state;
     static const char *const ignored[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_PARTITIONS=0", NULL};
     static const char *const one[] = {"PP_EMULATE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0", NULL};
-    static const char *const old[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_FAIL=cuGreenCtxCreate:*=801", NULL};
     assert_clean(run_case(share_and_probe, one));
     if (!emulated()) return;
     assert_clean(run_case(partitions_are_ignored, ignored));
     assert_clean(run_case(cannot_share, one));
-    assert_clean(run_case(has_no_green_contexts, old));
 }
 
 /* ---- a machine that cannot ---- */
@@ -205,8 +229,6 @@ static void test_open_fails(void **state)
     static const char *const calls[] = {"cudaSetDevice:1",
                                         "cudaGetDeviceProperties:1",
                                         "cudaFuncGetAttributes:1",
-                                        "cuDeviceGetDevResource:1",
-                                        "cuGreenCtxCreate:1",
                                         "cuGreenCtxStreamCreate:1",
                                         "cuGreenCtxStreamCreate:2",
                                         "cudaEventCreateWithFlags:1",
@@ -281,7 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probe),    cmocka_unit_test(test_places),     cmocka_unit_test(test_unusable),
-        cmocka_unit_test(test_failures), cmocka_unit_test(test_open_fails),
+        cmocka_unit_test(test_failures), cmocka_unit_test(test_open_fails), cmocka_unit_test(test_no_part),
     };
     return RUN_CASES(tests, 1);
 }

@@ -115,6 +115,7 @@ static CUresult create(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device,
     (*out)->context = (struct CUctx_st){.device = device, .green = *out};
     (*out)->pool = pp_emu_pool_take((int)desc->resource.sm.smCount);
     free(desc);
+    pp_emu_count(PP_EMU_LIVE_CONTEXTS, 1);
     return CUDA_SUCCESS;
 }
 
@@ -123,12 +124,14 @@ static CUresult destroy(CUgreenCtx green)
     if (!green) return CUDA_ERROR_INVALID_CONTEXT;
     if (current == &green->context) current = NULL;
     pp_emu_pool_return(green->pool);
+    pp_emu_count(PP_EMU_LIVE_CONTEXTS, -1);
     free(green);
     return CUDA_SUCCESS;
 }
 
 static CUresult get_own(CUgreenCtx green, CUdevResource *out, CUdevResourceType type)
 {
+    if (enter("cuGreenCtxGetDevResource") != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
     if (!green) return CUDA_ERROR_INVALID_CONTEXT;
     if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     *out = green->resource;

@@ -64,6 +64,7 @@ enum pp_emu_count {
     PP_EMU_LIVE_STREAMS,
     PP_EMU_LIVE_EVENTS,
     PP_EMU_LIVE_COMMUNICATORS,
+    PP_EMU_LIVE_CONTEXTS, /* green ones */
     PP_EMU_COMPLAINTS,
     PP_EMU_COUNTS
 };

@@ -28,7 +28,7 @@ static const char *const count_names[PP_EMU_COUNTS] = {
     "launches",           "products",           "copies",           "host_waits",   "host_functions",
     "full_queues",        "device_allocations", "host_allocations", "streams",      "events",
     "collectives",        "live_device_bytes",  "live_host_bytes",  "live_streams", "live_events",
-    "live_communicators", "complaints"};
+    "live_communicators", "live_contexts",      "complaints"};
 
 static int64_t number(const char *name, int64_t other)
 {
