@@ -238,11 +238,18 @@ static pp_status measure_sums(struct side *s)
 
 /* --- opening and closing --- */
 
+/* As many as the job has, so that the devices have its shares, though only those that measure are opened. */
+static int workers_here(const struct side *s)
+{
+    const int here = s->port.world->count;
+    return s->setup->workers > here ? s->setup->workers : here;
+}
+
 static pp_status open_device(struct side *s)
 {
     struct pp_world *world = s->port.world;
     struct pp_device_spec spec = {.worker = s->port.me - world->first,
-                                  .workers = world->count,
+                                  .workers = workers_here(s),
                                   .host_index = world->processes.host_index,
                                   .on_host = world->processes.on_host,
                                   .threads = s->setup->threads,

@@ -83,13 +83,15 @@ static void widen(int64_t range[2], int64_t bytes)
     if (bytes > range[1]) range[1] = bytes;
 }
 
-/* Smallest and largest message and gradient of all configurations. */
+/* Smallest and largest message and gradient of all configurations, and the most workers of a process. */
 static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
 {
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, 0, 0, &job));
         int64_t row = (int64_t)s->config.tokens * s->config.d_model * pp_element_bytes(s->config.precision);
+        int workers = job->train->ranks * job->train->replicas / s->processes.count;
+        if (workers > setup->workers) setup->workers = workers;
         for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);
         for (int k = 0; k < job->model->nstages; k++) widen(setup->gradient_bytes, job->model->stages[k].param_bytes);
         pp_job_free(job);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,10 +156,15 @@ static pp_status use(struct pp_device *device)
 
 /* --- the backend --- */
 
+static atomic_int workers_told;
+
+int queued_workers(void) { return atomic_load(&workers_told); }
+
 static pp_status open_device(const struct pp_device_spec *spec, struct pp_device **out)
 {
     PP_TRY(PP_NEW(out, 1));
     (*out)->worker = spec->worker;
+    atomic_store(&workers_told, spec->workers);
     (*out)->settings = settings;
     queued_use(*out);
     PP_TRY(pp_backend_cpu.open(spec, &(*out)->cpu));

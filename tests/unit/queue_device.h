@@ -28,6 +28,8 @@ struct queued_settings {
     int64_t fail_run;
     bool at_once;
 };
+/* Of how many workers the device that was opened last was told. */
+int queued_workers(void);
 void queued_set(const struct queued_settings *settings); /* NULL: none of it */
 
 #endif

@@ -307,6 +307,7 @@ static void link_profiles_name_the_carrier(void **state)
     (void)state;
     static struct pp_link_profile profile;
     const struct pp_link_setup setup = {.backend = &pp_backend_queued,
+                                        .workers = 4,
                                         .threads = 1,
                                         .seconds = 1e-9,
                                         .message_bytes = {5000, 40000},
@@ -314,6 +315,7 @@ static void link_profiles_name_the_carrier(void **state)
     static const char *const figures[] = {"latency_ns",       "ns_per_byte",    "send_overhead_ns",
                                           "recv_overhead_ns", "posts_in_order", "receiver_copies"};
     OK(pp_link_profile_threads(&setup, &profile));
+    assert_int_equal(queued_workers(), 4);          /* the job's shares of a GPU, not halves */
     assert_int_equal(profile.nsamples, 2 * 11 + 7); /* a round trip and a row of each size; sums */
     for (int i = 0; i < profile.nsamples; i++) {
         assert_string_equal(profile.samples[i].name, i < 2 * 11 ? "inproc p2p" : "inproc allreduce");
