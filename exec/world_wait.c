@@ -27,6 +27,7 @@ enum {
     NAP_MAX_NS = 200000, /* processes: a sixteenth of the time waited so far, in these limits */
     NAP_POLL_NS = 50000, /* devices: the same, but never longer than this */
     DOZE_NS = 30000,     /* processes of devices that wait, for each worker: so many must not keep the cores busy */
+    LOOK_NS = 3000,      /* devices: from one look to the next. A look takes a lock that launches need, too */
     SPIN_END_NS = 20000, /* before a time, where cores are free: less than waking up takes */
     CHECK_NS = 100000000 /* threads: how often a sleeper looks for a signal */
 };
@@ -60,6 +61,13 @@ static void relax(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
+}
+
+/* Between two looks of a worker that spins. */
+static void spin(const struct pp_world *world, const struct pp_bell *bell, unsigned seen, int64_t now)
+{
+    relax();
+    while (world->polled && atomic_load(&bell->count) == seen && pp_now_ns() - now < LOOK_NS) relax();
 }
 
 static int64_t longest_nap(const struct pp_world *world)
@@ -97,7 +105,7 @@ void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_
     if (*idle_since == 0) *idle_since = now;
     int64_t idle = now - *idle_since;
     if (idle < spinning_ns(world, &bell->linger, now)) {
-        relax();
+        spin(world, bell, seen, now);
     } else if (idle < yielding_ns(world)) {
         sched_yield();
     } else if (!world->remote && !world->polled) {

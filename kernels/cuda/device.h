@@ -115,6 +115,8 @@ void pp_cuda_pop_range(void);
 
 /* Blocks, by polling, so that a failing device is noticed. progress: NULL, or polled meanwhile. */
 pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress);
+/* Between two looks at the device: some microseconds. */
+void pp_cuda_pause(void);
 /* ns between two reached events. */
 pp_status pp_cuda_between(cudaEvent_t from, cudaEvent_t to, int64_t *ns);
 /* At least n of device->times. */

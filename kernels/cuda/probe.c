@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
-#include <sched.h>
 
 #include "core/clock.h"
 #include "kernels/cuda/device.h"
@@ -49,7 +48,7 @@ static pp_status wait_for(cudaStream_t stream)
         const cudaError_t error = cudaStreamQuery(stream);
         if (error != cudaErrorNotReady) return pp_cuda_check(error, "the probe");
         (void)cudaGetLastError();
-        sched_yield();
+        pp_cuda_pause();
     }
 }
 

@@ -7,7 +7,10 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
+#include "core/clock.h"
 #include "kernels/cuda/device.h"
+
+enum { LOOK_NS = 3000 /* from one look at the device to the next */ };
 
 pp_status pp_cuda_use(struct pp_device *device)
 {
@@ -85,6 +88,14 @@ pp_status pp_cuda_reached(struct pp_device *device, struct pp_mark *mark, bool *
     return reached(mark->event, out);
 }
 
+/* A look takes a lock that launches of other threads need, too. */
+void pp_cuda_pause(void)
+{
+    const int64_t start = pp_now_ns();
+    do sched_yield();
+    while (pp_now_ns() - start < LOOK_NS);
+}
+
 pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress)
 {
     bool done = false;
@@ -92,7 +103,7 @@ pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress)
         PP_TRY(reached(event, &done));
         if (done) return PP_OK;
         if (progress) progress->poll(progress->arg);
-        sched_yield();
+        pp_cuda_pause();
     }
 }
 

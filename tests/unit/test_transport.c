@@ -258,12 +258,38 @@ static void sums_have_the_bits_of_replica_order(void **state)
         }
 }
 
+/* --- waiting --- */
+
+/* Devices are not looked at all the time: launches of other threads would have to wait for the looks. A bell ends the
+ * wait. */
+static void devices_are_looked_at_now_and_then(void **state)
+{
+    enum { LOOKS = 100, LEAST_NS = 2000 };
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct pp_world *world;
+    (void)state;
+    OK(pp_world_open(pp_transports[0], &alone, 1, 1, &world));
+    world->polled = true;
+    world->crowded = false;
+    const int64_t start = pp_now_ns();
+    for (int i = 0; i < LOOKS; i++) {
+        int64_t idle_since = 0;
+        pp_world_wait(world, 0, pp_bell_seen(world, 0), &idle_since);
+    }
+    assert_true(pp_now_ns() - start >= LOOKS * LEAST_NS);
+    pp_world_close(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_in_order), cmocka_unit_test(wrong_sizes_are_told),
-        cmocka_unit_test(a_failure_stops_all),      cmocka_unit_test(worlds_must_divide),
-        cmocka_unit_test(collectives_of_any_size),  cmocka_unit_test(sums_have_the_bits_of_replica_order),
+        cmocka_unit_test(messages_arrive_in_order),
+        cmocka_unit_test(wrong_sizes_are_told),
+        cmocka_unit_test(a_failure_stops_all),
+        cmocka_unit_test(worlds_must_divide),
+        cmocka_unit_test(collectives_of_any_size),
+        cmocka_unit_test(sums_have_the_bits_of_replica_order),
+        cmocka_unit_test(devices_are_looked_at_now_and_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
