@@ -16,22 +16,6 @@ struct sweep {
     int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
 };
 
-/* When what the task waits for in this step has happened. */
-static int64_t wait_for_deps(const struct sweep *w, const struct pp_task *t, int64_t start)
-{
-    const struct sim *s = w->sim;
-    if (t->flags & PP_TASK_DEP_RANGE) {
-        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, w->times.end[d]);
-        return start;
-    }
-    for (int i = 0; i < 3; i++) {
-        if (!pp_sim_dep_holds(s, t, i)) continue;
-        bool slot = i == 1 && pp_sim_waits_for_slot(s->plan, t, t->dep[i]);
-        start = later(start, slot ? w->times.sent[t->dep[i]] : w->times.end[t->dep[i]]);
-    }
-    return start;
-}
-
 static void issue(struct sweep *w, int32_t id)
 {
     const struct sim *s = w->sim;
@@ -58,7 +42,7 @@ static void sweep_step(struct sweep *w)
         bool computes = t->lane < plan->ranks;
         issue(w, id);
         int64_t start = later(w->free_at[t->lane], computes ? times->begun[id] : times->issued[id]);
-        start = wait_for_deps(w, t, start);
+        start = pp_sim_wait_for_deps(s, t, start);
         for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
         times->start[id] = start;
         times->end[id] = start + s->duration[t->cls];
@@ -83,10 +67,7 @@ static void begin_step(struct sweep *w)
 static void carry_over(struct sweep *w)
 {
     const struct sim *s = w->sim;
-    for (int i = 0; i < s->plan->nwraps; i++) {
-        bool slot = pp_sim_waits_for_slot(s->plan, &s->plan->tasks[s->wraps[i].to], s->wraps[i].from);
-        w->wrap_release[i] = slot ? s->sent[s->wraps[i].from] : s->end[s->wraps[i].from];
-    }
+    for (int i = 0; i < s->plan->nwraps; i++) w->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
 }
 
 static pp_status make_times(struct sim *s)
