@@ -23,7 +23,7 @@ static pp_status open_waits(const struct pp_worker *w, const struct pp_plan *pla
     for (int c = 0; c < plan->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
         if (cls->stage < 0 || plan->stage_rank[cls->stage] == w->rank)
-            (*out)[c] = pp_given_class_ns(&w->job->times, plan, cls);
+            PP_TRY(pp_given_class_ns(&w->job->times, plan, cls, &(*out)[c]));
     }
     return PP_OK;
 }

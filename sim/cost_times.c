@@ -22,15 +22,25 @@ pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost 
     return PP_OK;
 }
 
-pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times, struct pp_cost **out)
+static pp_status set_times(const struct pp_plan *plan, const struct pp_given_times *times, struct pp_cost *cost)
 {
-    PP_TRY(pp_given_times_check(times, plan->ranks));
-    PP_TRY(pp_cost_create(plan, PP_COST_TIMES, out));
-    struct pp_cost *cost = *out;
-    for (int c = 0; c < plan->nclasses; c++)
-        cost->classes[c].ns = cost->classes[c].loaded_ns = pp_given_class_ns(times, plan, &plan->classes[c]);
+    for (int c = 0; c < plan->nclasses; c++) {
+        PP_TRY(pp_given_class_ns(times, plan, &plan->classes[c], &cost->classes[c].ns));
+        cost->classes[c].loaded_ns = cost->classes[c].ns;
+    }
     cost->link.latency_ns = pp_given_hop_ns(times);
     cost->jitter = times->jitter;
     cost->seed = times->seed;
     return PP_OK;
+}
+
+pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times, struct pp_cost **out)
+{
+    PP_TRY(pp_given_times_check(times, plan->ranks));
+    PP_TRY(pp_cost_create(plan, PP_COST_TIMES, out));
+    pp_status status = set_times(plan, times, *out);
+    if (status == PP_OK) return PP_OK;
+    pp_cost_free(*out);
+    *out = NULL;
+    return status;
 }

@@ -37,11 +37,22 @@ static int by_target(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
+/* What was added up beyond 64 bits, or was never a time. */
+static pp_status check_duration(const struct sim *s, int cls)
+{
+    const struct pp_class *class = &s->plan->classes[cls];
+    const int64_t least = s->duration[cls] < s->hold[cls] ? s->duration[cls] : s->hold[cls];
+    if (least >= 0) return PP_OK;
+    return pp_fail(PP_INPUT, "%s of stage %d takes %lld ns: a time can not be negative", pp_kinds[class->kind].name,
+                   class->stage, (long long)least);
+}
+
 /* Notes each lane's last task, and refuses times that could leave 64 bits. */
 static pp_status look_over_tasks(struct sim *s)
 {
     const struct pp_plan *plan = s->plan;
     double total = (double)s->cost->step_overhead_ns;
+    for (int c = 0; c < plan->nclasses; c++) PP_TRY(check_duration(s, c));
     for (int lane = 0; lane < plan->nlanes; lane++) s->last_task[lane] = -1;
     for (int32_t id = 0; id < plan->ntasks; id++) {
         int cls = plan->tasks[id].cls;
@@ -117,7 +128,7 @@ void pp_sim_step_finished(struct sim *s)
     if (s->steps++ == 0) return;
     int64_t distance = s->mark[0] - s->last_mark[0];
     int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates leave roundings behind */
-    s->steady = s->cost->jitter == 0; /* else no step is like another */
+    s->steady = s->cost->jitter == 0;                 /* else no step is like another */
     for (int i = 1; i < s->nmarks && s->steady; i++) {
         s->steady = llabs(s->mark[i] - s->last_mark[i] - distance) <= slack;
     }

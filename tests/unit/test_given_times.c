@@ -6,6 +6,13 @@
 
 static const struct pp_given_times plain = {.forward_ms = 10, .input_ms = 12, .weight_ms = 8, .hop_ms = 1};
 
+static int64_t class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
+{
+    int64_t ns;
+    if (pp_given_class_ns(times, plan, cls, &ns) != PP_OK) fail_msg("%s", pp_message());
+    return ns;
+}
+
 static void test_straggler_text(void **state)
 {
     (void)state;
@@ -39,9 +46,30 @@ static void test_class_times(void **state)
         const struct pp_class *cls = &plan->classes[c];
         double ms = cls->kind == PP_F ? 10 : cls->kind == PP_B ? 20 : 0;
         ms = ms * cls->rows / 3;
-        assert_int_equal(pp_given_class_ns(&plain, plan, cls), llround(ms * 1e6));
-        assert_int_equal(pp_given_class_ns(&slow, plan, cls), llround(ms * 1e6 * (1 + (cls->stage == 1))));
+        assert_int_equal(class_ns(&plain, plan, cls), llround(ms * 1e6));
+        assert_int_equal(class_ns(&slow, plan, cls), llround(ms * 1e6 * (1 + (cls->stage == 1))));
     }
+    pp_plan_free(plan);
+}
+
+/* Each number is possible; what they make together would not fit into 64 bits. */
+static void test_too_long(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = {.schedule = "gpipe", .ranks = 2, .virtual_stages = 1, .microbatches = 3, .replicas = 1};
+    spec.training = true;
+    struct pp_plan *plan = build_plan(&spec);
+    struct pp_given_times times = {.forward_ms = 1e9, .input_ms = 1e9, .slow_rank = 1, .slow_factor = 1e6};
+    struct pp_cost *cost;
+    for (int c = 0; c < plan->nclasses; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        int64_t ns;
+        const bool slow = pp_kinds[cls->kind].computes && cls->stage == 1;
+        assert_int_equal(pp_given_class_ns(&times, plan, cls, &ns), slow ? PP_INPUT : PP_OK);
+    }
+    assert_int_equal(pp_cost_from_times(plan, &times, &cost), PP_INPUT);
+    assert_null(cost);
+    assert_non_null(strstr(pp_message(), "of stage 1 would take"));
     pp_plan_free(plan);
 }
 
@@ -59,15 +87,15 @@ static void test_measured_times(void **state)
     for (int c = 0; c < plan->nclasses; c++)
         if (pp_kinds[plan->classes[c].kind].computes) times.measured.ns[c] = 1000 * (c + 1);
     for (int c = 0; c < plan->nclasses; c++)
-        assert_int_equal(pp_given_class_ns(&times, plan, &plan->classes[c]),
+        assert_int_equal(class_ns(&times, plan, &plan->classes[c]),
                          times.measured.ns[c] * (plan->classes[c].stage == 1 ? 2 : 1));
     for (int c = 0; c < plan->nclasses; c++) {
         struct pp_class cls = plan->classes[c];
         if (cls.kind != PP_F || cls.stage != 0 || cls.rows != 4) continue;
         cls.rows = 2;
-        assert_int_equal(pp_given_class_ns(&times, plan, &cls), times.measured.ns[c] / 2);
+        assert_int_equal(class_ns(&times, plan, &cls), times.measured.ns[c] / 2);
         cls.kind = PP_R;
-        assert_int_equal(pp_given_class_ns(&times, plan, &cls), 0);
+        assert_int_equal(class_ns(&times, plan, &cls), 0);
     }
     free(times.measured.ns);
     pp_plan_free(plan);
@@ -285,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_straggler_text),
         cmocka_unit_test(test_class_times),
+        cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_measured_times),
         cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_simulated_jitter),

@@ -256,6 +256,10 @@ static void test_too_long(void **state)
     const struct pp_sim_options options = {0};
     for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = INT64_MAX / 2;
     assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
+    /* Their sum is a good one. */
+    for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = k == 0 ? -1 : 1000000;
+    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "F of stage 0 takes -1 ns"));
     release_case(&c);
 }
 
