@@ -205,11 +205,12 @@ struct pp_progress {
 
 /* Which device a worker opens. */
 struct pp_device_spec {
-    int worker, workers;     /* index in the process; workers of the process in this configuration */
-    int host_index, on_host; /* the process among those of its host; 0 of 1 where there is only one */
-    int threads;             /* of BLAS */
-    int gpus;                /* --gpus: devices of the host that may be used; 0 = all there are */
-    int precision;           /* enum pp_precision */
+    int worker, workers;       /* index in the process; workers of the process in this configuration */
+    int host_index, on_host;   /* the process among those of its host; 0 of 1 where there is only one */
+    int threads;               /* of BLAS */
+    int gpus;                  /* --gpus: devices of the host that may be used; 0 = all there are */
+    int precision;             /* enum pp_precision */
+    bool (*interrupted)(void); /* long work that is not run() ends early when it says so: PP_INTERRUPTED. NULL: never */
 };
 
 struct pp_queue_ops;

@@ -14,6 +14,7 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, uin
         const struct pp_tensor *tensor = &model->tensors[i];
         float *values;
         if (!pp_worker_has(w, tensor->stage)) continue;
+        PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
         PP_TRY(PP_NEW(&values, tensor->elements));
         if (reader)
             status = pp_weights_read(reader, i, 0, tensor->elements, values);
@@ -41,6 +42,7 @@ pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *read
     for (int i = 0; i < model->ntensors && best; i++) {
         const int64_t elements = model->tensors[i].elements;
         if (!pp_worker_has(w, model->tensors[i].stage)) continue;
+        PP_TRY(pp_world_check(w->world));
         PP_TRY(pp_weights_read(reader, model->ntensors + i, 0, elements, best));
         best += elements;
     }

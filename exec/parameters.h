@@ -11,7 +11,8 @@
 /* Initial values of one tensor, [elements]: kernels/model.h has it. */
 typedef void (*pp_init_tensor_fn)(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 
-/* Each worker fills in its stages: from the file, or by `init` where file is NULL. */
+/* Each worker fills in its stages: from the file, or by `init` where file is NULL. Between two tensors it sees that the
+ * run is to stop (pp_world_check()). */
 pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_t seed,
                              pp_init_tensor_fn init) PP_MUST_CHECK;
 

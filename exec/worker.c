@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "exec/signals.h"
 #include "exec/worker_queue.h"
 
 /* --- opening and closing --- */
@@ -78,7 +79,8 @@ struct pp_device_spec pp_world_device(const struct pp_world *world, int me, cons
                                    .on_host = world->processes.on_host,
                                    .threads = config->threads,
                                    .gpus = config->gpus,
-                                   .precision = config->precision};
+                                   .precision = config->precision,
+                                   .interrupted = pp_signals_caught};
 }
 
 static pp_status open_parts(struct pp_worker *w, int trace_steps)

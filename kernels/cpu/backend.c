@@ -11,8 +11,11 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 
+enum { PAGE = 4096 };
+
 struct pp_device {
     const struct pp_cpu_isa *isa;
+    bool (*interrupted)(void);
     char text[128];
 };
 
@@ -25,6 +28,7 @@ static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **
     PP_TRY(pp_gemm_open(spec->threads));
     PP_TRY(PP_NEW(out, 1));
     (*out)->isa = pp_cpu_isa_best();
+    (*out)->interrupted = spec->interrupted;
     snprintf((*out)->text, sizeof(*out)->text, "%s, %s kernels", pp_gemm_describe(), (*out)->isa->name);
     return PP_OK;
 }
@@ -56,8 +60,19 @@ static char *reserve(int64_t bytes)
     return memory + head;
 }
 
+/* Takes seconds for tens of gigabytes. */
+static pp_status touch(const struct pp_device *device, char *memory, int64_t size)
+{
+    for (int64_t at = 0; at < size; at += PAGE) {
+        if (at % PP_ARENA_PAGE_BYTES == 0 && device->interrupted && device->interrupted())
+            return pp_fail(PP_INTERRUPTED, "stopped by a signal");
+        *(volatile char *)(memory + at) = 0;
+    }
+    return PP_OK;
+}
+
 /* Looks, reserves and touches: the next to look sees what is left. */
-static pp_status take_memory(int64_t bytes, void **out)
+static pp_status take_memory(const struct pp_device *device, int64_t bytes, void **out)
 {
     const double gib = 1 << 30;
     const int64_t size = pp_arena_whole_bytes(bytes), available = available_bytes();
@@ -70,18 +85,20 @@ static pp_status take_memory(int64_t bytes, void **out)
     char *memory = reserve(size);
     if (!memory) return pp_fail(PP_NOMEM, "cannot reserve %.2f GiB: %s", (double)size / gib, strerror(errno));
     madvise(memory, (size_t)size, MADV_HUGEPAGE); /* a refusal costs speed only */
-    for (int64_t at = 0; at < size; at += 4096) *(volatile char *)(memory + at) = 0;
-    *out = memory;
-    return PP_OK;
+    pp_status status = touch(device, memory, size);
+    if (status == PP_OK)
+        *out = memory;
+    else
+        munmap(memory, (size_t)size);
+    return status;
 }
 
 /* One worker of the process after the other: together they might be promised more than there is. */
 static pp_status cpu_alloc(struct pp_device *device, int64_t bytes, void **out)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    (void)device;
     pthread_mutex_lock(&one_at_a_time);
-    pp_status status = take_memory(bytes, out);
+    pp_status status = take_memory(device, bytes, out);
     pthread_mutex_unlock(&one_at_a_time);
     return status;
 }

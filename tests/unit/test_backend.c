@@ -147,11 +147,42 @@ static void test_list(void **state)
     free(text);
 }
 
+/* Says so when it has been asked so many times. */
+static int asked, patience;
+
+static bool interrupted(void) { return ++asked > patience; }
+
+/* Memory is touched before it is used, which of a large arena takes long. */
+static void test_memory_is_interrupted(void **state)
+{
+    (void)state;
+    enum { BYTES = 64 << 20 };
+    const struct pp_device_spec spec = {.threads = 1, .interrupted = interrupted};
+    const struct pp_backend *cpu;
+    struct pp_device *device;
+    void *memory = &device;
+    assert_int_equal(pp_backend_find("cpu", &cpu), PP_OK);
+    assert_int_equal(cpu->open(&spec, &device), PP_OK);
+    patience = 3;
+    assert_int_equal(cpu->alloc(device, BYTES, &memory), PP_INTERRUPTED);
+    assert_null(memory);
+    assert_int_equal(asked, patience + 1);
+    patience = INT32_MAX;
+    assert_int_equal(cpu->alloc(device, BYTES, &memory), PP_OK);
+    cpu->release(device, memory, BYTES);
+    cpu->close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),     cmocka_unit_test(test_loads),           cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_no_plugin), cmocka_unit_test(test_auto_falls_back), cmocka_unit_test(test_list),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_no_plugin),
+        cmocka_unit_test(test_auto_falls_back),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_memory_is_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

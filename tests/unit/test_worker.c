@@ -4,6 +4,9 @@
  * schedule, every cut into ranks and stages and every checkpoint mode; replicas agree with one replica of their rows
  * together.
  */
+#include <signal.h>
+
+#include "exec/signals.h"
 #include "trained.h"
 
 static void run(const char *options, struct outcome *out)
@@ -96,12 +99,58 @@ static void replicas_agree_with_more_rows(void **state)
     }
 }
 
+/* A device that knows of no signals, and counts what is written to it. */
+static int uploads;
+
+static pp_status open_deaf(const struct pp_device_spec *spec, struct pp_device **out)
+{
+    const struct pp_backend *cpu;
+    struct pp_device_spec deaf = *spec;
+    deaf.interrupted = NULL;
+    PP_TRY(pp_backend_find("cpu", &cpu));
+    return cpu->open(&deaf, out);
+}
+
+static pp_status count_upload(struct pp_device *device, void *to, const void *from, int64_t bytes)
+{
+    (void)device;
+    uploads++;
+    memcpy(to, from, (size_t)bytes);
+    return PP_OK;
+}
+
+/* A signal ends what comes before the first step, too: the memory of the workers, their first weights. The flag stays
+ * set: the last test. */
+static void a_signal_ends_the_preparations(void **state)
+{
+    (void)state;
+    const struct pp_backend *cpu;
+    struct outcome out;
+    assert_int_equal(pp_backend_find("cpu", &cpu), PP_OK);
+    struct pp_backend counting = *cpu;
+    counting.upload = count_upload;
+    assert_int_equal(train(&counting, BASE "--schedule gpipe --stages 1", NULL, &out), PP_OK);
+    assert_true(uploads > 0);
+    free(out.weights);
+    assert_int_equal(pp_signals_catch(), PP_OK);
+    raise(SIGTERM);
+    for (int deaf = 0; deaf < 2; deaf++) {
+        uploads = 0;
+        if (deaf) counting.open = open_deaf;
+        assert_int_equal(train(&counting, BASE "--schedule gpipe --stages 1", NULL, &out), PP_INTERRUPTED);
+        assert_int_equal(uploads, 0);
+        const bool opening = strstr(pp_message(), "worker 0: ") != NULL;
+        if (opening == deaf) fail_msg("not the right place: %s", pp_message());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
         cmocka_unit_test(interleaved_stages_too),
         cmocka_unit_test(replicas_agree_with_more_rows),
+        cmocka_unit_test(a_signal_ends_the_preparations),
     };
     pp_log_init("test_worker", true);
     return cmocka_run_group_tests(tests, NULL, NULL);
