@@ -5,6 +5,7 @@
  */
 #include "core/config.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,7 @@ const struct pp_opt pp_config_rows[] = {
 
     {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica"},
     {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row"},
-    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL, "learning rate of SGD"},
+    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL, "learning rate of SGD"},
     {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
      "largest norm of all gradients together; 0 = do not clip"},
     {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
@@ -68,7 +69,7 @@ const struct pp_opt pp_config_rows[] = {
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer"},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
-     "receive buffers of each channel; 0 = one for each microbatch (default 2; with --times 0)"},
+     "receive buffers of each channel; 0 = one for each microbatch (default 2; with --times unlimited)"},
 
     {"epochs", PP_OPT_INT, AT(epochs), PP_PPEXEC, TRAINING, NULL, NULL, COUNT, NULL,
      "times through the data (default from the preset)"},
@@ -239,4 +240,10 @@ int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, i
     *n = asked->n ? asked->n : 1;
     if (asked->n) return asked->v[i];
     return interleaved ? 2 : 1;
+}
+
+int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)
+{
+    if (config->recv_buffers < 0) return standard;
+    return config->recv_buffers == 0 ? microbatches : config->recv_buffers;
 }

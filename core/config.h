@@ -26,7 +26,7 @@ struct pp_config {
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
     int batch_w;
-    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times 0 = unlimited) */
+    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times unlimited) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -82,6 +82,10 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* V for a schedule: what was asked, else 2 for schedules of several stages on a rank and 1 otherwise. The list's
  * entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);
+
+/* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where
+ * nothing was, `standard`. */
+int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);
 
 /* The presets (presets.c describes each), and a line about each for --list. */
 #define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab"

@@ -16,7 +16,7 @@ static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
                                 .microbatches = point->chunks,
                                 .replicas = 1,
                                 .checkpoint = config->checkpoint,
-                                .recv_buffers = config->recv_buffers > 0 ? config->recv_buffers : 0,
+                                .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
                                 .training = true};
     struct pp_shape shape;
     PP_TRY(p->schedules->build(&spec, &job->train));

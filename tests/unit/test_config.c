@@ -149,7 +149,9 @@ static void impossible_numbers_are_refused(void **state)
         {"--mask causle", "did you mean causal?"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
-        {"--lr -1", "below 0"},
+        {"--lr -1", "outside 0..3.4"},
+        {"--lr 1e308", "outside 0..3.4"},
+        {"--lr-decay -1", "below 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
