@@ -82,7 +82,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .replicas = config->replicas,
                                  .rows = rows,
                                  .checkpoint = config->checkpoint,
-                                 .recv_buffers = config->recv_buffers > 0 ? config->recv_buffers : 2,
+                                 .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),
                                  .training = true,
                                  .optimizer = true,
                                  .clip = config->clip > 0,
@@ -126,29 +126,26 @@ done:
     return status;
 }
 
-static bool has_kind(const struct pp_plan *plan, int kind)
+pp_status pp_job_phase(const struct pp_job *job, const struct pp_plan *plan, int seq, struct pp_phase *out)
 {
-    for (int c = 0; c < plan->nclasses; c++)
-        if (plan->classes[c].kind == kind) return true;
-    return false;
-}
-
-static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
-{
-    struct pp_phase *phase = &job->phase[id];
     if (!plan || seq <= 0) return PP_OK;
-    *phase = (struct pp_phase){.plan = plan, .seq = seq};
-    PP_TRY(PP_NEW(&phase->programs, plan->nclasses));
+    *out = (struct pp_phase){.plan = plan, .seq = seq};
+    PP_TRY(PP_NEW(&out->programs, plan->nclasses));
     const int shared = plan->slot_microbatches > 1 ? pp_plan_slot_rows(plan, -1) : 0;
     for (int c = 0; c < plan->nclasses; c++) {
-        if (!pp_kinds[plan->classes[c].kind].computes) continue;
-        struct pp_program_spec spec = {.seq = seq,
-                                       .slot_rows = shared ? shared : plan->classes[c].rows,
-                                       .training = plan->training,
-                                       .split_backward = has_kind(plan, PP_W)};
-        PP_TRY(job->model_ops->program(job->model, &plan->classes[c], &spec, &phase->programs[c]));
+        const struct pp_class *cls = &plan->classes[c];
+        if (!pp_kinds[cls->kind].computes) continue;
+        const struct pp_program_spec spec = pp_phase_spec(out, shared ? shared : cls->rows);
+        PP_TRY(job->model_ops->program(job->model, cls, &spec, &out->programs[c]));
     }
     return PP_OK;
+}
+
+void pp_phase_free(struct pp_phase *phase)
+{
+    for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) pp_program_free(&phase->programs[c]);
+    free(phase->programs);
+    *phase = (struct pp_phase){0};
 }
 
 static pp_status make_layout(struct pp_job *job)
@@ -161,14 +158,18 @@ static pp_status make_layout(struct pp_job *job)
     return pp_layout_create(job->model, job->model_ops, used, n, &job->layout);
 }
 
-static pp_status check_shape(const struct pp_config *config, const struct pp_point *point)
+pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
-    int stages = point->stages * point->virtual_stages;
+    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    const int64_t workers = (int64_t)point->stages * config->replicas;
     if (stages > config->layers)
         return pp_fail(PP_USAGE,
-                       "%d stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
+                       "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                        "stages or more --layers",
-                       stages, point->stages, point->virtual_stages, config->layers);
+                       (long long)stages, point->stages, point->virtual_stages, config->layers);
+    if (workers > PP_MOST_WORKERS)
+        return pp_fail(PP_USAGE, "--stages %d x --replicas %d are %lld workers; there can be at most %d", point->stages,
+                       config->replicas, (long long)workers, PP_MOST_WORKERS);
     if (point->chunks > config->rows)
         return pp_fail(PP_USAGE,
                        "--chunks %d is more than the %d rows of a batch; use at most %d chunks, or more --rows",
@@ -204,7 +205,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     struct pp_job *job;
     pp_status status;
     *out = NULL;
-    PP_TRY(check_shape(config, point));
+    PP_TRY(pp_point_check(config, point));
     PP_TRY(PP_NEW(&job, 1));
     job->config = config;
     job->model_ops = ops;
@@ -215,10 +216,10 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
-    PP_TRY_DONE(make_phase(job, PP_TRAIN, job->train, config->tokens));
-    PP_TRY_DONE(make_phase(job, PP_TRAIN_TAIL, job->train, tail_seq));
-    PP_TRY_DONE(make_phase(job, PP_EVAL, job->eval, config->tokens));
-    PP_TRY_DONE(make_phase(job, PP_EVAL_TAIL, job->eval, eval_tail_seq));
+    PP_TRY_DONE(pp_job_phase(job, job->train, config->tokens, &job->phase[PP_TRAIN]));
+    PP_TRY_DONE(pp_job_phase(job, job->train, tail_seq, &job->phase[PP_TRAIN_TAIL]));
+    PP_TRY_DONE(pp_job_phase(job, job->eval, config->tokens, &job->phase[PP_EVAL]));
+    PP_TRY_DONE(pp_job_phase(job, job->eval, eval_tail_seq, &job->phase[PP_EVAL_TAIL]));
     PP_TRY_DONE(make_layout(job));
     name_key(job);
     *out = job;
@@ -230,11 +231,7 @@ done:
 void pp_job_free(struct pp_job *job)
 {
     if (!job) return;
-    for (int i = 0; i < PP_PHASES; i++) {
-        struct pp_phase *phase = &job->phase[i];
-        for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) pp_program_free(&phase->programs[c]);
-        free(phase->programs);
-    }
+    for (int i = 0; i < PP_PHASES; i++) pp_phase_free(&job->phase[i]);
     pp_layout_free(job->layout);
     pp_plan_free(job->train);
     pp_plan_free(job->eval);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { ALIGN = 256 };
+static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */
 
 const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters", "gradients", "activations", "checkpoints",
                                                      "transfer",   "data",      "workspace"};
@@ -19,6 +20,7 @@ static int64_t align(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN
 /* A pool of the run: what the plans' pools of equal meaning share. */
 struct shared_pool {
     int kind, rank, key, slots;
+    int next; /* another one of the rank; -1: none */
     int64_t slot_bytes, offset;
 };
 
@@ -29,16 +31,13 @@ struct build {
     int n;
     struct shared_pool *pools;
     int npools;
+    int *of_rank;  /* [ranks] the one made last; -1: none */
+    int64_t *work; /* [ranks] most scratch of a program */
+    int64_t left;  /* bytes that the ranks of a replica may still take */
+    bool too_large;
     const struct pp_plan **plans; /* distinct, [nplans] */
     struct pp_layout *layout;
 };
-
-static bool split_backward(const struct pp_plan *plan)
-{
-    for (int c = 0; c < plan->nclasses; c++)
-        if (plan->classes[c].kind == PP_W) return true;
-    return false;
-}
 
 /* Rows of the largest microbatch: of checkpoints and transfers. */
 static int max_rows(const struct pp_plan *plan)
@@ -49,12 +48,12 @@ static int max_rows(const struct pp_plan *plan)
     return most;
 }
 
-static struct pp_program_spec spec_of(const struct pp_phase *phase, int rows)
+struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 {
     return (struct pp_program_spec){.seq = phase->seq,
                                     .slot_rows = rows,
                                     .training = phase->plan->training,
-                                    .split_backward = split_backward(phase->plan)};
+                                    .split_backward = phase->plan->split_backward};
 }
 
 /* A stage's input or output: what travels, and what checkpoints keep. */
@@ -63,63 +62,70 @@ static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase 
     return (int64_t)rows * phase->seq * model->shape.d_model * pp_element_bytes(model->shape.precision);
 }
 
-/* Largest activation slot of a group of stages on a rank. */
-static int64_t act_slot_bytes(const struct build *b, const struct pp_phase *phase, const struct pp_pool *pool)
+static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)
+{
+    for (int i = b->of_rank[rank]; i >= 0; i = b->pools[i].next)
+        if (b->pools[i].kind == kind && b->pools[i].key == key) return &b->pools[i];
+    return NULL;
+}
+
+static struct shared_pool *make_pool(struct build *b, const struct pp_pool *pool)
+{
+    struct shared_pool *shared = &b->pools[b->npools];
+    *shared =
+        (struct shared_pool){.kind = pool->kind, .rank = pool->rank, .key = pool->key, .next = b->of_rank[pool->rank]};
+    b->of_rank[pool->rank] = b->npools++;
+    return shared;
+}
+
+static void widen(struct shared_pool *pool, int64_t slot_bytes)
+{
+    if (slot_bytes > pool->slot_bytes) pool->slot_bytes = slot_bytes;
+}
+
+/* The pools of one plan. All slots are as large as the largest microbatch; those of activations as the largest of the
+ * stages that use them. */
+static void merge_plan(struct build *b, const struct pp_phase *phase)
 {
     const struct pp_plan *plan = phase->plan;
-    const struct pp_program_spec spec = spec_of(phase, pp_plan_slot_rows(plan, -1));
-    int64_t most = 0;
+    const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(plan, -1));
+    const int64_t hidden = align(hidden_bytes(b->model, phase, max_rows(plan)));
+    for (int p = 0; p < plan->npools; p++) {
+        const struct pp_pool *pool = &plan->pools[p];
+        struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
+        if (!shared) shared = make_pool(b, pool);
+        if (pool->slots > shared->slots) shared->slots = pool->slots;
+        if (pool->kind != PP_POOL_ACT) widen(shared, hidden);
+    }
     for (int s = 0; s < plan->stages; s++) {
-        if (plan->stage_rank[s] != pool->rank || plan->act_group[s] != pool->key) continue;
-        int64_t bytes = b->ops->act_bytes(b->model, s, &spec);
-        if (bytes > most) most = bytes;
+        struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
+        if (shared) widen(shared, align(b->ops->act_bytes(b->model, s, &spec)));
     }
-    return most;
-}
-
-static int64_t slot_bytes(const struct build *b, const struct pp_phase *phase, const struct pp_pool *pool)
-{
-    if (pool->kind == PP_POOL_ACT) return align(act_slot_bytes(b, phase, pool));
-    return align(hidden_bytes(b->model, phase, max_rows(phase->plan)));
-}
-
-static struct shared_pool *find_pool(const struct build *b, const struct pp_pool *pool)
-{
-    for (int i = 0; i < b->npools; i++) {
-        struct shared_pool *known = &b->pools[i];
-        if (known->kind == pool->kind && known->rank == pool->rank && known->key == pool->key) return known;
-    }
-    return NULL;
 }
 
 static pp_status merge_pools(struct build *b)
 {
+    const int ranks = b->layout->ranks;
     int most = 0;
     for (int i = 0; i < b->n; i++) most += b->phases[i].plan->npools;
     PP_TRY(PP_NEW(&b->pools, most));
-    for (int i = 0; i < b->n; i++) {
-        const struct pp_plan *plan = b->phases[i].plan;
-        for (int p = 0; p < plan->npools; p++) {
-            const struct pp_pool *pool = &plan->pools[p];
-            struct shared_pool *shared = find_pool(b, pool);
-            if (!shared) {
-                shared = &b->pools[b->npools++];
-                *shared = (struct shared_pool){.kind = pool->kind, .rank = pool->rank, .key = pool->key};
-            }
-            int64_t bytes = slot_bytes(b, &b->phases[i], pool);
-            if (pool->slots > shared->slots) shared->slots = pool->slots;
-            if (bytes > shared->slot_bytes) shared->slot_bytes = bytes;
-        }
-    }
+    PP_TRY(PP_NEW(&b->of_rank, ranks));
+    for (int r = 0; r < ranks; r++) b->of_rank[r] = -1;
+    for (int i = 0; i < b->n; i++) merge_plan(b, &b->phases[i]);
     return PP_OK;
 }
 
-/* Reserves `bytes` of one kind at the end of a rank's arena; returns where. */
-static int64_t reserve(struct pp_layout *layout, int rank, int kind, int64_t bytes)
+/* Reserves n pieces of `bytes` of one kind at the end of a rank's arena; returns where. */
+static int64_t reserve(struct build *b, int rank, int kind, int64_t n, int64_t bytes)
 {
-    int64_t offset = layout->arena_bytes[rank];
-    layout->arena_bytes[rank] += align(bytes);
-    layout->bytes[rank][kind] += align(bytes);
+    struct pp_layout *layout = b->layout;
+    int64_t offset = layout->arena_bytes[rank], size;
+    b->too_large = b->too_large || __builtin_mul_overflow(n, bytes, &size) || size > b->left;
+    if (b->too_large) return -1;
+    size = align(size);
+    b->left -= size;
+    layout->arena_bytes[rank] += size;
+    layout->bytes[rank][kind] += size;
     return offset;
 }
 
@@ -135,13 +141,13 @@ static void place_parameters(struct build *b)
     const int *stage_rank = b->phases[0].plan->stage_rank;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
-        layout->param_offset[s] = reserve(layout, stage_rank[s], PP_BYTES_PARAM, b->model->stages[s].param_bytes);
+        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].param_bytes);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = b->model->stages[s].param16_bytes;
-        layout->param16_offset[s] = bytes > 0 ? reserve(layout, stage_rank[s], PP_BYTES_PARAM, bytes) : -1;
+        layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
-        layout->grad_offset[s] = reserve(layout, stage_rank[s], PP_BYTES_GRAD, b->model->stages[s].param_bytes);
+        layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes);
 }
 
 static void place_pools(struct build *b)
@@ -150,7 +156,7 @@ static void place_pools(struct build *b)
         for (int i = 0; i < b->npools; i++) {
             struct shared_pool *pool = &b->pools[i];
             if (pool->kind != kind) continue;
-            pool->offset = reserve(b->layout, pool->rank, pool_bytes_kind[kind], pool->slots * pool->slot_bytes);
+            pool->offset = reserve(b, pool->rank, pool_bytes_kind[kind], pool->slots, pool->slot_bytes);
         }
 }
 
@@ -163,20 +169,29 @@ static void place_rest(struct build *b)
         int64_t rows = plan->first_row[plan->microbatches - 1] + plan->rows[plan->microbatches - 1];
         if (rows * b->phases[i].seq > layout->data_elements) layout->data_elements = rows * b->phases[i].seq;
     }
-    for (int r = 0; r < layout->ranks; r++) {
-        layout->data_offset[r] =
-            reserve(layout, r, PP_BYTES_DATA, 2 * layout->data_elements * (int64_t)sizeof(int32_t));
-        int64_t work = 0;
-        for (int i = 0; i < b->n; i++) {
-            const struct pp_phase *phase = &b->phases[i];
-            for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) {
-                int stage = phase->plan->classes[c].stage;
-                if (stage < 0 || phase->plan->stage_rank[stage] != r) continue;
-                if (phase->programs[c].work_bytes > work) work = phase->programs[c].work_bytes;
-            }
+    for (int i = 0; i < b->n; i++) {
+        const struct pp_phase *phase = &b->phases[i];
+        for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) {
+            const int stage = phase->plan->classes[c].stage;
+            if (stage < 0) continue;
+            int64_t *work = &b->work[phase->plan->stage_rank[stage]];
+            if (phase->programs[c].work_bytes > *work) *work = phase->programs[c].work_bytes;
         }
-        layout->work_offset[r] = reserve(layout, r, PP_BYTES_WORK, work);
     }
+    for (int r = 0; r < layout->ranks; r++) {
+        layout->data_offset[r] = reserve(b, r, PP_BYTES_DATA, 2 * (int64_t)sizeof(int32_t), layout->data_elements);
+        layout->work_offset[r] = reserve(b, r, PP_BYTES_WORK, 1, b->work[r]);
+    }
+}
+
+static pp_status place(struct build *b)
+{
+    place_parameters(b);
+    place_pools(b);
+    place_rest(b);
+    if (!b->too_large) return PP_OK;
+    return pp_fail(
+        PP_USAGE, "all workers together need more than 1 EiB of memory; use a smaller model, fewer --rows or --tokens");
 }
 
 static int plan_index(struct build *b, const struct pp_plan *plan)
@@ -197,7 +212,7 @@ static pp_status place_slots(struct build *b)
         PP_TRY(PP_NEW(&layout->slot_offset[i], plan->nslots));
         for (int p = 0; p < plan->npools; p++) {
             const struct pp_pool *pool = &plan->pools[p];
-            const struct shared_pool *shared = find_pool(b, pool);
+            const struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
             for (int s = 0; s < pool->slots; s++)
                 layout->slot_offset[i][pool->first + s] = shared->offset + s * shared->slot_bytes;
         }
@@ -236,7 +251,7 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     *taken = *freed = 0;
     if (t->act < 0) return;
     int rows = phase->plan->rows[t->microbatch];
-    const struct pp_program_spec spec = spec_of(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
+    const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
     int64_t act = ops->act_bytes(model, t->stage, &spec);
     int64_t ckpt = hidden_bytes(model, phase, rows);
     if (t->flags & PP_TASK_TAKE_ACT) *taken += align(act);
@@ -261,6 +276,7 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
                            int n, struct pp_layout **out)
 {
     struct build b = {.model = model, .ops = ops, .phases = phases, .n = n};
+    b.left = most_bytes / phases[0].plan->replicas;
     pp_status status;
     *out = NULL;
     PP_TRY(PP_NEW(&b.layout, 1));
@@ -268,15 +284,16 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
     b.layout->nstages = model->nstages;
     PP_TRY_DONE(PP_NEW(&b.plans, n));
     PP_TRY_DONE(allocate(b.layout));
+    PP_TRY_DONE(PP_NEW(&b.work, b.layout->ranks));
     PP_TRY_DONE(merge_pools(&b));
-    place_parameters(&b);
-    place_pools(&b);
-    place_rest(&b);
+    PP_TRY_DONE(place(&b));
     PP_TRY_DONE(place_slots(&b));
     live_peaks(&b);
     *out = b.layout;
 done:
     free(b.pools);
+    free(b.of_rank);
+    free(b.work);
     free(b.plans);
     if (status != PP_OK) pp_layout_free(b.layout);
     return status;

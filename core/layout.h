@@ -31,8 +31,8 @@ extern const char *const pp_memory_names[PP_BYTES_KINDS];
 /* One plan of the run with its programs for one sequence length. */
 struct pp_phase {
     const struct pp_plan *plan;
-    int seq;                      /* tokens per row */
-    struct pp_program *programs;  /* [plan->nclasses]; transfers and collectives are empty */
+    int seq;                     /* tokens per row */
+    struct pp_program *programs; /* [plan->nclasses]; transfers and collectives are empty */
 };
 
 struct pp_layout {
@@ -43,13 +43,17 @@ struct pp_layout {
     int64_t (*bytes)[PP_BYTES_KINDS];    /* [ranks] how arena_bytes is made up (alignment counts where it falls) */
     /* [ranks] fixed regions + most bytes of slots in use at once, in issue order */
     int64_t *live_peak_bytes;
-    int64_t *data_offset, *work_offset;  /* [ranks] data: int32 tokens[max rows*seq], then targets */
-    int64_t data_elements;               /* tokens (and targets) of one step, the largest phase */
-    int64_t **slot_offset;               /* [nplans][plan->nslots] in the arena of the slot's rank */
+    int64_t *data_offset, *work_offset; /* [ranks] data: int32 tokens[max rows*seq], then targets */
+    int64_t data_elements;              /* tokens (and targets) of one step, the largest phase */
+    int64_t **slot_offset;              /* [nplans][plan->nslots] in the arena of the slot's rank */
 };
 
+/* What programs of the phase are written for, over slots with room for so many rows. */
+struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
+
 /* phases: [n]; phases that share a plan share slot offsets; nplans counts distinct plans in order of appearance, and
- * phase i uses slot_offset[plan index]. With gradients only if some phase trains. */
+ * phase i uses slot_offset[plan index]. With gradients only if some phase trains. PP_USAGE where the workers of all
+ * replicas of the first plan would need more than 1 EiB. */
 pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
                            int n, struct pp_layout **out) PP_MUST_CHECK;
 void pp_layout_free(struct pp_layout *layout);

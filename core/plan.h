@@ -130,7 +130,7 @@ struct pp_plan_spec {
     int replicas;                            /* D; > 1 adds REDUCE_GRAD */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
-    int recv_buffers;     /* receive slots per channel; 0 = as many as there are microbatches (nothing is limited) */
+    int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots at all: nothing is limited */
     bool training;        /* false: forward only (evaluation) */
     bool optimizer;       /* adds STEP */
     bool clip;            /* adds NORM and NORM_ALL */
@@ -146,6 +146,7 @@ struct pp_plan {
     int ranks, virtual_stages, stages, microbatches, replicas;
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
+    bool split_backward; /* it has I and W tasks */
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
      * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
      * batched. */

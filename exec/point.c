@@ -170,22 +170,7 @@ static pp_status make_test_tail(struct pp_session *s)
     const struct pp_job *job = s->job;
     int seq = s->agenda->eval[PP_PART_TEST].tail_seq;
     if (!seq || seq == job->phase[PP_EVAL_TAIL].seq) return PP_OK;
-    s->test_tail = (struct pp_phase){.plan = job->eval, .seq = seq};
-    PP_TRY(PP_NEW(&s->test_tail.programs, job->eval->nclasses));
-    for (int c = 0; c < job->eval->nclasses; c++) {
-        const struct pp_class *cls = &job->eval->classes[c];
-        struct pp_program_spec spec = {.seq = seq, .slot_rows = cls->rows};
-        if (pp_kinds[cls->kind].computes)
-            PP_TRY(job->model_ops->program(job->model, cls, &spec, &s->test_tail.programs[c]));
-    }
-    return PP_OK;
-}
-
-static void free_test_tail(struct pp_session *s)
-{
-    for (int c = 0; s->test_tail.programs && c < s->test_tail.plan->nclasses; c++)
-        pp_program_free(&s->test_tail.programs[c]);
-    free(s->test_tail.programs);
+    return pp_job_phase(job, job->eval, seq, &s->test_tail);
 }
 
 /* Two numbers have one sum; of more it depends on the order. */
@@ -239,7 +224,7 @@ static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
 static void close_session(struct pp_session *s, bool keep_world)
 {
     if (s->stuck) return; /* workers still use all of it; the process ends next */
-    free_test_tail(s);
+    pp_phase_free(&s->test_tail);
     pp_restart_close(&s->restart);
     pp_journal_close(&s->journal);
     free(s->summaries);

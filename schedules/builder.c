@@ -117,6 +117,43 @@ static pp_status make_lanes(struct builder *b)
     return PP_OK;
 }
 
+/* A stage where it lives, and its slot group. */
+struct grouped {
+    int32_t rank, group, stage;
+};
+
+static int by_rank_and_group(const void *a, const void *b)
+{
+    const struct grouped *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+/* A rank has slots for the groups of its own stages only: groups may be as many as stages. */
+static pp_status make_act_slots(struct builder *b)
+{
+    const struct pp_plan *plan = b->plan;
+    struct grouped *stages;
+    struct slots *next;
+    PP_TRY(PP_NEW(&b->act, plan->stages));
+    PP_TRY(PP_NEW(&b->act_group, plan->stages));
+    PP_TRY(PP_NEW(&stages, plan->stages));
+    for (int s = 0; s < plan->stages; s++) stages[s] = (struct grouped){plan->stage_rank[s], plan->act_group[s], s};
+    qsort(stages, (size_t)plan->stages, sizeof *stages, by_rank_and_group);
+    next = b->act;
+    for (int i = 0; i < plan->stages; i++) {
+        struct rank_state *rank = &b->ranks[stages[i].rank];
+        if (!rank->act) rank->act = next;
+        if (rank->nact == 0 || next[-1].key != stages[i].group) {
+            *next++ = (struct slots){.kind = PP_POOL_ACT, .rank = stages[i].rank, .key = stages[i].group};
+            rank->nact++;
+        }
+        b->act_group[stages[i].stage] = rank->nact - 1;
+    }
+    free(stages);
+    return PP_OK;
+}
+
 static pp_status make_ranks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
@@ -128,8 +165,6 @@ static pp_status make_ranks(struct builder *b)
         rank->last_compute = -1;
         rank->ckpt = (struct slots){.kind = PP_POOL_CKPT, .rank = r};
         rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
-        PP_TRY(PP_NEW(&rank->act, b->groups));
-        for (int g = 0; g < b->groups; g++) rank->act[g] = (struct slots){.kind = PP_POOL_ACT, .rank = r, .key = g};
     }
     for (int s = 0; s < plan->stages; s++) b->ranks[plan->stage_rank[s]].nstages++;
     done = b->done_stages;
@@ -137,7 +172,7 @@ static pp_status make_ranks(struct builder *b)
         b->ranks[r].done_stages = done;
         done += b->ranks[r].nstages;
     }
-    return PP_OK;
+    return make_act_slots(b);
 }
 
 static pp_status read_orders(struct builder *b, const struct pp_order_source *source)
@@ -222,16 +257,14 @@ static void free_builder(struct builder *b)
         free(b->channels[c].pending.values);
     }
     for (int r = 0; b->ranks && r < b->plan->ranks; r++) {
-        struct rank_state *rank = &b->ranks[r];
-        for (int g = 0; rank->act && g < b->groups; g++) pp_slots_release(&rank->act[g]);
-        pp_slots_release(&rank->ckpt);
-        pp_slots_release(&rank->local);
-        free(rank->act);
+        pp_slots_release(&b->ranks[r].ckpt);
+        pp_slots_release(&b->ranks[r].local);
     }
+    for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
-    void *const rest[] = {b->ranks,         b->done_stages,    b->channels, b->channel_of,
-                          b->first_channel, b->gradients_left, b->started,  b->reduce_task,
-                          b->row_index,     b->slot_row_index, b->class_id};
+    void *const rest[] = {b->ranks,          b->act,      b->act_group,     b->done_stages, b->channels,
+                          b->channel_of,     b->started,  b->reduce_task,   b->row_index,   b->first_channel,
+                          b->gradients_left, b->class_id, b->slot_row_index};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 
@@ -243,8 +276,6 @@ static pp_status build(const struct pp_plan_spec *spec, const struct pp_order_so
     *out = NULL;
     PP_TRY(PP_NEW(&b.plan, 1));
     PP_TRY_DONE(start_plan(spec, stage_rank, b.plan));
-    for (int s = 0; s < b.plan->stages; s++)
-        if (b.plan->act_group[s] >= b.groups) b.groups = b.plan->act_group[s] + 1;
     PP_TRY_DONE(make_ranks(&b));
     PP_TRY_DONE(read_orders(&b, source));
     PP_TRY_DONE(make_channels(&b));

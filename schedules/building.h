@@ -44,14 +44,16 @@ struct rank_state {
     int live, peak;       /* stage-microbatches between F and B/I */
     int64_t nissue;       /* entries of its issue list */
     struct slots ckpt, local;
-    struct slots *act;    /* [groups] */
+    struct slots *act; /* [nact] of the groups of its stages, in ascending order */
+    int nact;
     int32_t *done_stages; /* [stages of the rank] in the order in which their gradients became final */
     int ndone, nstages;
 };
 
 struct builder {
     struct pp_plan *plan;
-    int groups;
+    struct slots *act;     /* of all ranks */
+    int32_t *act_group;    /* [stages] which of its rank's `act` a stage uses */
     int64_t task_capacity; /* exact */
     struct rank_state *ranks;
     struct pp_op *ops;    /* of all ranks */

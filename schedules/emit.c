@@ -36,6 +36,7 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
             b->class_capacity = capacity;
         }
         int rows = microbatch < 0 ? 0 : count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
+        plan->split_backward = plan->split_backward || kind == PP_W;
         plan->classes[plan->nclasses] = (struct pp_class){.kind = kind, .stage = stage, .rows = rows};
         *id = plan->nclasses++;
     }
@@ -111,7 +112,7 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
 static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
-    struct slots *act = &b->ranks[rank].act[plan->act_group[op->stage]];
+    struct slots *act = &b->ranks[rank].act[b->act_group[op->stage]];
     int32_t passing = -1, *slot = &b->act_slot[pp_cell(plan, op->stage, pp_slot_first(plan, op->microbatch))];
     bool passes = op->kind == PP_F && (pp_recomputed(plan, op->microbatch) || !plan->training);
     if (passes) slot = &passing;

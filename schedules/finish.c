@@ -21,9 +21,9 @@ static void add_pool(struct pp_plan *plan, struct slots *slots)
 static pp_status make_pools(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    PP_TRY(PP_NEW(&plan->pools, plan->ranks * (b->groups + 2) + 2 * b->nchannels));
+    PP_TRY(PP_NEW(&plan->pools, plan->stages + 2 * plan->ranks + 2 * b->nchannels));
     for (int r = 0; r < plan->ranks; r++) {
-        for (int g = 0; g < b->groups; g++) add_pool(plan, &b->ranks[r].act[g]);
+        for (int g = 0; g < b->ranks[r].nact; g++) add_pool(plan, &b->ranks[r].act[g]);
         add_pool(plan, &b->ranks[r].ckpt);
         add_pool(plan, &b->ranks[r].local);
     }
@@ -39,7 +39,7 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
     struct rank_state *rank = &b->ranks[task->lane];
-    if (task->act >= 0) task->act += rank->act[plan->act_group[task->stage]].first;
+    if (task->act >= 0) task->act += rank->act[b->act_group[task->stage]].first;
     if (task->ckpt >= 0) task->ckpt += rank->ckpt.first;
     if (task->in >= 0) {
         int lane = plan->tasks[task->dep[0]].lane;
