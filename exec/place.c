@@ -5,7 +5,7 @@
 
 #include "core/cores.h"
 
-void pp_place_process(const struct pp_processes *processes, int threads)
+void pp_place_process(const struct pp_processes *processes, int64_t threads)
 {
     cpu_set_t set;
     if (!processes->launched || sched_getaffinity(0, sizeof set, &set) || threads <= CPU_COUNT(&set)) return;

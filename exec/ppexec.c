@@ -66,9 +66,10 @@ static void list(FILE *out)
     for (int i = 0; pp_carriers[i]; i++) fprintf(out, "  %-12s %s\n", pp_carriers[i]->name, pp_carriers[i]->summary);
 }
 
-/* Of one process. */
+/* Of one process. An impossible configuration has none. */
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
+    if (pp_point_check(&exec->config, point) != PP_OK) return 1;
     int all = point->stages * exec->config.replicas;
     return all > exec->processes.count ? all / exec->processes.count : 1;
 }
@@ -174,7 +175,7 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
-    pp_place_process(&exec->processes, most_workers(s) * config->threads);
+    pp_place_process(&exec->processes, (int64_t)most_workers(s) * config->threads);
     PP_TRY(pp_signals_catch());
     PP_TRY(pp_backend_find(config->device, &exec->backend));
     PP_TRY(check_device(config, exec->backend));
@@ -194,7 +195,8 @@ static pp_status run(struct session *s)
     PP_TRY(prepare(s));
     for (int i = 0; i < s->npoints; i++) {
         const struct pp_point *p = &s->points[i];
-        pp_status status = describe_device(&s->exec, workers_of(&s->exec, p));
+        pp_status status = pp_point_check(&s->exec.config, p);
+        if (status == PP_OK) status = describe_device(&s->exec, workers_of(&s->exec, p));
         if (status == PP_OK) status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
         if (status == PP_USAGE && s->npoints > 1)
             pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks,

@@ -107,8 +107,8 @@ pp_status pp_world_open(const struct pp_transport *transport, const struct pp_pr
     world->first = world->count * processes->index;
     world->remote = processes->count > 1;
     world->cores = pp_cores_count();
-    world->crowded = world->count * threads > world->cores ||
-                     processes->on_host * world->count * threads > sysconf(_SC_NPROCESSORS_ONLN);
+    const int64_t busy = (int64_t)world->count * threads;
+    world->crowded = busy > world->cores || processes->on_host * busy > sysconf(_SC_NPROCESSORS_ONLN);
     pp_status status = make_bells(world);
     if (status == PP_OK) status = attach(world);
     if (status == PP_OK)

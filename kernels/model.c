@@ -8,6 +8,8 @@
 #include "kernels/kernels.h"
 
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
+/* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
+static const int64_t most_parameters = INT64_C(1) << 58;
 
 /* A dimension of a tensor, in terms of the shape. */
 enum dim { DIM_NONE, DIM_D, DIM_3D, DIM_FF, DIM_VOCAB };
@@ -112,7 +114,8 @@ static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const
 }
 
 /* Appends the tensors of `rows` to the stage. prefix: "layers.3." or "". */
-static void add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows, int n)
+static pp_status add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows,
+                             int n)
 {
     const struct pp_shape *shape = &model->shape;
     struct pp_stage *s = &model->stages[stage];
@@ -127,20 +130,26 @@ static void add_tensors(struct pp_model *model, int stage, const char *prefix, c
         place_tensor(shape, s, &rows[i], t);
         s->tensors++;
         model->parameters += t->elements;
+        if (model->parameters > most_parameters)
+            return pp_fail(PP_USAGE,
+                           "the model has more than %.1e parameters; use fewer --layers or a smaller --d-model, --d-ff "
+                           "or --vocab",
+                           (double)most_parameters);
     }
+    return PP_OK;
 }
 
-static void fill_stage(struct pp_model *model, int stage)
+static pp_status fill_stage(struct pp_model *model, int stage)
 {
     struct pp_stage *s = &model->stages[stage];
     s->first_tensor = model->ntensors;
-    if (s->embed) add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows));
+    if (s->embed) PP_TRY(add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows)));
     for (int i = 0; i < s->layers; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
-        add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows));
+        PP_TRY(add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows)));
     }
-    if (s->decode) add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows));
+    return s->decode ? add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows)) : PP_OK;
 }
 
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
@@ -169,7 +178,7 @@ static pp_status check_shape(const struct pp_shape *shape)
     return PP_OK;
 }
 
-static void fill_model(struct pp_model *model, const int *layers)
+static pp_status fill_model(struct pp_model *model, const int *layers)
 {
     int first = 0;
     for (int i = 0; i < model->nstages; i++) {
@@ -179,9 +188,10 @@ static void fill_model(struct pp_model *model, const int *layers)
         s->embed = i == 0;
         s->decode = i == model->nstages - 1;
         s->group = stage_group(model, i);
-        fill_stage(model, i);
+        PP_TRY(fill_stage(model, i));
         first += layers[i];
     }
+    return PP_OK;
 }
 
 pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
@@ -200,7 +210,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
     int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(decoder_rows);
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
-    fill_model(model, layers);
+    PP_TRY_DONE(fill_model(model, layers));
     *out = model;
     model = NULL;
 done:

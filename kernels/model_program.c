@@ -183,6 +183,11 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .split = spec->split_backward && spec->training,
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
+    if (w.slot.bytes >= PP_SLOT_ENDLESS)
+        return pp_fail(PP_USAGE,
+                       "the activations of a microbatch of %d rows of %d tokens are too large to be counted: use more "
+                       "chunks, fewer --tokens or more stages",
+                       spec->slot_rows, spec->seq);
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);

@@ -36,6 +36,9 @@ struct pp_slot {
     int64_t bytes;
 };
 
+/* bytes of a slot that is too large to be counted; no program is written for it. */
+#define PP_SLOT_ENDLESS (INT64_C(1) << 61)
+
 void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out);
 
 /* Tensors of one layer in model order. */

@@ -3,6 +3,15 @@
 
 enum { BUFFER_ALIGNMENT = 64 };
 
+/* Sizes stop at PP_SLOT_ENDLESS, of which two and an alignment are still below 2^63. */
+static int64_t bounded(int64_t bytes) { return bytes < PP_SLOT_ENDLESS ? bytes : PP_SLOT_ENDLESS; }
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? PP_SLOT_ENDLESS : bounded(product);
+}
+
 /* A slot in the making: of so many rows. */
 struct placing {
     int rows, seq, element_bytes;
@@ -12,9 +21,9 @@ struct placing {
 /* Places a buffer of `width` numbers of `bytes` each per token at the end of the slot. */
 static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
 {
-    const struct pp_buffer at = {p->end, p->seq * width * bytes};
-    const int64_t size = p->rows * at.row_bytes;
-    p->end += (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+    const struct pp_buffer at = {p->end, times(times(p->seq, width), bytes)};
+    const int64_t size = times(p->rows, at.row_bytes);
+    p->end = bounded(p->end + (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT);
     return at;
 }
 
@@ -54,7 +63,7 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     place_layer(&p, shape, split, out);
     if (spec->training) {
         out->layer_bytes = p.end;
-        p.end *= s->layers;
+        p.end = times(p.end, s->layers);
     }
     if (s->decode) place_decoder(&p, shape, spec->training, out);
     if (s->embed && split) out->input_grad = place(&p, shape->d_model, p.element_bytes);

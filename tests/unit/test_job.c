@@ -79,6 +79,41 @@ static void test_refusals(void **state)
     refuse("--schedule gpipe --virtual 2 --layers 4", "--virtual must be 1");
 }
 
+/* Numbers that each are possible, and together more than sizes and counts can hold. */
+static void test_too_large(void **state)
+{
+    (void)state;
+    refuse("--stages 40000 --virtual 60000 --chunks 1", "2400000000 stages");
+    refuse("--stages 65536 --layers 65536 --replicas 65536", "4294967296 workers");
+    refuse("--layers 65536 --d-model 4194304 --d-ff 4194304 --heads 1 --stages 1 --chunks 1", "parameters");
+    refuse("--rows 64 --chunks 1 --tokens 16777216 --heads 200", "too large to be counted");
+    refuse("--rows 8 --chunks 1 --tokens 16777216 --heads 200", "1 EiB");
+    refuse("--rows 4 --chunks 4 --tokens 16777216 --heads 1 --replicas 65536", "1 EiB");
+}
+
+static void test_receive_buffers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int train, eval;
+    } cases[] = {{"--rows 8 --chunks 8", 2, 2},
+                 {"--rows 8 --chunks 8 --recv-buffers 3", 3, 3},
+                 {"--rows 8 --chunks 8 --eval-rows 5 --recv-buffers 0", 8, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job;
+        configure(cases[i].options);
+        if (create(&job, true) != PP_OK) fail_msg("%s: %s", cases[i].options, pp_message());
+        assert_int_equal(job->train->recv_buffers, cases[i].train);
+        assert_int_equal(job->eval->recv_buffers, cases[i].eval);
+        int64_t slots = 0;
+        for (int p = 0; p < job->train->npools; p++)
+            if (job->train->pools[p].kind == PP_POOL_RECV) slots += job->train->pools[p].slots;
+        assert_int_equal(slots, 2 * cases[i].train); /* forward and backward */
+        pp_job_free(job);
+    }
+}
+
 static void test_presets(void **state)
 {
     (void)state;
@@ -146,8 +181,9 @@ static void test_evaluation_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_presets), cmocka_unit_test(test_accumulation_key),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),    cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_too_large),      cmocka_unit_test(test_receive_buffers),
+                                       cmocka_unit_test(test_presets),        cmocka_unit_test(test_accumulation_key),
                                        cmocka_unit_test(test_evaluation_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
