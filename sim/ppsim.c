@@ -76,11 +76,12 @@ static pp_status check_times(const struct session *s)
 {
     static const char *const meaningless[] = {"batch-w", "precision", "vocab-multiple", "gpus"};
     const struct pp_config *config = &s->config;
-    for (size_t i = 0; i < sizeof meaningless / sizeof *meaningless && s->predictor.timed; i++)
+    struct pp_given_times times; /* what is wrong with them is said once, not of each configuration */
+    for (size_t i = 0; i < sizeof meaningless / sizeof *meaningless && config->times; i++)
         if (pp_config_given(config, meaningless[i]))
             return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out",
                            meaningless[i]);
-    if (s->predictor.given && config->replicas > 1 && pp_config_given(config, "replicas"))
+    if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
     if (config->times && (config->machine || config->profile))
@@ -89,7 +90,7 @@ static pp_status check_times(const struct session *s)
     if (config->machine && strcmp(config->device, "delay") == 0)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
-    return PP_OK;
+    return pp_given_times_of(config, &times);
 }
 
 static pp_status check_usage(const struct session *s)
@@ -281,23 +282,19 @@ static pp_status run(struct session *s)
     struct pp_config *config = &s->config;
     struct pp_predictor *p = &s->predictor;
     const struct pp_backend *backend;
-    *p = (struct pp_predictor){.config = config,
-                               .schedules = &pp_schedules,
-                               .ops = &pp_model_ops,
-                               .timed = config->times != NULL,
-                               .given = config->times && strcmp(config->device, "delay") != 0,
-                               .db_lock = &s->db_lock};
+    *p = (struct pp_predictor){
+        .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &s->db_lock};
     PP_TRY(pp_data_survey(config, &p->data_bytes));
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     PP_TRY(check_usage(s));
-    if (p->timed) PP_TRY(pp_given_times_of(config, &p->times));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
     PP_TRY(find_machine(s));
     if (config->machine && !s->texts && strcmp(config->split, "time") == 0)
         return pp_fail(PP_USAGE, "--split time: nothing was measured on machine %s; name another --split",
                        config->machine);
-    if (!p->given) PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
+    if (!pp_predict_only_times(config))
+        PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
     PP_TRY(config->emit ? emit(s) : predict(s));
     return flush();
 }

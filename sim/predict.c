@@ -34,7 +34,8 @@ static pp_status create_given(const struct pp_predictor *p, const struct pp_poin
     job->config = p->config;
     job->model_ops = p->ops;
     job->point = *point;
-    pp_status status = build_given(p, job);
+    pp_status status = pp_given_times_of(p->config, &job->times);
+    if (status == PP_OK) status = build_given(p, job);
     if (status != PP_OK)
         pp_job_free(job);
     else
@@ -46,6 +47,11 @@ static pp_status create_given(const struct pp_predictor *p, const struct pp_poin
 static bool evaluates(const struct pp_config *config)
 {
     return !config->no_eval && !(config->data && strcmp(config->data, "constant") == 0);
+}
+
+bool pp_predict_only_times(const struct pp_config *config)
+{
+    return config->times && strcmp(config->device, "delay") != 0;
 }
 
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
@@ -88,7 +94,7 @@ static pp_status find_waits(const struct pp_predictor *p, struct pp_prediction *
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)
 {
     if (p->waits) return find_waits(p, out);
-    if (p->timed) return pp_cost_from_times(out->job->train, &p->times, &out->cost);
+    if (p->config->times) return pp_cost_from_times(out->job->train, &out->job->times, &out->cost);
     if (p->db) PP_TRY(find_measured(p, out));
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
 }

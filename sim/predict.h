@@ -16,24 +16,24 @@ struct pp_predictor {
     const struct pp_config *config;
     const struct pp_schedules *schedules;
     const struct pp_model_ops *ops;
-    bool timed; /* --times: */
-    struct pp_given_times times;
-    bool given;                /* no device is named that runs them: the pipeline has no model */
     const char *waits;         /* --device delay without --times: whose profile says how long; else NULL */
-    struct pp_machine machine; /* else: for what was not measured */
+    struct pp_machine machine; /* for what was not measured */
     struct pp_db *db;          /* measured times; NULL = none */
     int64_t data_bytes;        /* of the training data in each process */
     pthread_mutex_t *db_lock;  /* held by whoever uses the database; NULL: one thread does */
 };
 
 struct pp_prediction {
-    /* With pp_predictor.given it has only the training plan, and a model that was not cut (or none). */
-    struct pp_job *job;
+    struct pp_job
+        *job; /* where pp_predict_only_times() only the training plan, and a model that was not cut (or none) */
     struct pp_cost *cost;
     struct pp_cost_origin origin; /* zeroed unless the database had times */
     struct pp_process_cost process;
     struct pp_sim_result result;
 };
+
+/* --times, and no device is named that runs them: the pipeline has no model. */
+bool pp_predict_only_times(const struct pp_config *config);
 
 /* trace: fill in result.trace. PP_USAGE where the configuration is impossible. On failure there is nothing to free. */
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,

@@ -29,7 +29,7 @@ pp_status pp_store_prediction(struct pp_db *db, const struct pp_predictor *p, co
     const struct pp_sim_result *r = &prediction->result;
     const struct pp_cost *cost = prediction->cost;
     char about[192];
-    if (p->timed)
+    if (p->config->times)
         snprintf(about, sizeof about, "times %s", p->config->times);
     else if (cost->source == PP_COST_MACHINE)
         snprintf(about, sizeof about, "%s: %s", p->machine.name, p->machine.summary);

@@ -46,7 +46,7 @@ static int64_t cpu_ns(void)
 static pp_status print_row(const struct pp_prediction *prediction, FILE *out)
 {
     struct pp_config config = {0};
-    const struct pp_predictor predictor = {.config = &config, .given = true};
+    const struct pp_predictor predictor = {.config = &config};
     json_t *rows = json_array(), *row;
     PP_TRY(pp_row_create(&predictor, prediction, &row));
     json_array_append_new(rows, row);

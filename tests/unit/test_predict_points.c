@@ -30,18 +30,14 @@ static void setup(struct fixture *f, bool given, int replicas)
 {
     static char replicas_text[16];
     snprintf(replicas_text, sizeof replicas_text, "%d", replicas);
-    char *options[] = {"ppsim", "--layers", "16", "--rows", "32", "--replicas", replicas_text};
+    char *options[] = {"ppsim", "--layers", "16", "--rows", "32", "--replicas", replicas_text, "--times", "1,2,3,0.1"};
     int noperands;
     memset(f, 0, sizeof *f);
-    if (pp_config_parse(PP_PPSIM, 7, options, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, given ? 9 : 7, options, &f->config, NULL, 0, &noperands) != PP_OK)
+        fail_msg("%s", pp_message());
     pthread_mutex_init(&f->lock, NULL);
-    f->predictor = (struct pp_predictor){.config = &f->config,
-                                         .schedules = &pp_schedules,
-                                         .ops = &pp_model_ops,
-                                         .timed = given,
-                                         .given = given,
-                                         .times = {1, 2, 3, 0.1},
-                                         .db_lock = &f->lock};
+    f->predictor = (struct pp_predictor){
+        .config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &f->lock};
     if (pp_machine_find(NULL, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
     for (int s = 0; s < 3; s++)
