@@ -90,14 +90,12 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .batch_w = config->batch_w};
 }
 
-/* Evaluation: forward only, one replica; the most microbatches, up to `chunks`, that the schedule can order. */
+/* Evaluation: forward only, one replica. Whatever the schedule, batches are cut in the same way, so that losses have
+ * the same bits. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows, const int *groups)
 {
-    int chunks = job->point.chunks < job->config->eval_rows ? job->point.chunks : job->config->eval_rows, m;
-    do {
-        m = pp_chunk_rows(job->config->eval_rows, chunks, rows);
-    } while (schedules->check(job->point.schedule, job->point.stages, job->point.virtual_stages, m) != PP_OK &&
-             --chunks > 0);
+    const int eval_rows = job->config->eval_rows, chunks = job->point.chunks;
+    const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, groups);
     spec.training = false;
     spec.replicas = 1;

@@ -17,7 +17,7 @@
 /* schedules/schedule.h */
 struct pp_schedules {
     pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);
-    /* Is the shape possible? PP_USAGE with a message that names what works. */
+    /* Is the shape possible in training? PP_USAGE with a message that names what works. */
     pp_status (*check)(const char *schedule, int ranks, int virtual_stages, int microbatches);
     /* True if the name is registered; *virtual_stages: it runs several stages per rank. */
     bool (*find)(const char *name, bool *virtual_stages);

@@ -11,7 +11,7 @@
 #include "schedules/building.h"
 #include "schedules/orders.h"
 
-pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int microbatches)
+static pp_status check(const char *name, int ranks, int virtual_stages, int microbatches, bool training)
 {
     const struct pp_schedule *schedule = pp_schedule_find(name);
     if (!schedule)
@@ -25,8 +25,13 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
     if (virtual_stages > 1 && !schedule->virtual_stages)
         return pp_fail(PP_USAGE, "schedule %s runs one stage per rank: --virtual must be 1, not %d", schedule->name,
                        virtual_stages);
-    struct pp_schedule_shape shape = {ranks, virtual_stages, ranks * virtual_stages, microbatches};
+    struct pp_schedule_shape shape = {ranks, virtual_stages, ranks * virtual_stages, microbatches, training};
     return schedule->check ? schedule->check(&shape) : PP_OK;
+}
+
+pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int microbatches)
+{
+    return check(name, ranks, virtual_stages, microbatches, true);
 }
 
 /* Copies what the specification says into the plan. */
@@ -302,11 +307,12 @@ pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_
 pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
 {
     *out = NULL;
-    PP_TRY(pp_schedule_check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches));
+    PP_TRY(check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, spec->training));
     const struct pp_schedule *schedule = pp_schedule_find(spec->schedule);
     const int stages = spec->ranks * spec->virtual_stages;
-    const struct pp_order_source source = {.schedule = schedule,
-                                           .shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches}};
+    const struct pp_schedule_shape shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches,
+                                            spec->training};
+    const struct pp_order_source source = {.schedule = schedule, .shape = shape};
     struct pp_plan_spec named = *spec;
     int *stage_rank;
     named.schedule = schedule->name;

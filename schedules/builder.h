@@ -22,7 +22,7 @@ pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out) P
 pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_order *orders, const int *stage_rank,
                                struct pp_plan **out) PP_MUST_CHECK;
 
-/* Is the shape possible for the schedule? */
+/* Is the shape possible for the schedule in training? */
 pp_status pp_schedule_check(const char *schedule, int ranks, int virtual_stages, int microbatches) PP_MUST_CHECK;
 
 #endif

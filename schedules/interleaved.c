@@ -3,7 +3,7 @@
  * Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM; order of torch.distributed.pipelining ScheduleInterleaved1F1B):
  * V stages per rank, stage v*P + r on rank r. Microbatches go in rounds of K = M / max(1, M div P); within a round a
  * rank runs K microbatches of its first stage, then K of its second, and so on; backwards in the opposite order of
- * stages.
+ * stages. Of a plan without backwards M may be any number: then some rounds have a microbatch more than others.
  *
  *   P = 2, V = 2, M = 4 (stage, kind, microbatch):
  *   rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3
@@ -20,7 +20,7 @@ static bool divides(int ranks, int microbatches) { return microbatches % rounds(
 pp_status pp_interleaved_check(const struct pp_schedule_shape *shape)
 {
     int p = shape->ranks, m = shape->microbatches;
-    if (divides(p, m)) return PP_OK;
+    if (!shape->training || divides(p, m)) return PP_OK;
     int below = m - 1, above = m + 1;
     while (!divides(p, below)) below--;
     while (!divides(p, above)) above++;
@@ -30,38 +30,40 @@ pp_status pp_interleaved_check(const struct pp_schedule_shape *shape)
                    p, m, rounds(p, m), below, above);
 }
 
-/* The k-th computation of a rank is on its v-th stage, forwards; backwards count the stages from the last. */
-struct walk {
-    int ranks, virtual_stages, per_round, rank;
-};
-
-static int stage_of(const struct walk *walk, int k, bool backward)
+static int first_of_round(const struct pp_schedule_shape *shape, int round)
 {
-    int v = k / walk->per_round % walk->virtual_stages;
-    if (backward) v = walk->virtual_stages - 1 - v;
-    return v * walk->ranks + walk->rank;
+    return (int)((int64_t)round * shape->microbatches / rounds(shape->ranks, shape->microbatches));
 }
 
-static pp_status add(struct pp_order *out, const struct walk *walk, enum pp_kind kind, int k)
+static int round_of(const struct pp_schedule_shape *shape, int microbatch)
 {
-    int period = walk->per_round * walk->virtual_stages;
-    int microbatch = k / period * walk->per_round + k % walk->per_round;
-    return pp_order_add(out, kind, stage_of(walk, k, kind != PP_F), microbatch);
+    int64_t before = (microbatch + 1) * (int64_t)rounds(shape->ranks, shape->microbatches) - 1;
+    return (int)(before / shape->microbatches);
+}
+
+/* The k-th F, I, W or B of a rank; backwards count the stages from the last. */
+static pp_status add(const struct pp_schedule_shape *shape, int rank, enum pp_kind kind, int k, struct pp_order *out)
+{
+    int round = round_of(shape, k / shape->virtual_stages), first = first_of_round(shape, round),
+        per_round = first_of_round(shape, round + 1) - first;
+    int in_round = k - first * shape->virtual_stages, v = in_round / per_round;
+    if (kind != PP_F) v = shape->virtual_stages - 1 - v;
+    return pp_order_add(out, kind, v * shape->ranks + rank, first + in_round % per_round);
 }
 
 pp_status pp_interleaved_order(const struct pp_schedule_shape *shape, int rank, bool split, struct pp_order *out)
 {
     int p = shape->ranks, v = shape->virtual_stages, m = shape->microbatches;
-    struct walk walk = {.ranks = p, .virtual_stages = v, .per_round = m / rounds(p, m), .rank = rank};
-    int total = m * v, ahead = (v - 1) * walk.per_round + (split ? 1 : 2) * (p - 1 - rank), weights = 0;
+    int most = (m + rounds(p, m) - 1) / rounds(p, m); /* microbatches of a round */
+    int total = m * v, ahead = (v - 1) * most + (split ? 1 : 2) * (p - 1 - rank), weights = 0;
     if (ahead > total) ahead = total;
-    for (int f = 0; f < ahead; f++) PP_TRY(add(out, &walk, PP_F, f));
+    for (int f = 0; f < ahead; f++) PP_TRY(add(shape, rank, PP_F, f, out));
     for (int b = 0; b < total; b++) {
-        if (ahead + b < total) PP_TRY(add(out, &walk, PP_F, ahead + b));
-        PP_TRY(add(out, &walk, split ? PP_I : PP_B, b));
-        if (split && b >= rank) PP_TRY(add(out, &walk, PP_W, weights++));
+        if (ahead + b < total) PP_TRY(add(shape, rank, PP_F, ahead + b, out));
+        PP_TRY(add(shape, rank, split ? PP_I : PP_B, b, out));
+        if (split && b >= rank) PP_TRY(add(shape, rank, PP_W, weights++, out));
     }
-    while (split && weights < total) PP_TRY(add(out, &walk, PP_W, weights++));
+    while (split && weights < total) PP_TRY(add(shape, rank, PP_W, weights++, out));
     return PP_OK;
 }
 

@@ -31,6 +31,7 @@ struct pp_order {
 
 struct pp_schedule_shape {
     int ranks, virtual_stages, stages, microbatches; /* P, V, S = P*V, M */
+    bool training;                                   /* false: of the order only the forwards count */
 };
 
 struct pp_schedule {
