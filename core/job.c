@@ -124,8 +124,9 @@ done:
     return status;
 }
 
-pp_status pp_job_phase(const struct pp_job *job, const struct pp_plan *plan, int seq, struct pp_phase *out)
+static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
 {
+    struct pp_phase *out = &job->phase[id];
     if (!plan || seq <= 0) return PP_OK;
     *out = (struct pp_phase){.plan = plan, .seq = seq};
     PP_TRY(PP_NEW(&out->programs, plan->nclasses));
@@ -139,11 +140,22 @@ pp_status pp_job_phase(const struct pp_job *job, const struct pp_plan *plan, int
     return PP_OK;
 }
 
-void pp_phase_free(struct pp_phase *phase)
+static void free_phase(struct pp_phase *phase)
 {
     for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) pp_program_free(&phase->programs[c]);
     free(phase->programs);
     *phase = (struct pp_phase){0};
+}
+
+/* Programs depend on the length of rows alone: equal tails share a phase. */
+static pp_status make_phases(struct pp_job *job, const struct pp_tails *tails)
+{
+    const int tokens = job->config->tokens;
+    PP_TRY(make_phase(job, PP_TRAIN, job->train, tokens));
+    PP_TRY(make_phase(job, PP_TRAIN_TAIL, job->train, tails->train));
+    PP_TRY(make_phase(job, PP_EVAL, job->eval, tokens));
+    PP_TRY(make_phase(job, PP_VALID_TAIL, job->eval, tails->valid));
+    return make_phase(job, PP_TEST_TAIL, job->eval, tails->test == tails->valid ? 0 : tails->test);
 }
 
 static pp_status make_layout(struct pp_job *job)
@@ -197,7 +209,7 @@ static void name_key(struct pp_job *job)
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
-                        int tail_seq, int eval_tail_seq, struct pp_job **out)
+                        const struct pp_tails *tails, struct pp_job **out)
 {
     struct pp_shape shape;
     struct pp_job *job;
@@ -214,10 +226,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
-    PP_TRY_DONE(pp_job_phase(job, job->train, config->tokens, &job->phase[PP_TRAIN]));
-    PP_TRY_DONE(pp_job_phase(job, job->train, tail_seq, &job->phase[PP_TRAIN_TAIL]));
-    PP_TRY_DONE(pp_job_phase(job, job->eval, config->tokens, &job->phase[PP_EVAL]));
-    PP_TRY_DONE(pp_job_phase(job, job->eval, eval_tail_seq, &job->phase[PP_EVAL_TAIL]));
+    PP_TRY_DONE(make_phases(job, tails ? tails : &(struct pp_tails){0}));
     PP_TRY_DONE(make_layout(job));
     name_key(job);
     *out = job;
@@ -229,7 +238,7 @@ done:
 void pp_job_free(struct pp_job *job)
 {
     if (!job) return;
-    for (int i = 0; i < PP_PHASES; i++) pp_phase_free(&job->phase[i]);
+    for (int i = 0; i < PP_PHASES; i++) free_phase(&job->phase[i]);
     pp_layout_free(job->layout);
     pp_plan_free(job->train);
     pp_plan_free(job->eval);

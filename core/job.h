@@ -33,7 +33,12 @@ struct pp_point {
 
 enum { PP_MOST_WORKERS = 1 << 24 };
 
-enum pp_phase_id { PP_TRAIN, PP_TRAIN_TAIL, PP_EVAL, PP_EVAL_TAIL, PP_PHASES };
+enum pp_phase_id { PP_TRAIN, PP_TRAIN_TAIL, PP_EVAL, PP_VALID_TAIL, PP_TEST_TAIL, PP_PHASES };
+
+/* Tokens of the last batch of each part, where it is shorter than others; 0: none is. */
+struct pp_tails {
+    int train, valid, test;
+};
 
 struct pp_job {
     const struct pp_config *config;
@@ -53,22 +58,14 @@ struct pp_job {
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-/* What is impossible whatever the schedule: P*V above the layers, chunks above the rows, P*D above PP_MOST_WORKERS.
- * PP_USAGE. */
-pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point) PP_MUST_CHECK;
+enum { PP_MOST_WORKERS = 1 << 24 };
 
-/* tail_seq, eval_tail_seq: tokens of a shorter last batch; 0 = none. evaluate: the run evaluates (eval plan). PP_USAGE
- * where the configuration is impossible (pp_point_check(), the schedule refuses, sizes beyond 64 bits). */
+/* tails: NULL: no batch is shorter. evaluate: the run evaluates (eval plan). PP_USAGE where the configuration is
+ * impossible (P*V > layers, chunks > rows, schedule refuses). */
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
-                        int tail_seq, int eval_tail_seq, struct pp_job **out) PP_MUST_CHECK;
+                        const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
-
-/* The programs of one of the job's plans for rows of `seq` tokens; nothing for no plan (NULL) or no tokens. The caller
- * frees it, also after a failure, before the job. */
-pp_status pp_job_phase(const struct pp_job *job, const struct pp_plan *plan, int seq,
-                       struct pp_phase *out) PP_MUST_CHECK;
-void pp_phase_free(struct pp_phase *phase);
 
 /* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b
  * never") say how many activation slots are in use, so how cold they are; where several workers share a GPU, which part

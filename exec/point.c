@@ -164,15 +164,6 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
     return end_report(&report, status, out);
 }
 
-/* The test text's last batch may have a length of its own: programs for it, over the slots of the evaluation plan. */
-static pp_status make_test_tail(struct pp_session *s)
-{
-    const struct pp_job *job = s->job;
-    int seq = s->agenda->eval[PP_PART_TEST].tail_seq;
-    if (!seq || seq == job->phase[PP_EVAL_TAIL].seq) return PP_OK;
-    return pp_job_phase(job, job->eval, seq, &s->test_tail);
-}
-
 /* Two numbers have one sum; of more it depends on the order. */
 void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size)
 {
@@ -204,7 +195,6 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_session
 
 static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
-    PP_TRY(make_test_tail(s));
     PP_TRY(pp_journal_open(&s->journal, (int64_t)s->agenda->steps + exec->config.epochs + 1));
     PP_TRY(PP_NEW(&s->summaries, s->world->workers));
     return exec->processes.index == 0 ? run_first(exec, s, out) : run_crew(s, NULL);
@@ -224,7 +214,6 @@ static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
 static void close_session(struct pp_session *s, bool keep_world)
 {
     if (s->stuck) return; /* workers still use all of it; the process ends next */
-    pp_phase_free(&s->test_tail);
     pp_restart_close(&s->restart);
     pp_journal_close(&s->journal);
     free(s->summaries);
@@ -239,8 +228,11 @@ static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, st
 {
     PP_TRY(PP_NEW(&s->agenda, 1));
     PP_TRY(pp_agenda_make(&exec->config, exec->data, s->agenda));
-    PP_TRY(pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates,
-                         s->agenda->tail_seq, s->agenda->eval[PP_PART_VALID].tail_seq, &s->job));
+    const struct pp_tails tails = {.train = s->agenda->tail_seq,
+                                   .valid = s->agenda->eval[PP_PART_VALID].tail_seq,
+                                   .test = s->agenda->eval[PP_PART_TEST].tail_seq};
+    PP_TRY(
+        pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates, &tails, &s->job));
     return exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : PP_OK;
 }
 

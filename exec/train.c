@@ -66,11 +66,12 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
 
 /* --- evaluation --- */
 
-static const struct pp_phase *eval_phase(const struct pp_session *s, enum pp_part part, int seq)
+/* For rows of this length; there is one for each that the agenda has. */
+static const struct pp_phase *eval_phase(const struct pp_job *job, int seq)
 {
-    if (seq == s->job->phase[PP_EVAL].seq) return &s->job->phase[PP_EVAL];
-    if (seq == s->job->phase[PP_EVAL_TAIL].seq) return &s->job->phase[PP_EVAL_TAIL];
-    return part == PP_PART_TEST ? &s->test_tail : NULL;
+    int phase = PP_EVAL;
+    while (job->phase[phase].seq != seq && phase + 1 < PP_PHASES) phase++;
+    return &job->phase[phase];
 }
 
 /* The first replica's: the mean over all tokens of a part, at its rank with the last stage. */
@@ -79,7 +80,7 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
     const struct pp_batches *batches = &t->session->agenda->eval[part];
     double sum = 0, tokens = 0, batch_sum;
     for (int i = 0; i < batches->count; i++) {
-        const struct pp_phase *phase = eval_phase(t->session, part, pp_batches_seq(batches, i));
+        const struct pp_phase *phase = eval_phase(t->session->job, pp_batches_seq(batches, i));
         struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = batches, .batch = i};
         PP_TRY(pp_world_check(t->session->world)); /* a lone rank never waits, and would not learn of a signal */
         PP_TRY(pp_worker_step(t->worker, &step, &batch_sum));
@@ -242,7 +243,6 @@ static pp_status prepare(struct pp_trainee *t)
     struct pp_worker *w = t->worker;
     const struct pp_config *config = s->config;
     PP_TRY(probe(t));
-    PP_TRY(pp_worker_prepare(w, &s->test_tail));
     if (!s->restart.resumed) PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
     PP_TRY(go_on(t));

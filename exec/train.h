@@ -40,7 +40,6 @@ struct pp_session {
     const struct pp_data *data;
     struct pp_job *job;
     struct pp_agenda *agenda;
-    struct pp_phase test_tail; /* the last test batch, where its length is that of no other phase; else plan NULL */
     struct pp_world *world;
     bool stuck; /* some workers did not end */
     struct pp_restart restart;

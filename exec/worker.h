@@ -123,8 +123,6 @@ void pp_worker_disconnect(struct pp_worker *worker);
 /* After a failure, by the worker's own thread: tells the others, and waits, shortly, until the device is at rest.
  * Returns `why` with its message. */
 pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHECK;
-/* Makes the device ready for a phase that is not the job's; before its steps. */
-pp_status pp_worker_prepare(struct pp_worker *worker, const struct pp_phase *phase) PP_MUST_CHECK;
 
 /* How far the times of its events may be from the clock of its process; 0 where they were taken by it. */
 int64_t pp_worker_uncertainty_ns(const struct pp_worker *worker);

@@ -133,10 +133,10 @@ static pp_status make_bases(struct pp_worker *w)
     return PP_OPS(w, mark_create, false, &w->queue->ended);
 }
 
-pp_status pp_worker_prepare(struct pp_worker *w, const struct pp_phase *phase)
+/* Lets the device choose how it will run the rank's programs. */
+static pp_status prepare(struct pp_worker *w, const struct pp_phase *phase)
 {
-    if (!w->queue || !phase->plan) return PP_OK;
-    for (int c = 0; c < phase->plan->nclasses; c++) {
+    for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
         const struct pp_class *cls = &phase->plan->classes[c];
         if (pp_kinds[cls->kind].computes && phase->plan->stage_rank[cls->stage] == w->rank)
             PP_TRY(PP_OPS(w, prepare, &phase->programs[c]));
@@ -154,7 +154,7 @@ pp_status pp_worker_queue_open(struct pp_worker *w, int microbatches, bool trace
     q->traces = traces;
     PP_TRY(q->ops->use(w->device));
     q->compute = q->ops->compute(w->device);
-    for (int p = 0; p < PP_PHASES; p++) PP_TRY(pp_worker_prepare(w, &w->job->phase[p]));
+    for (int p = 0; p < PP_PHASES; p++) PP_TRY(prepare(w, &w->job->phase[p]));
     PP_TRY(pp_routes_open(&port, w->job, &q->routes));
     PP_TRY(make_block(w, microbatches));
     PP_TRY(make_track(w, &w->tracks[PP_TRACK_TRAIN], true));

@@ -88,7 +88,7 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
 {
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
-        PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, 0, 0, &job));
+        PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job));
         int64_t row = (int64_t)s->config.tokens * s->config.d_model * pp_element_bytes(s->config.precision);
         int workers = job->train->ranks * job->train->replicas / s->processes.count;
         if (workers > setup->workers) setup->workers = workers;
@@ -109,9 +109,9 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     config.d_model = config.vocab = 2;
     config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
-    pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &few);
+    pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
     point.chunks = config.rows;
-    if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &many);
+    if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &many);
     if (status == PP_OK) status = pp_link_profile_worker(setup, few, many, &s->links);
     pp_job_free(few);
     pp_job_free(many);

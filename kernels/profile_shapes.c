@@ -103,7 +103,7 @@ static pp_status add_point(struct pp_profile *profile, const struct pp_point *po
 {
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_job *job;
-    PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, 0, 0, &job));
+    PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, NULL, &job));
     pp_status status = add_job(profile, job);
     pp_job_free(job);
     return status;

@@ -57,8 +57,8 @@ bool pp_predict_only_times(const struct pp_config *config)
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
 {
     *out = NULL;
-    if (p->given) return create_given(p, point, out);
-    return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), 0, 0, out);
+    if (pp_predict_only_times(p->config)) return create_given(p, point, out);
+    return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
 }
 
 /* Memory needs no measured times, only processes of the transport that is asked for, else of the one whose links were

@@ -188,7 +188,7 @@ static inline void check_all(const struct pp_profile *profile, bool measured)
 {
     for (int i = 0; i < profile->npoints; i++) {
         struct pp_job *job;
-        if (pp_job_create(&config, &profile->points[i], &pp_schedules, &pp_model_ops, false, 0, 0, &job) != PP_OK)
+        if (pp_job_create(&config, &profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job) != PP_OK)
             fail_msg("%s", pp_message());
         check_plan(profile, job, measured);
         pp_job_free(job);

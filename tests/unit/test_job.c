@@ -35,7 +35,7 @@ static pp_status create(struct pp_job **job, bool evaluate)
     struct pp_point *points = NULL;
     int n;
     pp_status status = pp_points(&config, &pp_schedules, &points, &n);
-    if (status == PP_OK) status = pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, evaluate, 0, 0, job);
+    if (status == PP_OK) status = pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, evaluate, NULL, job);
     free(points);
     return status;
 }
@@ -179,11 +179,35 @@ static void test_evaluation_plan(void **state)
     pp_job_free(job);
 }
 
+/* Shorter last batches: programs of their own over the same slots, and once for equal lengths. */
+static void test_tails(void **state)
+{
+    (void)state;
+    static const struct pp_tails cases[] = {{3, 5, 7}, {3, 5, 5}, {0, 0, 7}};
+    const struct pp_point point = {"1f1b", 2, 1, 4};
+    configure("--preset small");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job = NULL, *whole = NULL;
+        const struct pp_tails *tails = &cases[i];
+        assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, true, tails, &job), PP_OK);
+        assert_int_equal(job->phase[PP_TRAIN_TAIL].seq, tails->train);
+        assert_int_equal(job->phase[PP_VALID_TAIL].seq, tails->valid);
+        assert_int_equal(job->phase[PP_TEST_TAIL].seq, tails->test == tails->valid ? 0 : tails->test);
+        if (job->phase[PP_TEST_TAIL].plan) assert_ptr_equal(job->phase[PP_TEST_TAIL].plan, job->eval);
+        assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, true, NULL, &whole), PP_OK);
+        for (int r = 0; r < 2; r++)
+            assert_true(job->layout->arena_bytes[r] == whole->layout->arena_bytes[r] &&
+                        job->layout->live_peak_bytes[r] == whole->layout->live_peak_bytes[r]);
+        pp_job_free(job);
+        pp_job_free(whole);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),    cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_too_large),      cmocka_unit_test(test_receive_buffers),
-                                       cmocka_unit_test(test_presets),        cmocka_unit_test(test_accumulation_key),
-                                       cmocka_unit_test(test_evaluation_plan)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
+                                       cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
+                                       cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

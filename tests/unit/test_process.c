@@ -89,7 +89,7 @@ static void test_who_evaluates_keeps_weights(void **state)
 {
     (void)state;
     struct pp_job *job = create_job("--preset lab --chunks 2 --replicas 2"), *evaluating;
-    assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, 0, 0, &evaluating), PP_OK);
+    assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, NULL, &evaluating), PP_OK);
     int64_t kept = 0;
     for (int worker = 0; worker < 4; worker++) {
         int64_t more = pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);

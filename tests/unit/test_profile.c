@@ -122,7 +122,7 @@ static void run_team(bool in_turns)
     struct pp_point point = {.schedule = "1f1b", .stages = 2, .virtual_stages = 1, .chunks = 2};
     struct pp_job *job;
     int64_t reference_ns;
-    assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &job), PP_OK);
+    assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);
     int n = job->train->nclasses;
     struct pp_tally *tally = calloc((size_t)(2 * n), sizeof *tally);
     struct pp_team_member members[] = {{0, 20000000, tally}, {1, 20000000, tally + n}};

@@ -193,7 +193,7 @@ static void open_run(const struct golden *golden, const struct pp_point *shape, 
     load_batch(run, config);
     struct pp_point point = *shape;
     point.chunks = config->chunks.v[0];
-    MUST(pp_job_create(config, &point, &pp_schedules, &pp_model_ops, false, 0, 0, &run->job));
+    MUST(pp_job_create(config, &point, &pp_schedules, &pp_model_ops, false, NULL, &run->job));
     MUST(pp_backend_find("cpu", &run->backend));
     MUST(run->backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &run->device));
     run->arena = calloc((size_t)point.stages, sizeof *run->arena);
