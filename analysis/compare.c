@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/stats.h"
 
 #define MIB (1.0 / (1 << 20))
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -270,25 +271,33 @@ static void report_assumed(const struct pp_table *table)
                 assumed, table->nrows);
 }
 
+/* The first column of a statement of one row, of the run ?1. */
+static pp_status figure_of(struct pp_db *db, const char *sql, int64_t run, double *value, bool *found)
+{
+    sqlite3_stmt *statement;
+    PP_TRY(pp_db_query(db, sql, PP_VALUES(PP_INT(run)), &statement));
+    PP_TRY(pp_db_row(db, statement, found));
+    if (!*found) return PP_OK;
+    *value = sqlite3_column_double(statement, 0);
+    sqlite3_reset(statement);
+    return PP_OK;
+}
+
 /* The reference kernel does the same work in profile and run: where it took longer, the machine itself was slower. */
 static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
 {
+    static const char drift_of[] =
+        "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device AND p.host = m.host "
+        "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
+        "ORDER BY p.id DESC LIMIT 1";
     double least = INFINITY, most = -INFINITY;
     for (int64_t row = 0; row < table->nrows; row++) {
         struct pp_pair pair = pp_compare_pair(table, row);
-        sqlite3_stmt *statement;
+        double drift;
         bool found;
         if (!complete(&pair)) continue;
-        PP_TRY(pp_db_query(db,
-                           "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device "
-                           "AND p.host = m.host "
-                           "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
-                           "ORDER BY p.id DESC LIMIT 1",
-                           PP_VALUES(PP_INT(pair.measured)), &statement));
-        PP_TRY(pp_db_row(db, statement, &found));
+        PP_TRY(figure_of(db, drift_of, pair.measured, &drift, &found));
         if (!found) continue;
-        double drift = sqlite3_column_double(statement, 0);
-        sqlite3_reset(statement);
         if (drift < least) least = drift;
         if (drift > most) most = drift;
     }
@@ -299,11 +308,32 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
     return PP_OK;
 }
 
+/* Of the profile that a prediction took its times from, chosen as ppsim chooses: before it, of the same model first. */
+static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
+{
+    static const char taken_of[] =
+        "SELECT value FROM run s JOIN run p ON p.device = s.device AND p.id < s.id JOIN link ON link.run = p.id "
+        "WHERE s.id = ?1 AND s.cost_source NOT IN ('machine', 'times') AND parameter = '" PP_WORKER_TAKEN "' "
+        "ORDER BY p.workload = s.workload DESC, p.threads = s.threads DESC, p.id DESC LIMIT 1";
+    double most = 0;
+    char remark[256];
+    for (int64_t row = 0; row < table->nrows; row++) {
+        struct pp_pair pair = pp_compare_pair(table, row);
+        double taken;
+        bool found;
+        PP_TRY(figure_of(db, taken_of, pair.predicted, &taken, &found));
+        if (found && taken > most) most = taken;
+    }
+    if (pp_taken_remark(most, remark, sizeof remark)) pp_info("Profile: %s.", remark);
+    return PP_OK;
+}
+
 pp_status pp_compare_notes(struct pp_db *db, const struct pp_table *table)
 {
     report_missing(table);
     report_assumed(table);
-    return report_drift(db, table);
+    PP_TRY(report_drift(db, table));
+    return report_taken(db, table);
 }
 
 pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)

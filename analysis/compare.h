@@ -24,7 +24,7 @@ const char *pp_compare_title(const struct pp_table *table, int64_t row, char *bu
 /* Tasks of each kind in the two runs. */
 pp_status pp_compare_kinds(struct pp_db *db, const struct pp_pair *pair, struct pp_table *out) PP_MUST_CHECK;
 
-/* What could not be compared, why, and how far the machine drifted, to the log. */
+/* What could not be compared, why, how far the machine drifted, and whether its profile was disturbed, to the log. */
 pp_status pp_compare_notes(struct pp_db *db, const struct pp_table *table) PP_MUST_CHECK;
 /* Everything, in one of enum pp_format, on `out`. What could not be compared, and why, goes to the log. */
 pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out) PP_MUST_CHECK;

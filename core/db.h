@@ -86,6 +86,8 @@ enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
                            const struct pp_sample *sample) PP_MUST_CHECK;
 
+/* Of the link "worker" in a profile: pp_taken_remark() tells what it means. */
+#define PP_WORKER_TAKEN "taken"
 /* Fitted parameters of a link ("latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte", "task_overhead_ns",
  * ...). */
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,

@@ -2,6 +2,7 @@
 #include "core/stats.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,20 @@ static int by_value(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
+}
+
+static const double taken_most = 0.1; /* samples that others cut into are dropped, as long as there are others */
+
+bool pp_taken_remark(double taken, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (!(taken > taken_most)) return false;
+    taken = taken < 0.99 ? taken : 0.99;
+    snprintf(buf, size,
+             "other programs had the cores for %.0f %% of the time in which tasks were measured, so that times may be "
+             "%.0f %% too long; run ppprof again when less else runs",
+             100 * taken, 100 * (1 / (1 - taken) - 1));
+    return true;
 }
 
 /* Nearest rank: the smallest sample that at least the share `q` of all samples does not exceed. */

@@ -268,8 +268,11 @@ static pp_status record(void *arg)
     s->db = NULL;
     if (status == PP_OK) status = closed;
     if (status == PP_OK) status = print_results(s);
-    if (status == PP_OK) pp_info("stored in %s", path_of(s));
-    return status;
+    if (status != PP_OK) return status;
+    char remark[256];
+    if (pp_taken_remark(pp_profile_taken(s->profile), remark, sizeof remark)) pp_warn("%s", remark);
+    pp_info("stored in %s", path_of(s));
+    return PP_OK;
 }
 
 static pp_status prepare(struct session *s)

@@ -109,13 +109,15 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
     }
     for (int i = 0; i < n && in_turns; i++) members[i].budget_ns = all_ns;
     if (status == PP_OK && wanted > 0) {
-        int64_t reference_ns;
+        struct pp_team_view view;
         show_progress(v->session);
-        status = pp_team_run(&profile->setup, v->job, members, n, in_turns, &reference_ns);
+        status = pp_team_run(&profile->setup, v->job, members, n, in_turns, &view);
         bool measured = status == PP_OK || status == PP_INTERRUPTED;
         for (int i = 0; i < n && measured; i++)
             if (keep(v, &members[i], load) != PP_OK) status = PP_NOMEM;
-        if (status == PP_OK) status = pp_times_add(&profile->reference[PP_PROFILE_DURING], reference_ns);
+        if (status == PP_OK) status = pp_times_add(&profile->reference[PP_PROFILE_DURING], view.reference_ns);
+        profile->wall_ns += view.wall_ns;
+        profile->cpu_ns += view.cpu_ns;
     }
     release(v, members, n);
     return status;
@@ -281,4 +283,10 @@ double pp_profile_drift(struct pp_profile *profile)
         if (fabs(change) > fabs(worst)) worst = change;
     }
     return worst;
+}
+
+double pp_profile_taken(const struct pp_profile *profile)
+{
+    if (profile->wall_ns == 0) return NAN;
+    return profile->cpu_ns < profile->wall_ns ? 1 - (double)profile->cpu_ns / (double)profile->wall_ns : 0;
 }

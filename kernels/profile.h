@@ -81,6 +81,7 @@ struct pp_profile {
     struct pp_profile_shape *shapes; /* each once, in order of appearance */
     /* The reference kernel: before and after, alone; during, the mean over workers that ran it at the same moment. */
     struct pp_times reference[PP_PROFILE_WHENS];
+    int64_t wall_ns, cpu_ns; /* of all teams: pp_team_view */
     char device_text[128];
 };
 
@@ -109,5 +110,7 @@ void pp_profile_context(const struct pp_profile_setup *setup, const struct pp_jo
 /* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not
  * measured. */
 double pp_profile_drift(struct pp_profile *profile);
+/* Part of the workers' time, while tasks were timed, in which they had no core: others had it. NAN if not measured. */
+double pp_profile_taken(const struct pp_profile *profile);
 
 #endif

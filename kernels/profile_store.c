@@ -123,5 +123,7 @@ pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t
         struct pp_sample s = sample_of("reference", when[i], 1, &ns);
         if (ns.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
     }
+    if (!isnan(pp_profile_taken(profile)))
+        PP_TRY(pp_db_add_link(db, run_id, "worker", PP_WORKER_TAKEN, pp_profile_taken(profile)));
     return pp_db_flush(db);
 }

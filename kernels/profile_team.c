@@ -49,8 +49,8 @@ struct worker {
     int turns; /* that were this worker's */
     int64_t deadline;
     bool content;
-    int64_t *kernel_ns; /* room for the longest program */
-    int64_t reference_ns;
+    int64_t *kernel_ns;                    /* room for the longest program */
+    int64_t reference_ns, wall_ns, cpu_ns; /* the last two: of its steps */
     pp_status status;
     char message[256];
 };
@@ -255,6 +255,19 @@ static pp_status gather(struct worker *w, struct pp_device *device)
     return PP_OK;
 }
 
+/* Notes how much of the time the thread had a core. One that only looks on while a device computes sleeps. */
+static pp_status run_steps_timed(struct worker *w)
+{
+    struct run before, after;
+    if (w->team->setup->backend->queue) return run_steps(w);
+    stamp(&before);
+    pp_status status = run_steps(w);
+    stamp(&after);
+    w->wall_ns = after.wall_ns - before.wall_ns;
+    w->cpu_ns = after.cpu_ns - before.cpu_ns;
+    return status;
+}
+
 static pp_status measure_tasks(struct worker *w, struct pp_device *device)
 {
     const struct pp_profile_setup *setup = w->team->setup;
@@ -264,7 +277,7 @@ static pp_status measure_tasks(struct worker *w, struct pp_device *device)
     if (status == PP_OK) {
         w->reference_ns = setup->backend->reference_ns(device);
         w->deadline = pp_now_ns() + w->member->budget_ns;
-        status = run_steps(w);
+        status = run_steps_timed(w);
     }
     pp_profile_arena_close(&w->arena);
     return status;
@@ -314,18 +327,20 @@ static pp_status start(struct team *team, struct worker *workers, struct pp_team
 }
 
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
-                      int n, bool in_turns, int64_t *reference_ns)
+                      int n, bool in_turns, struct pp_team_view *view)
 {
     struct team team = {.setup = setup, .job = job, .n = n, .in_turns = in_turns && n > 1};
     struct worker *workers;
     PP_TRY(PP_NEW(&workers, n));
     int started = 0;
     pp_status status = start(&team, workers, members, &started);
-    *reference_ns = 0;
+    *view = (struct pp_team_view){0};
     for (int i = 0; i < started; i++) {
         struct worker *w = &workers[i];
         pthread_join(w->thread, NULL);
-        *reference_ns += w->reference_ns / n;
+        view->reference_ns += w->reference_ns / n;
+        view->wall_ns += w->wall_ns;
+        view->cpu_ns += w->cpu_ns;
         if (status == PP_OK && w->status != PP_OK)
             status = pp_fail(w->status, "profiling rank %d: %s", w->member->rank, w->message);
     }

@@ -204,7 +204,9 @@ static pp_status set_computations(const struct pp_job *job, const struct search 
 /* A parameter of a link; *found = false leaves *value. */
 static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
 {
-    double measured = 0, most = strcmp(name, "ns_per_byte") == 0 ? 1e6 : longest_ns;
+    double measured = 0, most = strcmp(name, "ns_per_byte") == 0     ? 1e6
+                                : strcmp(name, PP_WORKER_TAKEN) == 0 ? 1
+                                                                     : longest_ns;
     PP_TRY(pp_db_find_link(s->db, s->config, 0, link, name, &measured, found));
     if (!*found) return PP_OK;
     *value = measured;
@@ -298,13 +300,14 @@ static pp_status set_links(const struct pp_job *job, const struct search *s, str
     return PP_OK;
 }
 
-/* What a worker takes besides computing: its own time, or that of a GPU's host. */
-static pp_status set_overheads(struct search *s, struct pp_cost *cost)
+/* What a worker takes besides computing: its own time, or that of a GPU's host; and what others took. */
+static pp_status set_overheads(struct search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     bool found;
     double task = 0, step = 0;
     PP_TRY(parameter(s, "worker", "task_overhead_ns", &task, &found));
     PP_TRY(parameter(s, "worker", "step_overhead_ns", &step, &found));
+    PP_TRY(parameter(s, "worker", PP_WORKER_TAKEN, &origin->taken, &found));
     cost->launch_ns = s->gpu ? 0 : llround(task);
     s->task_host_ns = task;
     cost->step_overhead_ns = llround(step);
@@ -342,7 +345,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     struct pp_cost *cost;
     PP_TRY(pp_cost_from_machine(job, machine, &cost));
     set_sharing(job, cores, &s, cost);
-    PP_TRY_DONE(set_overheads(&s, cost));
+    PP_TRY_DONE(set_overheads(&s, cost, origin));
     PP_TRY_DONE(set_computations(job, &s, cost, origin));
     if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;
     PP_TRY_DONE(set_links(job, &s, cost, origin));

@@ -2,6 +2,7 @@
  *
  * ppsim: predicts what a pipeline takes: time, bubble, memory.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/split_time.h"
+#include "core/stats.h"
 #include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
@@ -55,6 +57,7 @@ struct session {
     size_t drawn_size;
     int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
     int measured;                             /* ... with some times that were measured */
+    double taken;                             /* the most of all configurations */
 };
 
 static void list(FILE *out)
@@ -187,6 +190,9 @@ static void tell_source(struct session *s, const struct pp_point *point, const s
 
 static void tell_totals(const struct session *s)
 {
+    char remark[256];
+    if (s->measured > 0 && pp_taken_remark(s->taken, remark, sizeof remark))
+        pp_warn("the profile is disturbed: %s", remark);
     if (s->config.profile && s->measured == 0)
         pp_warn("profile %s has no time of any task of these configurations on device %s", s->config.profile,
                 s->config.device);
@@ -221,6 +227,7 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     tell_source(s, point, &outcome->origin);
     s->measured += outcome->origin.classes > outcome->origin.from[PP_COST_MACHINE];
+    s->taken = fmax(s->taken, outcome->origin.taken);
     if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
     return s->config.db ? store(s, &outcome->prediction) : PP_OK;
 }

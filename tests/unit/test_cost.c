@@ -265,6 +265,31 @@ static void test_profile(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* What others took of a profile's time: the newest says it; an older one may not know; more than all is refused. */
+static void test_taken(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    struct pp_job *job = create_job("--rows 20 --chunks 5");
+    struct pp_machine m;
+    unlink("taken.db");
+    assert_int_equal(pp_db_open("taken.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
+    static const double taken[] = {0, 0.6, 0.3, 1.5};
+    for (int i = 0; i < 4; i++) {
+        struct pp_cost *cost;
+        add_profile(db, job, 500);
+        if (i > 0) assert_int_equal(pp_db_add_link(db, i + 1, "worker", PP_WORKER_TAKEN, taken[i]), PP_OK);
+        pp_status status = pp_cost_from_profile(job, db, &m, &cost, &origin);
+        assert_int_equal(status, i < 3 ? PP_OK : PP_INPUT);
+        if (i < 3) expect_near(origin.taken, taken[i], 0, "taken");
+        if (i < 3) pp_cost_free(cost);
+    }
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 /* Waits are the times alone for one worker, those beside others for more; nothing may be missing. */
 static void test_waits(void **state)
 {
@@ -330,6 +355,7 @@ int main(void)
                                        cmocka_unit_test(test_damaged_machines),
                                        cmocka_unit_test(test_machine_cost),
                                        cmocka_unit_test(test_profile),
+                                       cmocka_unit_test(test_taken),
                                        cmocka_unit_test(test_waits),
                                        cmocka_unit_test(test_waits_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,7 +121,7 @@ static void run_team(bool in_turns)
     struct pp_profile_setup setup = configure("--preset lab --chunks 2", 2);
     struct pp_point point = {.schedule = "1f1b", .stages = 2, .virtual_stages = 1, .chunks = 2};
     struct pp_job *job;
-    int64_t reference_ns;
+    struct pp_team_view view;
     assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);
     int n = job->train->nclasses;
     struct pp_tally *tally = calloc((size_t)(2 * n), sizeof *tally);
@@ -130,8 +130,9 @@ static void run_team(bool in_turns)
         const struct pp_class *cls = &job->train->classes[i % n];
         tally[i].wanted = pp_kinds[cls->kind].computes && job->train->stage_rank[cls->stage] == i / n;
     }
-    if (pp_team_run(&setup, job, members, 2, in_turns, &reference_ns) != PP_OK) fail_msg("%s", pp_message());
-    assert_int_equal(reference_ns, 1000);
+    if (pp_team_run(&setup, job, members, 2, in_turns, &view) != PP_OK) fail_msg("%s", pp_message());
+    assert_int_equal(view.reference_ns, 1000);
+    assert_true(view.cpu_ns > 0 && view.wall_ns > 0);
     for (int i = 0; i < 2 * n; i++) {
         if (tally[i].wanted) assert_true(tally[i].task.n >= 2);
         pp_times_free(&tally[i].task);
@@ -141,6 +142,36 @@ static void run_team(bool in_turns)
     }
     free(tally);
     pp_job_free(job);
+}
+
+/* What others took of the workers' time, and what is said of it. */
+static void test_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t wall_ns, cpu_ns;
+        double taken;
+        const char *remark;
+    } cases[] = {
+        {1000, 1000, 0, ""},
+        {1000, 1001, 0, ""}, /* clocks differ by a little */
+        {1000, 900, 0.1, ""},
+        {1000, 800, 0.2, "cores for 20 % of the time in which tasks were measured, so that times may be 25 % too long"},
+        {1000, 0, 1, "cores for 99 %"},
+    };
+    char remark[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct pp_profile profile = {.wall_ns = cases[i].wall_ns, .cpu_ns = cases[i].cpu_ns};
+        const double taken = pp_profile_taken(&profile);
+        assert_true(fabs(taken - cases[i].taken) < 1e-12);
+        assert_int_equal(pp_taken_remark(taken, remark, sizeof remark), *cases[i].remark != '\0');
+        assert_non_null(strstr(remark, cases[i].remark));
+        assert_true(*cases[i].remark || !*remark);
+    }
+    const struct pp_profile nothing = {0};
+    assert_true(isnan(pp_profile_taken(&nothing)));
+    assert_false(pp_taken_remark(NAN, remark, sizeof remark));
+    assert_string_equal(remark, "");
 }
 
 static void test_turns(void **state)
@@ -187,13 +218,10 @@ static void test_interrupted_and_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_measuring),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_interrupted_and_stored),
+        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_measuring), cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_turns),     cmocka_unit_test(test_interrupted_and_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

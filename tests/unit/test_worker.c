@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Training runs of tiny models with dropout and clipping: losses of training, validation and test and final weights
- * have the same bits for every schedule, every cut into ranks and stages and every checkpoint mode; replicas agree with one replica of their rows
- * together.
+ * have the same bits for every schedule, every cut into ranks and stages and every checkpoint mode; replicas agree with
+ * one replica of their rows together.
  */
 #include <signal.h>
 
