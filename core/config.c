@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/devices.h"
+#include "core/movers.h"
+
 #define AT(field) offsetof(struct pp_config, field)
 #define COUNT 1, 1 << 24 /* range of a number of things */
 
@@ -99,12 +102,12 @@ const struct pp_opt pp_config_rows[] = {
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines"},
 
-    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, "auto|cpu|cuda|delay",
+    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, pp_device_names,
      "what computes; auto takes a GPU if one can be used, and says why if not; delay only waits as long as --times "
      "says, or without it the newest profile in --db"},
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
-    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, "auto|inproc|mpi|nccl|staged",
+    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, pp_mover_names,
      "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
      "memory and MPI (staged); auto takes what the start allows"},
     {"threads", PP_OPT_INT, AT(threads), PP_RUNS, RUNNING, NULL, "1", 1, 4096, NULL, "threads of each worker's BLAS"},
@@ -172,7 +175,7 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
-    if (!config->times && strcmp(config->device, "delay") != 0 && (config->straggler || config->jitter > 0))
+    if (!config->times && !pp_device_kind(config->device)->waits && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
     if ((config->save_every || config->resume) && !config->save)
@@ -202,11 +205,9 @@ bool pp_config_answer(const struct pp_config *config, const struct pp_program_in
     return config->help || config->version;
 }
 
-/* 128 columns of logits are whole lines of a GPU's memory in every precision. */
 static int vocab_multiple(const struct pp_config *config, const char *device)
 {
-    if (config->vocab_multiple) return config->vocab_multiple;
-    return strcmp(device, "cuda") == 0 ? 128 : 1;
+    return config->vocab_multiple ? config->vocab_multiple : pp_device_kind(device)->vocab_multiple;
 }
 
 void pp_config_found_device(struct pp_config *config, const char *device)

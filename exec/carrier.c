@@ -4,14 +4,16 @@
 #include <time.h>
 
 #include "core/clock.h"
+#include "core/movers.h"
 
 static const int64_t REST_NS = 5000000000, NAP_NS = 100000;
 
 const struct pp_carrier *const pp_carriers[] = {
-#if PP_HAVE_NCCL
-    &pp_carrier_nccl,
-#endif
-    &pp_carrier_staged,
+#define IF_THREADS(...)
+#define IF_PROCESSES(...) __VA_ARGS__
+#define PP_TRANSPORT(name, joins, needs)
+#define PP_CARRIER(name, joins, needs, host_wait) IF_##joins(PP_WHERE(PP_HAVE_##needs, &pp_carrier_##name, ))
+#include "core/movers.def"
     NULL,
 };
 

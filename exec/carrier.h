@@ -70,6 +70,9 @@ struct pp_carrier {
     bool
         posts_in_order; /* a receive occupies the device until it is matched, so it is posted at its place in the plan's
                           * list (dep[2]), not when its slot is free */
+    /* NULL, or called before anything else is asked of any carrier, by the main thread before any other is started: it
+     * may set the environment. shared: processes of the run share a device; alone: all are on one host. */
+    pp_status (*prepare)(bool shared, bool alone);
     /* Can it be used in this build and on this machine? PP_UNSUPPORTED with a reason. */
     pp_status (*available)(void);
 
@@ -99,13 +102,13 @@ struct pp_carrier {
  * Keeps no failure. */
 void pp_port_rest(const struct pp_port *port, struct pp_queue *queue, struct pp_mark *mark);
 
-extern const struct pp_carrier pp_carrier_inproc; /* workers of one process: copies between their devices */
-#if PP_HAVE_NCCL
-extern const struct pp_carrier pp_carrier_nccl;
-#endif
-extern const struct pp_carrier pp_carrier_staged; /* pinned host memory, then exec/transport.h */
+#define PP_TRANSPORT(name, joins, needs)
+#define PP_CARRIER(name, joins, needs, host_wait) extern const struct pp_carrier pp_carrier_##name;
+#include "core/movers.def"
+#undef PP_TRANSPORT
+#undef PP_CARRIER
 
-/* Those between processes, in the order in which `auto` prefers them; NULL-terminated. */
+/* Those between processes that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_carrier *const pp_carriers[];
 
 #endif

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/devices.h"
 #include "core/log.h"
-#if PP_HAVE_NCCL
-#include "exec/nccl_library.h"
-#endif
+#include "core/movers.h"
 
 enum { NONE = -1 };
 
@@ -28,11 +27,11 @@ struct choice {
     char reason[500]; /* why not the first carrier */
 };
 
+/* Whether this build has it or not. */
 static bool is_carrier(const char *name)
 {
-    for (int i = 0; pp_carriers[i]; i++)
-        if (name && !strcmp(pp_carriers[i]->name, name)) return true;
-    return name && !strcmp(name, "nccl");
+    const struct pp_mover *mover = pp_mover_find(name, PP_OF_DEVICES);
+    return mover && mover->joins_processes;
 }
 
 static int sharers(const struct pp_backend *backend, const struct pp_device_spec *spec)
@@ -122,15 +121,11 @@ static pp_status vote_together(const struct choice *c, const struct pp_transport
     return status;
 }
 
-/* Before NCCL is asked for the first time, also for whether it is there. */
-static pp_status prepare(struct choice *c)
+static pp_status prepare(const struct choice *c)
 {
-#if PP_HAVE_NCCL
-    return pp_nccl_set_environment(shared_by_processes(c), c->processes->hosts == 1);
-#else
-    (void)c;
+    for (int i = 0; pp_carriers[i]; i++)
+        if (pp_carriers[i]->prepare) PP_TRY(pp_carriers[i]->prepare(shared_by_processes(c), c->processes->hosts == 1));
     return PP_OK;
-#endif
 }
 
 static pp_status settle(const struct choice *c, const struct vote *vote, const struct pp_carrier **out)
@@ -138,9 +133,10 @@ static pp_status settle(const struct choice *c, const struct vote *vote, const s
     const char *name = c->config->transport;
     if (vote->carrier == NONE && c->vote.carrier != NONE)
         return pp_fail(PP_PEER, "another process cannot use --transport %s", name);
-    if (vote->carrier == NONE)
-        return pp_fail(PP_UNSUPPORTED, "--transport %s: %s", name,
-                       *c->reason ? c->reason : "not in this build; build with -DPP_WITH_NCCL=ON, or use staged");
+    if (vote->carrier == NONE && !*c->reason)
+        return pp_fail(PP_UNSUPPORTED, "--transport %s: not in this build; build with -DPP_WITH_%s=ON, or use auto",
+                       name, pp_mover_find(name, PP_OF_DEVICES)->needs);
+    if (vote->carrier == NONE) return pp_fail(PP_UNSUPPORTED, "--transport %s: %s", name, c->reason);
     *out = pp_carriers[vote->carrier];
     if (!is_carrier(name) && vote->carrier > 0)
         pp_info("transport %s, not %s: %s", (*out)->name, pp_carriers[0]->name,
@@ -150,20 +146,30 @@ static pp_status settle(const struct choice *c, const struct vote *vote, const s
     return PP_OK;
 }
 
-static pp_status refuse_without_devices(const char *name)
+static pp_status refuse_without_devices(const char *name, const struct pp_backend *backend)
 {
     return pp_fail(PP_USAGE,
-                   "--transport %s moves data between GPUs, and --device cpu has none: leave the option out, or use "
-                   "--device cuda",
-                   name);
+                   "--transport %s moves data between GPUs, and --device %s has none: leave the option out, or use "
+                   "--device %s",
+                   name, backend->name, pp_device_gpu()->name);
+}
+
+/* "nccl or staged" */
+static const char *carrier_names(char *buf, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; pp_carriers[i] && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? " or " : "", pp_carriers[i]->name);
+    return buf;
 }
 
 /* Words that cannot mean anything on a device that works through queues. */
 static pp_status check_word(const char *name, bool alone)
 {
-    if (!alone && name && !strcmp(name, "mpi"))
-        return pp_fail(PP_USAGE, "--transport mpi moves memory of hosts: between GPUs of several processes use nccl or "
-                                 "staged, which goes through host memory and MPI");
+    char others[100];
+    if (!alone && pp_mover_find(name, PP_OF_HOSTS) && !is_carrier(name))
+        return pp_fail(PP_USAGE, "--transport %s moves memory of hosts: between GPUs of several processes use %s", name,
+                       carrier_names(others, sizeof others));
     if (alone && is_carrier(name))
         return pp_fail(PP_USAGE,
                        "--transport %s joins several processes, but all workers are threads of this one, between which "
@@ -182,14 +188,15 @@ pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_back
     if (backend->queue) PP_TRY(check_word(config->transport, alone));
     if (alone || (!backend->queue && !may_differ)) {
         if (backend->queue) *out = &pp_carrier_inproc;
-        return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport) : PP_OK;
+        return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport, backend)
+                                                                : PP_OK;
     }
     if (backend->queue) PP_TRY(prepare(&c));
     make_vote(&c);
     struct vote vote;
     PP_TRY(vote_together(&c, transport, &vote));
     if (vote.queue) return settle(&c, &vote, out);
-    return is_carrier(config->transport) ? refuse_without_devices(config->transport) : PP_OK;
+    return is_carrier(config->transport) ? refuse_without_devices(config->transport, backend) : PP_OK;
 }
 
 void pp_carrier_set(struct pp_world *world, const struct pp_config *config, const struct pp_backend *backend,

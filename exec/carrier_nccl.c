@@ -205,6 +205,7 @@ const struct pp_carrier pp_carrier_nccl = {
     .mover = "thread blocks of both GPUs, from when both ends are ready",
     .sums = "sums by NCCL",
     .posts_in_order = true,
+    .prepare = pp_nccl_set_environment,
     .available = available,
     .open = open_channel,
     .close = close_channel,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/movers.h"
 #include "exec/link_profile_inside.h"
 #include "exec/reduce.h"
 
@@ -14,10 +15,6 @@ enum {
     WARM_UP = 3, /* exchanges that do not count */
     MANY = 400   /* ... that are enough */
 };
-
-static const struct link_names {
-    const char *transport, *p2p, *allreduce;
-} link_names[] = {{"inproc", "inproc p2p", "inproc allreduce"}, {"mpi", "mpi p2p", "mpi allreduce"}};
 
 /* The first bytes of every message. */
 struct header {
@@ -30,7 +27,7 @@ enum call { SEND, SENT, RECEIVE, RECEIVED, CALLS };
 /* One of the two workers. Worker 0 decides how often and keeps the times. */
 struct side {
     const struct pp_link_setup *setup;
-    const struct link_names *names;
+    const struct pp_mover *mover; /* names the links */
     struct pp_world *world;
     int me;
     struct pp_link_profile *out; /* worker 0; else NULL */
@@ -140,7 +137,7 @@ static pp_status measure_size(struct side *s, int64_t bytes, bool write, struct 
     if (s->me != 0) return follow_exchanges(s, bytes, write);
     PP_TRY(lead_exchanges(s, bytes, write));
     *ns = pp_times_quantiles(&s->one_way);
-    return pp_link_sample(s->out, s->names->p2p, write ? "written" : "same", bytes, ns);
+    return pp_link_sample(s->out, s->mover->p2p, write ? "written" : "same", bytes, ns);
 }
 
 /* The receive was posted before, and what the sender does after its call is nobody's latency. */
@@ -148,10 +145,10 @@ static pp_status add_parameters(struct side *s, const double *x, const double *y
 {
     double a, b;
     pp_link_fit(x, y, n, s->setup->message_bytes, &a, &b);
-    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
-    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
-    PP_TRY(pp_link_profile_add(s->out, s->names->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
-    return pp_link_profile_add(s->out, s->names->p2p, "ns_per_byte", b);
+    PP_TRY(pp_link_profile_add(s->out, s->mover->p2p, "latency_ns", fmax(0, a - calls[SEND] - calls[RECEIVED])));
+    PP_TRY(pp_link_profile_add(s->out, s->mover->p2p, "send_overhead_ns", calls[SEND] + calls[SENT]));
+    PP_TRY(pp_link_profile_add(s->out, s->mover->p2p, "recv_overhead_ns", calls[RECEIVE] + calls[RECEIVED]));
+    return pp_link_profile_add(s->out, s->mover->p2p, "ns_per_byte", b);
 }
 
 static pp_status measure_p2p(struct side *s)
@@ -207,7 +204,7 @@ static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t b
         PP_TRY(reduce_once(s, reduce, bytes));
     }
     *ns = pp_times_quantiles(&s->one_way);
-    return s->me == 0 ? pp_link_sample(s->out, s->names->allreduce, "", bytes, ns) : PP_OK;
+    return s->me == 0 ? pp_link_sample(s->out, s->mover->allreduce, "", bytes, ns) : PP_OK;
 }
 
 static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *reduce)
@@ -223,8 +220,8 @@ static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *re
     }
     if (s->me != 0) return PP_OK;
     pp_link_fit(x, y, n, s->setup->gradient_bytes, &a, &b);
-    PP_TRY(pp_link_profile_add(s->out, s->names->allreduce, "latency_ns", a));
-    return pp_link_profile_add(s->out, s->names->allreduce, "ns_per_byte", b);
+    PP_TRY(pp_link_profile_add(s->out, s->mover->allreduce, "latency_ns", a));
+    return pp_link_profile_add(s->out, s->mover->allreduce, "ns_per_byte", b);
 }
 
 static pp_status measure_reduction(struct side *s)
@@ -277,12 +274,12 @@ static void *side_main(void *arg)
 
 static pp_status measure_threads(const struct pp_link_setup *setup, struct pp_world *world, struct pp_link_profile *out)
 {
+    const struct pp_mover *mover = pp_mover_find(world->transport->name, PP_OF_HOSTS);
     struct side sides[2];
     pthread_t threads[2];
     int started = 0, error = 0;
     for (int i = 0; i < 2 && !error; i++) {
-        sides[i] =
-            (struct side){.setup = setup, .names = &link_names[0], .world = world, .me = i, .out = i == 0 ? out : NULL};
+        sides[i] = (struct side){.setup = setup, .mover = mover, .world = world, .me = i, .out = i == 0 ? out : NULL};
         error = pthread_create(&threads[i], NULL, side_main, &sides[i]);
         if (!error) started++;
     }
@@ -301,26 +298,20 @@ pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_l
 {
     struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct pp_world *world;
-    PP_TRY(pp_world_open(pp_transports[0], &alone, 2, setup->threads, &world));
+    PP_TRY(pp_world_open(&pp_transport_inproc, &alone, 2, setup->threads, &world));
     world->polled = setup->backend->queue != NULL;
     pp_status status = measure_threads(setup, world, out);
     pp_world_close(world);
     return status;
 }
 
-/* Names in the database; devices have others for theirs. */
-static pp_status find_names(const char *transport, const struct link_names **out)
+static pp_status measure_between(const struct pp_link_setup *setup, struct pp_world *world, struct pp_link_profile *out)
 {
-    for (size_t i = 0; i < sizeof link_names / sizeof *link_names; i++)
-        if (!strcmp(link_names[i].transport, transport)) *out = &link_names[i];
-    return *out ? PP_OK : pp_fail(PP_INTERNAL, "links of transport '%s' have no name for the database", transport);
-}
-
-static pp_status measure_between(const struct pp_link_setup *setup, const struct link_names *names,
-                                 struct pp_world *world, struct pp_link_profile *out)
-{
-    struct side side = {
-        .setup = setup, .names = names, .world = world, .me = world->first, .out = world->first == 0 ? out : NULL};
+    struct side side = {.setup = setup,
+                        .mover = pp_mover_find(world->transport->name, PP_OF_HOSTS),
+                        .world = world,
+                        .me = world->first,
+                        .out = world->first == 0 ? out : NULL};
     pp_status status = PP_OK;
     if (side.me < 2 && setup->backend->queue)
         status = pp_link_profile_queue(setup, world, side.me, side.out);
@@ -334,13 +325,11 @@ static pp_status measure_between(const struct pp_link_setup *setup, const struct
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
                                     const struct pp_processes *processes, struct pp_link_profile *out)
 {
-    const struct link_names *names = NULL;
     struct pp_world *world;
-    PP_TRY(find_names(transport->name, &names));
     PP_TRY(pp_world_open(transport, processes, processes->count, setup->threads, &world));
     world->polled = setup->backend->queue != NULL;
     world->carrier = setup->carrier;
-    pp_status status = measure_between(setup, names, world, out);
+    pp_status status = measure_between(setup, world, out);
     pp_world_close(world);
     return status;
 }

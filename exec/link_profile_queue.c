@@ -5,9 +5,9 @@
  * carrier that needs the hosts gets them. Times are between marks of worker 0's device.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/clock.h"
+#include "core/movers.h"
 #include "exec/carrier.h"
 #include "exec/link_profile_inside.h"
 
@@ -18,13 +18,6 @@ enum {
     LISTS = 50,  /* that are enough */
     NOTHING = -1 /* to wait for */
 };
-
-/* In the database. */
-static const struct link_names {
-    const char *carrier, *p2p, *allreduce;
-} link_names[] = {{"inproc", "inproc p2p", "inproc allreduce"},
-                  {"nccl", "nccl p2p", "nccl allreduce"},
-                  {"staged", "staged p2p", "staged allreduce"}};
 
 /* A send, a receive or a sum of the list. */
 struct step {
@@ -45,7 +38,7 @@ struct side {
     struct pp_sum *sum;
     void *outgoing, *incoming;
     int64_t room;
-    const struct link_names *names;
+    const struct pp_mover *mover; /* names the links */
     int nsteps;
     struct step steps[STEPS];
     struct pp_parcel parcels[STEPS]; /* their marks are kept */
@@ -191,7 +184,7 @@ static pp_status add_p2p_figures(struct side *s, const double *x, const double *
                    {"posts_in_order", s->carrier->posts_in_order},
                    {"receiver_copies", 0}};
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        PP_TRY(pp_link_profile_add(s->out, s->names->p2p, figures[i].name, figures[i].value));
+        PP_TRY(pp_link_profile_add(s->out, s->mover->p2p, figures[i].name, figures[i].value));
     return PP_OK;
 }
 
@@ -209,8 +202,8 @@ static pp_status measure_p2p(struct side *s)
         x[i] = (double)sizes[i];
         y[i] = (double)trip.median_ns;
         if (s->port.me != 0) continue;
-        PP_TRY(pp_link_sample(s->out, s->names->p2p, "round trip", sizes[i], &trip));
-        PP_TRY(pp_link_sample(s->out, s->names->p2p, "in a row", sizes[i], &row));
+        PP_TRY(pp_link_sample(s->out, s->mover->p2p, "round trip", sizes[i], &trip));
+        PP_TRY(pp_link_sample(s->out, s->mover->p2p, "in a row", sizes[i], &row));
     }
     calls[0] = (double)pp_times_quantiles(&s->send_calls).median_ns;
     calls[1] = (double)pp_times_quantiles(&s->recv_calls).median_ns;
@@ -228,12 +221,12 @@ static pp_status measure_sums(struct side *s)
         PP_TRY(measure_list(s, 1, 1, &ns));
         x[i] = (double)sizes[i];
         y[i] = (double)ns.median_ns;
-        if (s->port.me == 0) PP_TRY(pp_link_sample(s->out, s->names->allreduce, "", sizes[i], &ns));
+        if (s->port.me == 0) PP_TRY(pp_link_sample(s->out, s->mover->allreduce, "", sizes[i], &ns));
     }
     if (s->port.me != 0) return PP_OK;
     pp_link_fit(x, y, n, s->setup->gradient_bytes, &latency, &per_byte);
-    PP_TRY(pp_link_profile_add(s->out, s->names->allreduce, "latency_ns", latency));
-    return pp_link_profile_add(s->out, s->names->allreduce, "ns_per_byte", per_byte);
+    PP_TRY(pp_link_profile_add(s->out, s->mover->allreduce, "latency_ns", latency));
+    return pp_link_profile_add(s->out, s->mover->allreduce, "ns_per_byte", per_byte);
 }
 
 /* --- opening and closing --- */
@@ -324,11 +317,8 @@ pp_status pp_link_profile_queue(const struct pp_link_setup *setup, struct pp_wor
     s->ops = setup->backend->queue;
     s->port = (struct pp_port){.world = world, .backend = setup->backend, .me = me};
     s->out = out;
-    for (size_t i = 0; i < sizeof link_names / sizeof *link_names; i++)
-        if (!strcmp(link_names[i].carrier, s->carrier->name)) s->names = &link_names[i];
-    pp_status status =
-        s->names ? measure(s)
-                 : pp_fail(PP_INTERNAL, "links of carrier '%s' have no name for the database", s->carrier->name);
+    s->mover = pp_mover_find(s->carrier->name, PP_OF_DEVICES);
+    pp_status status = measure(s);
     pp_times_free(&s->times);
     pp_times_free(&s->send_calls);
     pp_times_free(&s->recv_calls);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "core/movers.h"
 #include "core/process.h"
-#include "exec/transport_list.h"
 
 /* BLAS cuts larger matrices into blocks, whose buffers are then all there. */
 enum { MOST_WIDTH = 512, MOST_INNER = 2048, MOST_WORDS = 2048, STEPS = 2 };
@@ -106,13 +106,15 @@ pp_status pp_process_profile(const struct pp_process_setup *setup, struct pp_lin
     if (exec->processes.count > 1)
         PP_TRY(measure(setup, exec->transport, &exec->processes, exec->processes.count, &remote));
     if (exec->processes.index != 0 || threads.one.first <= 0) return PP_OK; /* the system does not tell */
+    const char *inproc = pp_mover_find(pp_transport_inproc.name, PP_OF_HOSTS)->process;
     const double worker = fmax(0, threads.two.first - threads.one.first), own = (double)setup->own_bytes,
                  alone = fmax(0, threads.one.first - worker - own - (double)setup->mpi_bytes);
-    PP_TRY(pp_link_profile_add(out, "inproc process", "base_bytes", alone));
-    PP_TRY(pp_link_profile_add(out, "inproc process", "worker_bytes", worker));
+    PP_TRY(pp_link_profile_add(out, inproc, "base_bytes", alone));
+    PP_TRY(pp_link_profile_add(out, inproc, "worker_bytes", worker));
     if (exec->processes.count == 1) return PP_OK;
+    const char *remote_name = pp_mover_find(exec->transport->name, PP_OF_HOSTS)->process;
     /* The second thread has left its part in the first process. */
-    PP_TRY(pp_link_profile_add(out, "mpi process", "base_bytes", fmax(0, remote.others - worker - own)));
-    PP_TRY(pp_link_profile_add(out, "mpi process", "worker_bytes", worker));
-    return pp_link_profile_add(out, "mpi process", "first_bytes", fmax(0, remote.first - worker - remote.others));
+    PP_TRY(pp_link_profile_add(out, remote_name, "base_bytes", fmax(0, remote.others - worker - own)));
+    PP_TRY(pp_link_profile_add(out, remote_name, "worker_bytes", worker));
+    return pp_link_profile_add(out, remote_name, "first_bytes", fmax(0, remote.first - worker - remote.others));
 }

@@ -4,8 +4,8 @@
  * subtracts. The device's memory must be that of the host.
  *
  * "inproc process" base_bytes: program, libraries, database, in one process for all workers; worker_bytes: what each
- * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process": the same with MPI; first_bytes is what
- * the first process has beside the others: the database.
+ * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process", by the name of what joins processes:
+ * the same with its library; first_bytes is what the first process has beside the others: the database.
  */
 #ifndef PP_EXEC_PROCESS_PROFILE_H
 #define PP_EXEC_PROCESS_PROFILE_H

@@ -6,14 +6,13 @@
 #include <unistd.h>
 
 #include "core/cores.h"
+#include "core/movers.h"
 #include "exec/signals.h"
-#include "exec/transport_list.h"
 
 const struct pp_transport *const pp_transports[] = {
-    &pp_transport_inproc,
-#if PP_HAVE_MPI
-    &pp_transport_mpi,
-#endif
+#define PP_TRANSPORT(name, joins, needs) PP_WHERE(PP_HAVE_##needs, &pp_transport_##name, )
+#define PP_CARRIER(name, joins, needs, host_wait)
+#include "core/movers.def"
     NULL,
 };
 
@@ -46,27 +45,37 @@ static const struct pp_transport *find(const char *name)
     return NULL;
 }
 
-/* The other names choose what moves the memory of GPUs (exec/carrier.h), and leave open what joins the workers. */
-static bool joins_workers(const char *name) { return !strcmp(name, "inproc") || !strcmp(name, "mpi"); }
+/* The first row that joins processes, or threads: of those that this build has, if there is one. */
+static const struct pp_mover *preferred(bool joins_processes)
+{
+    const struct pp_mover *first = NULL;
+    for (int i = 0; i < pp_nmovers; i++) {
+        const struct pp_mover *m = &pp_movers[i];
+        if (m->moves != PP_OF_HOSTS || m->joins_processes != joins_processes) continue;
+        if (find(m->name)) return m;
+        if (!first) first = m;
+    }
+    return first;
+}
 
 pp_status pp_transport_start(const char *name, const struct pp_transport **out, struct pp_processes *processes)
 {
     int launched = launched_processes();
-    bool automatic = !name || !joins_workers(name);
-    if (automatic) name = was_launched() ? "mpi" : "inproc";
-    const struct pp_transport *transport = find(name);
-    if (!transport && automatic && launched == 1) transport = &pp_transport_inproc;
+    /* A carrier's name leaves open what joins the workers. */
+    const struct pp_mover *asked = pp_mover_find(name, PP_OF_HOSTS);
+    const struct pp_mover *mover = asked ? asked : preferred(was_launched());
+    const struct pp_transport *transport = find(mover->name);
+    if (!transport && !asked && launched == 1) transport = &pp_transport_inproc;
     if (!transport)
         return pp_fail(PP_UNSUPPORTED,
-                       "this build has no transport '%s'; build with -DPP_WITH_MPI=ON, or start the program "
+                       "this build has no transport '%s'; build with -DPP_WITH_%s=ON, or start the program "
                        "without mpirun to run all workers as threads of one process",
-                       name);
-    if (transport == &pp_transport_inproc && launched > 1)
-        return pp_fail(
-            PP_USAGE,
-            "--transport inproc joins threads of one process, but %d processes were started: leave the option "
-            "out, or start the program without mpirun",
-            launched);
+                       mover->name, mover->needs);
+    if (!mover->joins_processes && launched > 1)
+        return pp_fail(PP_USAGE,
+                       "--transport %s joins threads of one process, but %d processes were started: leave the option "
+                       "out, or start the program without mpirun",
+                       mover->name, launched);
     PP_TRY(transport->start(processes));
     *out = transport;
     return PP_OK;

@@ -4,7 +4,7 @@
  *
  * A run is done by P*D workers (worker = replica * P + rank), spread over n processes, consecutive workers in one
  * process; each worker is one thread. Two workers of one process always talk through `inproc`; workers of different
- * processes through the transport that started the processes (`mpi`). So a world of threads, of processes, and of both
+ * processes through the transport that joins the processes (`mpi`). So a world of threads, of processes, and of both
  * look the same from here.
  *
  * Messages. A message goes from one worker to another and has a kind. Messages of one kind between the same two
@@ -78,12 +78,18 @@ struct pp_transport {
     pp_status (*test)(struct pp_world *world, struct pp_request *request);
 };
 
-/* NULL-terminated, in the order in which `auto` prefers them. */
+#define PP_TRANSPORT(name, joins, needs) extern const struct pp_transport pp_transport_##name;
+#define PP_CARRIER(name, joins, needs, host_wait)
+#include "core/movers.def"
+#undef PP_TRANSPORT
+#undef PP_CARRIER
+
+/* Those that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_transport *const pp_transports[];
 
-/* name: "auto", a row of pp_transports, or a carrier's, which is as "auto" here. Finds out from the environment whether
- * a launcher started this process, and refuses what can not work (two processes without a transport between them).
- * Call once; pairs with finish() of the transport. */
+/* name: "auto", a row of pp_transports, or a carrier's, which is as "auto" here: the first between processes if a
+ * launcher started this process, as the environment tells, else threads. Refuses what can not work (two processes
+ * without a transport between them). Call once; pairs with finish() of the transport. */
 pp_status pp_transport_start(const char *name, const struct pp_transport **out,
                              struct pp_processes *processes) PP_MUST_CHECK;
 

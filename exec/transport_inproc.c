@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/transport_list.h"
+#include "exec/transport.h"
 
 enum { RING = 16 }; /* sends published at once; more wait at the sender */
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "exec/transport_list.h"
+#include "exec/transport.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request must fit struct pp_request");
 

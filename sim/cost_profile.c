@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/devices.h"
+#include "core/movers.h"
 #include "sim/costs.h"
 
 static const double longest_ns = 1e15; /* 11 days: what is longer was not measured */
@@ -22,18 +24,6 @@ struct search {
     double task_host_ns; /* gpu: what a task takes the host besides issuing its calls */
     char context[48];    /* pp_job_context */
 };
-
-/* How messages move between workers, in the order in which "auto" looks for them. */
-static const struct mover {
-    const char *name;
-    bool gpu;
-    int host_wait; /* enum pp_host_wait */
-} movers[] = {{"inproc", false, 0},
-              {"mpi", false, 0},
-              {"inproc", true, PP_HOST_MEETS},
-              {"nccl", true, PP_HOST_AHEAD},
-              {"staged", true, PP_HOST_FOLLOWS}};
-enum { MOVERS = sizeof movers / sizeof *movers };
 
 /* A measured row count of some work: nearest below, nearest above. */
 struct neighbour {
@@ -225,10 +215,9 @@ static void use_host(const struct pp_plan *plan, double send_ns, double receive_
     }
 }
 
-static pp_status set_transfers(const struct search *s, const struct pp_plan *plan, const struct mover *mover,
+static pp_status set_transfers(const struct search *s, const struct pp_plan *plan, const struct pp_mover *mover,
                                struct pp_cost *cost, bool *found)
 {
-    char name[32];
     double latency, send, receive, per_byte, copies = !s->gpu, in_order = 0;
     bool known;
     const struct {
@@ -238,13 +227,12 @@ static pp_status set_transfers(const struct search *s, const struct pp_plan *pla
                   {"send_overhead_ns", &send},
                   {"recv_overhead_ns", &receive},
                   {"ns_per_byte", &per_byte}};
-    snprintf(name, sizeof name, "%s p2p", mover->name);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        PP_TRY(parameter(s, name, wanted[i].parameter, wanted[i].value, found));
+        PP_TRY(parameter(s, mover->p2p, wanted[i].parameter, wanted[i].value, found));
         if (!*found) return PP_OK;
     }
-    PP_TRY(parameter(s, name, "receiver_copies", &copies, &known));
-    PP_TRY(parameter(s, name, "posts_in_order", &in_order, &known));
+    PP_TRY(parameter(s, mover->p2p, "receiver_copies", &copies, &known));
+    PP_TRY(parameter(s, mover->p2p, "posts_in_order", &in_order, &known));
     cost->link = (struct pp_link_cost){.latency_ns = llround(latency),
                                        .send_overhead_ns = llround(send),
                                        .recv_overhead_ns = llround(receive),
@@ -257,16 +245,14 @@ static pp_status set_transfers(const struct search *s, const struct pp_plan *pla
 }
 
 /* Reductions of gradients, and the global norm, which is one short exchange. */
-static pp_status set_collectives(const struct pp_job *job, const struct search *s, const char *transport,
+static pp_status set_collectives(const struct pp_job *job, const struct search *s, const struct pp_mover *mover,
                                  struct pp_cost *cost, bool *found)
 {
     const struct pp_plan *plan = job->train;
     const struct pp_link_cost *link = &cost->link;
-    char name[32];
     double latency = 0, per_byte = 0;
-    snprintf(name, sizeof name, "%s allreduce", transport);
-    PP_TRY(parameter(s, name, "latency_ns", &latency, found));
-    if (*found) PP_TRY(parameter(s, name, "ns_per_byte", &per_byte, found));
+    PP_TRY(parameter(s, mover->allreduce, "latency_ns", &latency, found));
+    if (*found) PP_TRY(parameter(s, mover->allreduce, "ns_per_byte", &per_byte, found));
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
@@ -288,13 +274,14 @@ static pp_status set_links(const struct pp_job *job, const struct search *s, str
 {
     const char *asked = job->config->transport;
     bool found = false, reduces = false;
-    for (int i = 0; i < MOVERS && !found; i++) {
-        if (movers[i].gpu != s->gpu) continue;
-        if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, movers[i].name) != 0) continue;
-        PP_TRY(set_transfers(s, job->train, &movers[i], cost, &found));
+    for (int i = 0; i < pp_nmovers && !found; i++) {
+        const struct pp_mover *mover = &pp_movers[i];
+        if (mover->moves != (s->gpu ? PP_OF_DEVICES : PP_OF_HOSTS)) continue;
+        if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, mover->name) != 0) continue;
+        PP_TRY(set_transfers(s, job->train, mover, cost, &found));
         if (!found) continue;
-        snprintf(origin->transport, sizeof origin->transport, "%s", movers[i].name);
-        PP_TRY(set_collectives(job, s, movers[i].name, cost, &reduces));
+        snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
+        PP_TRY(set_collectives(job, s, mover, cost, &reduces));
     }
     origin->link_computed = (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1);
     return PP_OK;
@@ -333,7 +320,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
                        .ops = job->model_ops,
                        .config = job->config,
                        .device = job->config->device,
-                       .gpu = strcmp(job->config->device, "cpu") != 0,
+                       .gpu = pp_device_kind(job->config->device)->queue,
                        .threads = job->config->threads};
     int cores = 0;
     bool found;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/devices.h"
 #include "sim/bound.h"
 
 pp_status pp_waits_choose(struct pp_config *config, struct pp_db *db, const char *path, char *device, size_t size)
@@ -33,7 +34,7 @@ static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const cha
     config.straggler = NULL; /* what is slowed down was never measured so: links are looked up by the plain workload */
     config.jitter = 0;
     there.config = &config;
-    PP_TRY(pp_machine_find(strcmp(device, "cpu") == 0 ? NULL : "h200", &machine));
+    PP_TRY(pp_machine_find(pp_device_kind(device)->machine, &machine));
     return pp_cost_from_profile(&there, db, &machine, out, origin);
 }
 

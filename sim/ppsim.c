@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/devices.h"
 #include "core/log.h"
 #include "core/split_time.h"
 #include "core/stats.h"
@@ -90,7 +91,7 @@ static pp_status check_times(const struct session *s)
     if (config->times && (config->machine || config->profile))
         return pp_fail(PP_USAGE, "--times and --%s both say how long tasks take; leave one out",
                        config->machine ? "machine" : "profile");
-    if (config->machine && strcmp(config->device, "delay") == 0)
+    if (config->machine && pp_device_kind(config->device)->waits)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
     return pp_given_times_of(config, &times);
@@ -127,11 +128,11 @@ static pp_status open_database(struct session *s)
     return PP_OK;
 }
 
-/* The device `delay` waits as long as what was measured last took, if no times are given. */
+/* A device that waits does so as long as what was measured last took, if no times are given. */
 static pp_status choose_waits(struct session *s)
 {
     static char newest[32];
-    if (s->config.times || strcmp(s->config.device, "delay") != 0) return PP_OK;
+    if (s->config.times || !pp_device_kind(s->config.device)->waits) return PP_OK;
     const struct pp_config *config = &s->config;
     const char *path = config->profile ? config->profile : config->db ? config->db : s->predictor.db ? "pp.db" : NULL;
     PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, newest, sizeof newest));
@@ -146,10 +147,10 @@ static pp_status choose_device(struct session *s, const struct pp_backend **back
     static char newest[32];
     PP_TRY(config->machine ? pp_machine_find(config->machine, &s->predictor.machine) : PP_OK);
     if (config->machine && s->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
-        config->device = "cuda";
+        config->device = pp_device_gpu()->name;
     if (strcmp(config->device, "auto") == 0) {
         if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
-        config->device = newest[0] ? newest : "cpu";
+        config->device = newest[0] ? newest : pp_device_kind(NULL)->name;
     }
     PP_TRY(choose_waits(s));
     return pp_backend_named(config->device, backend);
@@ -159,8 +160,8 @@ static pp_status choose_device(struct session *s, const struct pp_backend **back
 static pp_status find_machine(struct session *s)
 {
     const struct pp_config *config = &s->config;
-    const char *kind = strcmp(config->device, "cpu") == 0 ? NULL : "h200";
-    return pp_machine_find(config->machine ? config->machine : kind, &s->predictor.machine);
+    const char *usual = pp_device_kind(config->device)->machine;
+    return pp_machine_find(config->machine ? config->machine : usual, &s->predictor.machine);
 }
 
 static pp_status draw(struct session *s, const struct pp_prediction *prediction)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/devices.h"
+
 /* The plan alone, without what a model limits: M = chunks of one row each, no optimizer, one replica, any number of
  * stages. */
 static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
@@ -67,7 +69,7 @@ static pp_status find_process(const struct pp_predictor *p, struct pp_prediction
 {
     const char *asked = p->config->transport, *taken = out->origin.transport;
     const char *transport = asked && strcmp(asked, "auto") != 0 ? asked : *taken ? taken : "inproc";
-    if (strcmp(p->config->device, "cpu") != 0) return PP_OK;
+    if (pp_device_kind(p->config->device)->queue) return PP_OK;
     return pp_process_cost_find(p->db, out->job, transport, &out->process);
 }
 

@@ -2,9 +2,8 @@
 #include "sim/process.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "core/movers.h"
 #include "core/process.h"
 #include "sim/costs.h"
 
@@ -13,20 +12,21 @@ static const double most_bytes = 1e12; /* beside its arenas, and of any number o
 pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const char *transport,
                                struct pp_process_cost *out)
 {
-    char name[32];
-    bool found = true;
-    const bool alone = strcmp(transport, "mpi") == 0;
+    const struct pp_mover *mover = pp_mover_find(transport, PP_OF_HOSTS);
+    bool found = mover != NULL;
+    const bool alone = found && mover->joins_processes;
     const int processes = alone ? job->train->ranks * job->train->replicas : 1;
     const struct {
         const char *parameter;
         double *value;
     } wanted[] = {{"base_bytes", &out->base}, {"worker_bytes", &out->worker}, {"first_bytes", &out->first}};
     *out = (struct pp_process_cost){.alone = alone};
-    snprintf(name, sizeof name, "%s process", transport);
     for (int i = 0; i < (alone ? 3 : 2) && found; i++) {
-        PP_TRY(pp_db_find_link(db, job->config, processes, name, wanted[i].parameter, wanted[i].value, &found));
+        PP_TRY(
+            pp_db_find_link(db, job->config, processes, mover->process, wanted[i].parameter, wanted[i].value, &found));
         if (found)
-            PP_TRY(pp_check_figure(*wanted[i].value, 0, most_bytes, "%s of \"%s\" is", wanted[i].parameter, name));
+            PP_TRY(pp_check_figure(*wanted[i].value, 0, most_bytes, "%s of \"%s\" is", wanted[i].parameter,
+                                   mover->process));
     }
     out->known = found;
     return PP_OK;

@@ -14,7 +14,7 @@ struct pp_process_cost {
     double base, worker, first; /* of any process, of each of its workers; what the first process has beside others */
 };
 
-/* Of "inproc" or "mpi"; of the latter best as measured with as many processes. known = false where they were not
+/* Of a transport; of one between processes best as measured with as many of them. known = false where they were not
  * measured. PP_INPUT for figures that cannot be. */
 pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const char *transport,
                                struct pp_process_cost *out) PP_MUST_CHECK;

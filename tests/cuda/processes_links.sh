@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ppprof measures the links between emulated GPUs of two processes, by NCCL and through the host, and stores what the
-# simulator asks for.
+# ppprof measures the links between emulated GPUs of two processes, by every carrier, and stores what the simulator
+# asks for.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/../mpi/common.sh"
 need sqlite3
 
 ask() { sqlite3 links.db "$1" | tr '\n' ' '; }
 
-for transport in nccl staged; do
+carriers=$(movers CARRIER)
+[ "$(wc -w <<<"$carriers")" -gt 1 ] || fail "carriers: $carriers"
+for transport in $carriers; do
     rm -f links.db*
     mpirun -n 2 ppprof --device cuda --preset lab --seconds 0.001 --transport "$transport" --db links.db >out.log 2>err.log ||
         fail "$transport: exit status $?"
@@ -18,7 +20,12 @@ for transport in nccl staged; do
     figures=$(ask "SELECT parameter FROM link WHERE link = '$transport allreduce' AND value >= 0 ORDER BY parameter")
     [ "$figures" = "latency_ns ns_per_byte " ] || fail "$transport allreduce has $figures"
     in_order=$(ask "SELECT value FROM link WHERE link = '$transport p2p' AND parameter = 'posts_in_order'")
-    [ "$in_order" = "$([ "$transport" = nccl ] && echo 1.0 || echo 0.0) " ] || fail "$transport: posts_in_order $in_order"
+    case $transport in
+        nccl) expected='1.0 ' ;;
+        staged) expected='0.0 ' ;;
+        *) expected=$in_order ;;
+    esac
+    [ "$in_order" = "$expected" ] || fail "$transport: posts_in_order $in_order"
     contexts=$(ask "SELECT DISTINCT context FROM link_time WHERE name = '$transport p2p' ORDER BY context")
     [ "$contexts" = "in a row round trip " ] || fail "$transport p2p was measured $contexts"
     [ "$(ask "SELECT device || ' ' || transport FROM run")" = "cuda $transport " ] || fail "$transport: not in the run"

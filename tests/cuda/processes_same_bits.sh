@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Emulated GPUs: processes, by NCCL and through the host, and processes of several threads compute the bits of threads of
+# Emulated GPUs: processes, by every carrier, and processes of several threads compute the bits of threads of
 # one process: losses and weights. Sums of two members have one order only, so this holds for NCCL's too; of three whose
 # sum depends on it, the emulated NCCL adds in member order, as a real one need not. And they follow the cpu.
 # shellcheck source=tests/mpi/common.sh
@@ -21,11 +21,14 @@ train() { # NAME [mpirun -n N] -- options...
     jq -c "$losses" "$name.json" >"$name"
 }
 
+carriers=$(movers CARRIER)
+[ "$(wc -w <<<"$carriers")" -gt 1 ] || fail "carriers: $carriers"
+
 compare() { # processes options...
     local n=$1 transport
     shift
     train threads -- --device cuda "$@"
-    for transport in nccl staged; do
+    for transport in $carriers; do
         train processes mpirun -n "$n" -- --device cuda --transport "$transport" "$@"
         grep -q "^transport   $transport" processes.log || fail "$n processes, $*: not by $transport"
         cmp threads processes || fail "$n processes, $transport, $*: other losses"

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/devices.h"
 #include "device_case.h"
 
 static const char *const strict[] = {"PP_EMULATE_STRICT=1", "PP_EMULATE_JITTER_US=300", NULL};
@@ -17,6 +18,7 @@ static void open_and_close(void)
     MUST(strstr(cuda->describe(device), " SMs, driver "));
     MUST(strstr(cuda->describe(device), "cuBLAS"));
     MUST(!strstr(cuda->describe(device), "share"));
+    MUST(ops && pp_device_kind(cuda->name)->queue);
     MUST(cuda->reference_ns(device) > 0);
     MUST_OK(ops->probe(device)); /* alone */
     cuda->close(device);

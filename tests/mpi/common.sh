@@ -3,6 +3,7 @@
 # shellcheck shell=bash disable=SC2034
 set -euo pipefail
 export PATH="${PP_BIN:?the folder of the programs}:$PATH"
+movers_def=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../core/movers.def")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -15,6 +16,15 @@ fail() {
 
 need() {
     command -v "$1" >/dev/null || { echo "$1 is not installed"; exit 77; }
+}
+
+# movers TRANSPORT|CARRIER: the names of those between processes that this build has.
+movers() {
+    local list name
+    list=$(ppexec --list)
+    while read -r name; do
+        if grep -q "^  $name " <<<"$list"; then echo "$name"; fi
+    done < <(sed -nE "s/^PP_$1\((\w+), PROCESSES,.*/\1/p" "$movers_def")
 }
 
 # Hours of steps of a few ms each.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Threads, processes, and processes of several threads compute the same bits: losses and weights.
+# Threads, processes, and processes of several threads compute the same bits, by every transport: losses and weights.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need jq
@@ -8,14 +8,20 @@ need jq
 model=(--d-model 24 --heads 2 --d-ff 40 --layers 4 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
     --generated-tokens 3000 --max-batches 8 --epochs 2 --eval-batches 3 --eval-rows 5)
 
+transports=$(movers TRANSPORT)
+[ -n "$transports" ] || fail "no transport joins processes"
+
 compare() { # processes options...
-    local n=$1
+    local n=$1 transport
     shift
     ppexec "${model[@]}" "$@" --format json --save threads.safetensors 2>threads.log | jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >threads
-    mpirun -n "$n" ppexec "${model[@]}" "$@" --format json --save processes.safetensors 2>processes.log |
-        jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >processes
-    cmp threads processes || fail "$n processes, $*: other losses"
-    cmp threads.safetensors processes.safetensors || fail "$n processes, $*: other weights"
+    for transport in $transports; do
+        mpirun -n "$n" ppexec "${model[@]}" "$@" --transport "$transport" --format json --save processes.safetensors \
+            2>processes.log | jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >processes
+        grep -q "^transport   $transport: " processes.log || fail "$n processes, $*: not by $transport"
+        cmp threads processes || fail "$n processes, $transport, $*: other losses"
+        cmp threads.safetensors processes.safetensors || fail "$n processes, $transport, $*: other weights"
+    done
 }
 
 compare 2 --schedule gpipe --stages 2 --chunks 3

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A world of threads for tests: runs one function as every worker of an in-process world.
+ * Worlds for tests: run one function as every worker of this process, a thread each.
  */
 #ifndef PP_TESTS_CREW_H
 #define PP_TESTS_CREW_H
@@ -35,24 +35,31 @@ static inline void *crew_work(void *arg)
     return NULL;
 }
 
-/* The failure that was not caused by another; its message is this thread's. */
-static inline pp_status crew_run(int workers, crew_fn fn, void *arg)
+/* The failure that was not caused by another; its message is this thread's. workers: of the whole world. */
+static inline pp_status crew_run_on(const struct pp_transport *transport, const struct pp_processes *processes,
+                                    int workers, crew_fn fn, void *arg)
 {
-    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct crew_member members[CREW_MAX];
     struct pp_world *world;
     pp_status status = PP_OK;
-    PP_TRY(pp_world_open(pp_transports[0], &alone, workers, 1, &world));
-    for (int i = 0; i < workers; i++) {
-        members[i] = (struct crew_member){.world = world, .fn = fn, .arg = arg, .me = i};
+    PP_TRY(pp_world_open(transport, processes, workers, 1, &world));
+    for (int i = 0; i < world->count; i++) {
+        members[i] = (struct crew_member){.world = world, .fn = fn, .arg = arg, .me = world->first + i};
         pthread_create(&members[i].thread, NULL, crew_work, &members[i]);
     }
-    for (int i = 0; i < workers; i++) pthread_join(members[i].thread, NULL);
-    for (int i = 0; i < workers; i++)
+    for (int i = 0; i < world->count; i++) pthread_join(members[i].thread, NULL);
+    for (int i = 0; i < world->count; i++)
         if (members[i].status != PP_OK && (status == PP_OK || status == PP_PEER))
             status = pp_fail(members[i].status, "%s", members[i].message);
     pp_world_close(world);
     return status;
+}
+
+/* In one process. */
+static inline pp_status crew_run(int workers, crew_fn fn, void *arg)
+{
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    return crew_run_on(&pp_transport_inproc, &alone, workers, fn, arg);
 }
 
 #endif

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "core/devices.h"
 #include "core/log.h"
 
 static void use_plugin(const char *file, const char *why)
@@ -53,6 +54,28 @@ static void test_names(void **state)
     assert_int_equal(pp_backend_named(NULL, &backend), PP_OK);
     assert_string_equal(backend->name, "cpu");
     assert_int_equal(pp_backend_named("gpu9", &backend), PP_USAGE);
+}
+
+/* Those of core/devices.def and the registry's are the same. */
+static void test_rows(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    int lines = 0;
+    FILE *out = open_memstream(&text, &size);
+    pp_backend_list(out);
+    fclose(out);
+    for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
+    free(text);
+    assert_int_equal(lines, pp_ndevice_kinds);
+    for (int i = 0; i < pp_ndevice_kinds; i++) {
+        const struct pp_backend *backend;
+        assert_int_equal(pp_backend_named(pp_device_kinds[i].name, &backend), PP_OK);
+        assert_string_equal(backend->name, pp_device_kinds[i].name);
+        assert_int_equal(backend->waits, pp_device_kinds[i].waits);
+        if (!pp_device_kinds[i].queue) assert_null(backend->queue);
+    }
 }
 
 static void test_loads(void **state)
@@ -176,13 +199,10 @@ static void test_memory_is_interrupted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_loads),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_no_plugin),
-        cmocka_unit_test(test_auto_falls_back),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_memory_is_interrupted),
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_loads),     cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_no_plugin), cmocka_unit_test(test_auto_falls_back),
+        cmocka_unit_test(test_list),      cmocka_unit_test(test_memory_is_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Carriers between the threads of one process, over the queue device for tests with random delays: what arrives is what
- * was sent, although slots are few and written again at once; sums have the bits of member order. `nccl` needs its
- * library: tests/cuda.
+ * was sent, although slots are few and written again at once; sums have the bits of member order. Carriers that need a
+ * library (`nccl`) know only the memory of its devices: tests/cuda.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "core/movers.h"
 #include "crew.h"
 #include "exec/carrier.h"
 #include "exec/link_profile.h"
@@ -26,8 +27,18 @@ enum { PARCELS = 60, SLOTS = 3, OPEN = 5, MOST_WORDS = 5000 };
         if ((expression) != PP_OK) fail_msg("%s", pp_message());                                                       \
     } while (0)
 
-static const struct pp_carrier *const carriers[] = {&pp_carrier_staged, &pp_carrier_inproc};
-enum { CARRIERS = sizeof carriers / sizeof *carriers };
+enum { MOST_CARRIERS = 16 };
+
+/* inproc, and all between processes whose row needs nothing. */
+static const struct pp_carrier *carriers[MOST_CARRIERS] = {&pp_carrier_inproc};
+static int ncarriers = 1;
+
+static void list_carriers(void)
+{
+    for (int i = 0; pp_carriers[i] && ncarriers < MOST_CARRIERS; i++)
+        if (!strcmp(pp_mover_find(pp_carriers[i]->name, PP_OF_DEVICES)->needs, "NOTHING"))
+            carriers[ncarriers++] = pp_carriers[i];
+}
 
 static int words_of(int i) { return 1 + (i * 977) % MOST_WORDS; }
 
@@ -188,7 +199,7 @@ static pp_status both_ways(struct pp_world *world, int me, void *arg)
 static void parcels_arrive(void **state)
 {
     (void)state;
-    for (int c = 0; c < CARRIERS; c++)
+    for (int c = 0; c < ncarriers; c++)
         for (int delay = 0; delay <= 200; delay += 100) {
             const struct queued_settings settings = {.seed = 7 + (uint64_t)delay, .most_delay_us = delay};
             queued_set(&settings);
@@ -291,7 +302,7 @@ static void sums_have_the_bits_of_member_order(void **state)
     static const int64_t sizes[] = {1, 17, 1000, 300001, 4500000 /* two segments of staged, and a rest */};
     const struct queued_settings settings = {.seed = 3, .most_delay_us = 50};
     queued_set(&settings);
-    for (int c = 0; c < CARRIERS; c++)
+    for (int c = 0; c < ncarriers; c++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int workers = 2; workers <= (sizes[i] > 1000000 ? 2 : 3); workers++) {
                 struct summing s = {carriers[c], sizes[i], i % 2 ? PP_SUM_DOUBLE : PP_SUM_FLOAT};
@@ -331,9 +342,29 @@ static void link_profiles_name_the_carrier(void **state)
     assert_string_equal(profile.figures[6].of, "inproc allreduce");
 }
 
+/* --- the registry --- */
+
+static void carriers_are_those_of_the_list(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < pp_nmovers; i++) {
+        if (pp_movers[i].moves != PP_OF_DEVICES || !pp_movers[i].joins_processes || !pp_carriers[n]) continue;
+        if (!strcmp(pp_movers[i].name, pp_carriers[n]->name))
+            n++;
+        else
+            assert_string_not_equal(pp_movers[i].needs, "NOTHING"); /* it is not in this build */
+    }
+    assert_null(pp_carriers[n]);
+    assert_true(ncarriers > 1);
+    assert_non_null(pp_mover_find(pp_carrier_inproc.name, PP_OF_DEVICES));
+}
+
 int main(void)
 {
+    list_carriers();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(carriers_are_those_of_the_list),
         cmocka_unit_test(parcels_arrive),
         cmocka_unit_test(sums_have_the_bits_of_member_order),
         cmocka_unit_test(link_profiles_name_the_carrier),

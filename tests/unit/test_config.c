@@ -3,10 +3,14 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "core/devices.h"
+#include "core/movers.h"
 
 static pp_status parse(unsigned tool, const char *line, struct pp_config *out)
 {
@@ -189,6 +193,30 @@ static void every_preset_that_is_named_exists(void **state)
     }
 }
 
+/* A row of core/movers.def and of core/devices.def is a choice, and no other word is. */
+static void rows_of_movers_and_devices_can_be_named(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    char line[64];
+    for (int i = 0; i < pp_nmovers; i++) {
+        snprintf(line, sizeof line, "--transport %s", pp_movers[i].name);
+        assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
+        assert_string_equal(c.transport, pp_movers[i].name);
+        assert_ptr_equal(pp_mover_find(pp_movers[i].name, pp_movers[i].moves), &pp_movers[i]);
+    }
+    for (int i = 0; i < pp_ndevice_kinds; i++) {
+        const struct pp_device_kind *kind = &pp_device_kinds[i];
+        snprintf(line, sizeof line, "--device %s --straggler 0:2", kind->name);
+        assert_int_equal(parse(PP_PPEXEC, line, &c), kind->waits ? PP_OK : PP_USAGE);
+        assert_ptr_equal(pp_device_kind(kind->name), kind);
+    }
+    assert_int_equal(parse(PP_PPEXEC, "--transport pigeon", &c), PP_USAGE);
+    assert_int_equal(parse(PP_PPEXEC, "--device abacus", &c), PP_USAGE);
+    assert_string_equal(pp_device_kind("auto")->name, "cpu");
+    assert_string_equal(pp_device_gpu()->name, "cuda");
+}
+
 static void option_names_are_unique_and_have_help(void **state)
 {
     (void)state;
@@ -210,6 +238,7 @@ int main(void)
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),
+        cmocka_unit_test(rows_of_movers_and_devices_can_be_named),
         cmocka_unit_test(option_names_are_unique_and_have_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

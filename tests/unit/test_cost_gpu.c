@@ -2,6 +2,7 @@
  *
  * Costs of GPUs: what is taken from a profile, by share, and what a data sheet gives, by precision.
  */
+#include "core/movers.h"
 #include "tests/unit/cost_case.h"
 
 /* One configuration on a GPU: rows * UNIT ns alone, twice that with its sharers; a tenth of it to issue. */
@@ -76,6 +77,44 @@ static void test_gpu_profile(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* Links of every carrier are found by its name, and its hosts wait as its row says. */
+static void test_links_of_every_carrier(void **state)
+{
+    (void)state;
+    static const char *const parameters[] = {"latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte"};
+    struct pp_db *db;
+    char options[100], name[64];
+    unlink("gpu.db");
+    assert_int_equal(pp_db_open("gpu.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--device cuda --gpus 1 --stages 2 --clip 0");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT);
+    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT);
+    const struct pp_run run = {.tool = "ppprof", .device = "cuda", .processes = 1, .cores = 16};
+    int64_t id;
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    for (int i = 0; i < pp_nmovers; i++)
+        for (int p = 0; p < 4 && pp_movers[i].moves == PP_OF_DEVICES; p++) {
+            snprintf(name, sizeof name, "%s p2p", pp_movers[i].name);
+            assert_int_equal(pp_db_add_link(db, id, name, parameters[p], 1000 * (i + 1)), PP_OK);
+        }
+    assert_int_equal(pp_db_flush(db), PP_OK);
+    pp_job_free(job);
+    for (int i = 0; i < pp_nmovers; i++) {
+        struct pp_cost_origin origin;
+        if (pp_movers[i].moves != PP_OF_DEVICES) continue;
+        snprintf(options, sizeof options, "--device cuda --gpus 1 --stages 2 --clip 0 --transport %s",
+                 pp_movers[i].name);
+        job = create_job(options);
+        struct pp_cost *cost = cost_of(job, db, &origin);
+        assert_string_equal(origin.transport, pp_movers[i].name);
+        assert_int_equal(cost->link.latency_ns, 1000 * (i + 1));
+        assert_int_equal(cost->link.host_wait, pp_movers[i].host_wait);
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 static int64_t longest_class(const char *options)
 {
     struct pp_job *job = create_job(options);
@@ -115,6 +154,8 @@ static void test_machine_precisions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_machine_precisions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
+                                       cmocka_unit_test(test_links_of_every_carrier),
+                                       cmocka_unit_test(test_machine_precisions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

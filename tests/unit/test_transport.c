@@ -1,25 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between threads, collectives and the gradient reduction, with fewer and with more workers than cores.
+ * Messages, collectives and the gradient reduction, with fewer and with more workers than cores: by every transport
+ * between threads, or, where a launcher started several of this program, by the one between processes that it is given.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "core/clock.h"
+#include "core/movers.h"
 #include "crew.h"
 #include "exec/collective.h"
 #include "exec/reduce.h"
 
+/* What is tested. */
+static const struct pp_transport *transport;
+static struct pp_processes processes;
+
+/* Other processes would wait for one that goes on to the next test. */
+static void fail_everywhere(void)
+{
+    fprintf(stderr, "process %d: %s: %s\n", processes.index, transport->name, pp_message());
+    if (processes.count > 1) transport->abort(1);
+    fail();
+}
+
 #define OK(expression)                                                                                                 \
     do {                                                                                                               \
-        if ((expression) != PP_OK) fail_msg("%s", pp_message());                                                       \
+        if ((expression) != PP_OK) fail_everywhere();                                                                  \
     } while (0)
+
+/* As many workers, or a few more: the same number in each process. */
+static int even(int workers) { return (workers + processes.count - 1) / processes.count * processes.count; }
+
+static pp_status run(int workers, crew_fn fn, void *arg)
+{
+    return crew_run_on(transport, &processes, workers, fn, arg);
+}
 
 /* --- messages --- */
 
@@ -91,8 +114,8 @@ static pp_status everything_to_everyone(struct pp_world *world, int me, void *ar
 static void messages_arrive_in_order(void **state)
 {
     (void)state;
-    OK(crew_run(2, everything_to_everyone, NULL));
-    OK(crew_run(5, everything_to_everyone, NULL));
+    OK(run(even(2), everything_to_everyone, NULL));
+    OK(run(even(5), everything_to_everyone, NULL));
 }
 
 static pp_status wrong_size(struct pp_world *world, int me, void *arg)
@@ -106,7 +129,7 @@ static pp_status wrong_size(struct pp_world *world, int me, void *arg)
 static void wrong_sizes_are_told(void **state)
 {
     (void)state;
-    assert_int_equal(crew_run(2, wrong_size, NULL), PP_INTERNAL);
+    assert_int_equal(run(2, wrong_size, NULL), PP_INTERNAL);
     assert_non_null(strstr(pp_message(), "16 bytes"));
 }
 
@@ -123,7 +146,7 @@ static void a_failure_stops_all(void **state)
 {
     (void)state;
     int64_t start = pp_now_ns();
-    assert_int_equal(crew_run(6, one_fails, NULL), PP_IO);
+    assert_int_equal(run(6, one_fails, NULL), PP_IO);
     assert_non_null(strstr(pp_message(), "the test's failure"));
     assert_true(pp_now_ns() - start < 20000000000);
 }
@@ -133,7 +156,7 @@ static void worlds_must_divide(void **state)
     (void)state;
     struct pp_processes three = {.count = 3, .on_host = 3, .hosts = 1};
     struct pp_world *world;
-    assert_int_equal(pp_world_open(pp_transports[0], &three, 4, 1, &world), PP_USAGE);
+    assert_int_equal(pp_world_open(transport, &three, 4, 1, &world), PP_USAGE);
     assert_non_null(strstr(pp_message(), "4 workers"));
     assert_null(world);
 }
@@ -164,7 +187,7 @@ static pp_status collectives(struct pp_world *world, int me, void *arg)
 static void collectives_of_any_size(void **state)
 {
     (void)state;
-    for (int workers = 1; workers <= 9; workers++) OK(crew_run(workers, collectives, NULL));
+    for (int workers = even(1); workers <= 9; workers += processes.count) OK(run(workers, collectives, NULL));
 }
 
 /* --- reduction --- */
@@ -249,7 +272,7 @@ static void sums_have_the_bits_of_replica_order(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct reduction r = {.ranks = shapes[s].ranks, .n = sizes[i]};
-            pp_status status = crew_run(shapes[s].workers, reduce, &r);
+            pp_status status = run(even(shapes[s].workers), reduce, &r);
             for (int w = 0; w < CREW_MAX; w++) {
                 pp_reduce_free(r.reduces[w]);
                 free(r.gradients[w]);
@@ -280,7 +303,41 @@ static void devices_are_looked_at_now_and_then(void **state)
     pp_world_close(world);
 }
 
-int main(void)
+/* --- the registry --- */
+
+static void transports_are_those_of_the_list(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < pp_nmovers; i++) {
+        if (pp_movers[i].moves != PP_OF_HOSTS || !pp_transports[n]) continue;
+        if (!strcmp(pp_movers[i].name, pp_transports[n]->name))
+            n++;
+        else
+            assert_string_not_equal(pp_movers[i].needs, "NOTHING"); /* it is not in this build */
+    }
+    assert_null(pp_transports[n]);
+    assert_string_equal(pp_transports[0]->name, pp_transport_inproc.name);
+    assert_null(pp_mover_find("auto", PP_OF_HOSTS));
+    assert_null(pp_mover_find(NULL, PP_OF_HOSTS));
+}
+
+/* Without a launcher: what is asked for, else threads; a carrier's name leaves it open. */
+static void threads_unless_asked_or_launched(void **state)
+{
+    (void)state;
+    static const char *const names[] = {NULL, "auto", "inproc", "staged", "nccl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct pp_transport *chosen;
+        struct pp_processes alone;
+        OK(pp_transport_start(names[i], &chosen, &alone));
+        assert_ptr_equal(chosen, &pp_transport_inproc);
+        assert_int_equal(alone.count, 1);
+        chosen->finish();
+    }
+}
+
+static int test_threads(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
@@ -291,5 +348,37 @@ int main(void)
         cmocka_unit_test(sums_have_the_bits_of_replica_order),
         cmocka_unit_test(devices_are_looked_at_now_and_then),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest registry[] = {
+        cmocka_unit_test(transports_are_those_of_the_list),
+        cmocka_unit_test(threads_unless_asked_or_launched),
+    };
+    int failed = 0;
+    processes = (struct pp_processes){.count = 1, .on_host = 1, .hosts = 1};
+    for (int i = 0; pp_transports[i]; i++) {
+        if (pp_mover_find(pp_transports[i]->name, PP_OF_HOSTS)->joins_processes) continue;
+        transport = pp_transports[i];
+        failed += cmocka_run_group_tests_name(transport->name, tests, NULL, NULL);
+    }
+    return failed + cmocka_run_group_tests(registry, NULL, NULL);
 }
+
+/* A failure of one process ends the others (tests/mpi/killed.sh), so here nothing fails. */
+static int test_processes(const char *name)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_in_order),
+        cmocka_unit_test(collectives_of_any_size),
+        cmocka_unit_test(sums_have_the_bits_of_replica_order),
+    };
+    if (pp_transport_start(name, &transport, &processes) != PP_OK || strcmp(transport->name, name) != 0 ||
+        processes.count < 2 || !processes.launched) {
+        fprintf(stderr, "%s: transport %s in %d processes: %s\n", name, transport ? transport->name : "none",
+                processes.count, pp_message());
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
+    transport->finish();
+    return failed;
+}
+
+int main(int argc, char **argv) { return argc > 1 ? test_processes(argv[1]) : test_threads(); }

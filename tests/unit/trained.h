@@ -73,7 +73,7 @@ static inline pp_status train(const struct pp_backend *backend, const char *opti
                            .init_tensor = pp_model_init_tensor,
                            .backend = backend,
                            .db = db,
-                           .transport = pp_transports[0],
+                           .transport = &pp_transport_inproc,
                            .processes = {.count = 1, .on_host = 1, .hosts = 1}};
     struct pp_point *points;
     struct pp_result result = {0};

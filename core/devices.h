@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What options, costs and predictions know of a device by its name. The rows: core/devices.def. What it offers to a run
+ * is struct pp_backend (core/program.h).
+ */
+#ifndef PP_CORE_DEVICES_H
+#define PP_CORE_DEVICES_H
+
+#include <stdbool.h>
+
+struct pp_device_kind {
+    const char *name;    /* of --device */
+    bool waits;          /* computes nothing: takes the time that it is given */
+    bool queue;          /* has memory of its own, and works through queues: a GPU */
+    const char *machine; /* for what was not measured; NULL: the one for hosts */
+    int vocab_multiple;
+};
+
+extern const struct pp_device_kind pp_device_kinds[];
+extern const int pp_ndevice_kinds;
+
+/* The row of that name; for other names ("auto", a device of another ppkit's database) the cpu's. */
+const struct pp_device_kind *pp_device_kind(const char *name);
+/* The first that is a GPU. */
+const struct pp_device_kind *pp_device_gpu(void);
+
+/* Choices of --device: "auto|cpu|...". */
+extern const char pp_device_names[];
+
+#endif
