@@ -53,7 +53,7 @@ static bool evaluates(const struct pp_config *config)
 
 bool pp_predict_only_times(const struct pp_config *config)
 {
-    return config->times && strcmp(config->device, "delay") != 0;
+    return config->times && !pp_device_kind(config->device)->waits;
 }
 
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)

@@ -33,14 +33,10 @@
 
 enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
 
-/* One of these for each file of kernels: sets shared memory limits and loads them; pp_cuda_prepare calls all. */
-cudaError_t pp_cuda_prepare_rows(void);
-cudaError_t pp_cuda_prepare_layernorm(void);
-cudaError_t pp_cuda_prepare_embedding(void);
-cudaError_t pp_cuda_prepare_cross_entropy(void);
-cudaError_t pp_cuda_prepare_update(void);
-cudaError_t pp_cuda_prepare_attention(void);
-cudaError_t pp_cuda_prepare_gate(void);
+/* One of these for each file of kernels; pp_cuda_prepare calls all. */
+#define PP_CUDA_KERNELS(file) cudaError_t pp_cuda_prepare_##file(void);
+#include "kernels/cuda/kernels.def"
+#undef PP_CUDA_KERNELS
 
 /* Loads kernels, which CUDA would else do at their first launch. */
 static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)

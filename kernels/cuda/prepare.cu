@@ -4,8 +4,10 @@
 cudaError_t pp_cuda_prepare(void)
 {
     cudaError_t (*const prepare[])(void) = {
-        pp_cuda_prepare_rows,          pp_cuda_prepare_layernorm, pp_cuda_prepare_embedding, pp_cuda_prepare_attention,
-        pp_cuda_prepare_cross_entropy, pp_cuda_prepare_update,    pp_cuda_prepare_gate};
+#define PP_CUDA_KERNELS(file) pp_cuda_prepare_##file,
+#include "kernels/cuda/kernels.def"
+#undef PP_CUDA_KERNELS
+    };
     cudaError_t error = cudaSuccess;
     for (size_t i = 0; i < sizeof prepare / sizeof prepare[0] && error == cudaSuccess; i++) error = prepare[i]();
     return error;

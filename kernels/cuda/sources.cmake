@@ -11,16 +11,13 @@ set(PP_CUDA_SOURCES
   measure.c
   probe.c
   gemm.c
-  attention.cu
   attention_long.cu
   attention_short.cu
-  cross_entropy.cu
-  embedding.cu
-  gate.cu
-  layernorm.cu
   prepare.cu
-  rows.cu
-  update.cu
 )
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/kernels.def)
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/kernels.def lines REGEX "^PP_CUDA_KERNELS")
+list(TRANSFORM lines REPLACE "PP_CUDA_KERNELS\\((.*)\\)" "\\1.cu")
+list(APPEND PP_CUDA_SOURCES ${lines})
 list(TRANSFORM PP_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(APPEND PP_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/kernels/kernels.c ${PROJECT_SOURCE_DIR}/core/program.c)
