@@ -8,7 +8,7 @@ endif()
 
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
-set(CMAKE_C_EXTENSIONS ON) # POSIX and GNU: clock_gettime, getopt_long
+set(CMAKE_C_EXTENSIONS ON) # POSIX and GNU: clock_gettime, __typeof__
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 

@@ -58,10 +58,12 @@ struct pp_job {
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-enum { PP_MOST_WORKERS = 1 << 24 };
+/* What is impossible whatever the schedule: P*V above the layers, chunks above the rows, P*D above PP_MOST_WORKERS.
+ * PP_USAGE. */
+pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point) PP_MUST_CHECK;
 
 /* tails: NULL: no batch is shorter. evaluate: the run evaluates (eval plan). PP_USAGE where the configuration is
- * impossible (P*V > layers, chunks > rows, schedule refuses). */
+ * impossible (pp_point_check(), the schedule refuses, sizes beyond 64 bits). */
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
                         const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
