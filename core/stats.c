@@ -37,7 +37,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static const double taken_most = 0.1; /* samples that others cut into are dropped, as long as there are others */
+static const double taken_most = 0.05; /* ten times what a machine at rest has, and as much as predictions err */
 
 bool pp_taken_remark(double taken, char *buf, size_t size)
 {
@@ -45,8 +45,8 @@ bool pp_taken_remark(double taken, char *buf, size_t size)
     if (!(taken > taken_most)) return false;
     taken = taken < 0.99 ? taken : 0.99;
     snprintf(buf, size,
-             "other programs had the cores for %.0f %% of the time in which tasks were measured, so that times may be "
-             "%.0f %% too long; run ppprof again when less else runs",
+             "other programs had the cores for %.0f %% of the time of the measured tasks, whose times are "
+             "therefore %.0f %% too long; run ppprof again when less else runs",
              100 * taken, 100 * (1 / (1 - taken) - 1));
     return true;
 }

@@ -32,9 +32,8 @@ void pp_times_free(struct pp_times *times);
 /* Nearest-rank quantiles (the median of an even count is the mean of the middle two). Sorts the list. */
 struct pp_quantiles pp_times_quantiles(struct pp_times *times);
 
-/* What is to be said of a profile whose workers had no core for the part `taken` (0 to 1) of the time in which tasks
- * were timed, as a sentence without its end; false and "" where it is so little that times are good (docs/METRICS.md).
- */
+/* What is to be said of a profile whose workers had no core for the part `taken` (0 to 1) of the time of its tasks: a
+ * sentence without its end; false and "" where it is so little that times are good (docs/METRICS.md). */
 bool pp_taken_remark(double taken, char *buf, size_t size);
 
 /* A figure with a name, of something with a name: a parameter of a link. Texts are borrowed. */

@@ -65,6 +65,7 @@ static pp_status keep(const struct visit *v, const struct pp_team_member *member
         struct pp_profile_cell *cell = &shape->cell[load];
         PP_TRY(pp_times_merge(&cell->task, &tally->task));
         PP_TRY(pp_times_merge(&cell->host, &tally->host));
+        PP_TRY(pp_times_merge(&cell->cpu, &tally->cpu));
         for (int i = 0; i < shape->ncalls && tally->call; i++) PP_TRY(pp_times_merge(&cell->call[i], &tally->call[i]));
     }
     return PP_OK;
@@ -80,6 +81,7 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
             free(tally->call);
             pp_times_free(&tally->task);
             pp_times_free(&tally->host);
+            pp_times_free(&tally->cpu);
         }
         free(members[i].tally);
     }
@@ -109,15 +111,13 @@ static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
     }
     for (int i = 0; i < n && in_turns; i++) members[i].budget_ns = all_ns;
     if (status == PP_OK && wanted > 0) {
-        struct pp_team_view view;
+        int64_t reference_ns;
         show_progress(v->session);
-        status = pp_team_run(&profile->setup, v->job, members, n, in_turns, &view);
+        status = pp_team_run(&profile->setup, v->job, members, n, in_turns, &reference_ns);
         bool measured = status == PP_OK || status == PP_INTERRUPTED;
         for (int i = 0; i < n && measured; i++)
             if (keep(v, &members[i], load) != PP_OK) status = PP_NOMEM;
-        if (status == PP_OK) status = pp_times_add(&profile->reference[PP_PROFILE_DURING], view.reference_ns);
-        profile->wall_ns += view.wall_ns;
-        profile->cpu_ns += view.cpu_ns;
+        if (status == PP_OK) status = pp_times_add(&profile->reference[PP_PROFILE_DURING], reference_ns);
     }
     release(v, members, n);
     return status;
@@ -226,6 +226,7 @@ static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *
 {
     cell->ns = pp_times_quantiles(&cell->task);
     cell->host_ns = pp_times_quantiles(&cell->host);
+    cell->cpu_ns = pp_times_quantiles(&cell->cpu).mean_ns;
     if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
     free(cell->kernels);
     cell->nkernels = 0;
@@ -287,6 +288,13 @@ double pp_profile_drift(struct pp_profile *profile)
 
 double pp_profile_taken(const struct pp_profile *profile)
 {
-    if (profile->wall_ns == 0) return NAN;
-    return profile->cpu_ns < profile->wall_ns ? 1 - (double)profile->cpu_ns / (double)profile->wall_ns : 0;
+    double all = 0, had = 0;
+    for (int i = 0; i < profile->nshapes; i++)
+        for (int load = 0; load < profile->nloads; load++) {
+            const struct pp_profile_cell *cell = &profile->shapes[i].cell[load];
+            all += cell->cpu_ns > 0 ? (double)cell->ns.mean_ns : 0;
+            had += (double)cell->cpu_ns;
+        }
+    if (all == 0) return NAN;
+    return had < all ? 1 - had / all : 0;
 }

@@ -55,9 +55,10 @@ struct pp_profile_cell {
     struct pp_quantiles ns, host_ns; /* host_ns: to issue it; count 0 but for queue devices */
     int nkernels;
     struct pp_profile_kernel *kernels;
-    int64_t kernels_ns;                /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
-    int64_t gap_ns;                    /* mean of the task without the means of its kernels, for each call */
-    struct pp_times task, host, *call; /* raw samples: of whole tasks; of each call [ncalls] */
+    int64_t cpu_ns;     /* mean, for how long of it the worker had a core; 0: not known (queue devices) */
+    int64_t kernels_ns; /* sum over the calls of the kernels' medians; 0 if there are no kernel times */
+    int64_t gap_ns;     /* mean of the task without the means of its kernels, for each call */
+    struct pp_times task, host, cpu, *call; /* raw samples: of whole tasks; of each call [ncalls] */
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
@@ -81,7 +82,6 @@ struct pp_profile {
     struct pp_profile_shape *shapes; /* each once, in order of appearance */
     /* The reference kernel: before and after, alone; during, the mean over workers that ran it at the same moment. */
     struct pp_times reference[PP_PROFILE_WHENS];
-    int64_t wall_ns, cpu_ns; /* of all teams: pp_team_view */
     char device_text[128];
 };
 
@@ -110,7 +110,7 @@ void pp_profile_context(const struct pp_profile_setup *setup, const struct pp_jo
 /* Largest change of the reference kernel between before, during and after, as a share of the first. NAN if not
  * measured. */
 double pp_profile_drift(struct pp_profile *profile);
-/* Part of the workers' time, while tasks were timed, in which they had no core: others had it. NAN if not measured. */
+/* Part of the tasks' time, all means added, in which their workers had no core: others had it. NAN if not known. */
 double pp_profile_taken(const struct pp_profile *profile);
 
 #endif

@@ -143,6 +143,7 @@ static void free_cell(struct pp_profile_cell *cell, int ncalls)
 {
     pp_times_free(&cell->task);
     pp_times_free(&cell->host);
+    pp_times_free(&cell->cpu);
     for (int i = 0; i < ncalls && cell->call; i++) pp_times_free(&cell->call[i]);
     free(cell->call);
     free(cell->kernels);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "core/clock.h"
 #include "core/queue.h"
@@ -49,8 +50,8 @@ struct worker {
     int turns; /* that were this worker's */
     int64_t deadline;
     bool content;
-    int64_t *kernel_ns;                    /* room for the longest program */
-    int64_t reference_ns, wall_ns, cpu_ns; /* the last two: of its steps */
+    int64_t *kernel_ns; /* room for the longest program */
+    int64_t reference_ns;
     pp_status status;
     char message[256];
 };
@@ -92,26 +93,33 @@ struct run {
 
 static void stamp(struct run *run)
 {
-    struct rusage usage;
+    struct rusage usage; /* its times are as old as the system's last tick */
+    struct timespec cpu;
     getrusage(RUSAGE_THREAD, &usage);
-    int64_t micros = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * (int64_t)1000000 + usage.ru_utime.tv_usec +
-                     usage.ru_stime.tv_usec;
-    run->cpu_ns = micros * 1000;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    run->cpu_ns = (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec;
     run->preemptions = usage.ru_nivcsw;
     run->wall_ns = pp_now_ns();
 }
 
-/* The core was taken away for more than 2 % of the time. */
-static bool disturbed(const struct run *before, const struct run *after)
+static struct run between(const struct run *before, const struct run *after)
 {
-    int64_t wall = after->wall_ns - before->wall_ns, cpu = after->cpu_ns - before->cpu_ns;
-    return after->preemptions != before->preemptions && wall - cpu > wall / 50 + 20000;
+    return (struct run){.wall_ns = after->wall_ns - before->wall_ns,
+                        .cpu_ns = after->cpu_ns - before->cpu_ns,
+                        .preemptions = after->preemptions - before->preemptions};
+}
+
+/* The core was taken away for more than 2 % of the time. */
+static bool disturbed(const struct run *run)
+{
+    return run->preemptions != 0 && run->wall_ns - run->cpu_ns > run->wall_ns / 50 + 20000;
 }
 
 static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program,
-                        const int64_t *kernel_ns, const struct pp_run_time *time)
+                        const int64_t *kernel_ns, const struct pp_run_time *time, int64_t cpu_ns)
 {
-    if (!kernel_ns && w->team->setup->backend->queue) PP_TRY(pp_times_add(&tally->host, time->host_ns));
+    bool queues = w->team->setup->backend->queue != NULL;
+    if (!kernel_ns) PP_TRY(pp_times_add(queues ? &tally->host : &tally->cpu, queues ? time->host_ns : cpu_ns));
     if (!kernel_ns) return pp_times_add(&tally->task, time->device_ns);
     if (!tally->call) PP_TRY(PP_NEW(&tally->call, program->ncalls));
     for (int i = 0; i < program->ncalls; i++) PP_TRY(pp_times_add(&tally->call[i], w->kernel_ns[i]));
@@ -121,18 +129,18 @@ static pp_status record(struct worker *w, struct pp_tally *tally, const struct p
 /* A device that computes in this thread is timed from here, and the system may take the core away meanwhile; one with
  * queues times itself. */
 static pp_status time_program(struct worker *w, const struct pp_program *program, const struct pp_frame *frame,
-                              int64_t *kernel_ns, struct pp_run_time *out, bool *is_disturbed)
+                              int64_t *kernel_ns, struct pp_run_time *out, struct run *run)
 {
     const struct pp_backend *backend = w->team->setup->backend;
     struct run before, after;
-    *is_disturbed = false;
+    *run = (struct run){0};
     if (backend->queue) return backend->queue->measure(w->arena.device, program, frame, out, kernel_ns);
     stamp(&before);
     int64_t start = pp_now_ns();
     PP_TRY(backend->run(w->arena.device, program, frame, NULL, kernel_ns));
     out->device_ns = pp_now_ns() - start;
     stamp(&after);
-    *is_disturbed = disturbed(&before, &after);
+    *run = between(&before, &after);
     return PP_OK;
 }
 
@@ -146,15 +154,16 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_FROM ? w->kernel_ns : NULL;
     struct pp_frame frame;
     struct pp_run_time time = {0};
-    bool is_disturbed, full = atomic_load(&team->waiting) == 0;
+    struct run run;
+    bool full = atomic_load(&team->waiting) == 0;
     pp_profile_arena_frame(&w->arena, task, &frame);
 
-    PP_TRY(time_program(w, program, &frame, kernel_ns, &time, &is_disturbed));
+    PP_TRY(time_program(w, program, &frame, kernel_ns, &time, &run));
     full = full && atomic_load(&team->waiting) == 0 && !atomic_load(&team->stop);
 
     bool late = pp_now_ns() > w->deadline; /* better a disturbed sample than none */
-    if (tally->seen++ == 0 || !full || (is_disturbed && !late)) return PP_OK;
-    return record(w, tally, program, kernel_ns, &time);
+    if (tally->seen++ == 0 || !full || (disturbed(&run) && !late)) return PP_OK;
+    return record(w, tally, program, kernel_ns, &time, run.cpu_ns);
 }
 
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
@@ -255,19 +264,6 @@ static pp_status gather(struct worker *w, struct pp_device *device)
     return PP_OK;
 }
 
-/* Notes how much of the time the thread had a core. One that only looks on while a device computes sleeps. */
-static pp_status run_steps_timed(struct worker *w)
-{
-    struct run before, after;
-    if (w->team->setup->backend->queue) return run_steps(w);
-    stamp(&before);
-    pp_status status = run_steps(w);
-    stamp(&after);
-    w->wall_ns = after.wall_ns - before.wall_ns;
-    w->cpu_ns = after.cpu_ns - before.cpu_ns;
-    return status;
-}
-
 static pp_status measure_tasks(struct worker *w, struct pp_device *device)
 {
     const struct pp_profile_setup *setup = w->team->setup;
@@ -277,7 +273,7 @@ static pp_status measure_tasks(struct worker *w, struct pp_device *device)
     if (status == PP_OK) {
         w->reference_ns = setup->backend->reference_ns(device);
         w->deadline = pp_now_ns() + w->member->budget_ns;
-        status = run_steps_timed(w);
+        status = run_steps(w);
     }
     pp_profile_arena_close(&w->arena);
     return status;
@@ -327,20 +323,18 @@ static pp_status start(struct team *team, struct worker *workers, struct pp_team
 }
 
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
-                      int n, bool in_turns, struct pp_team_view *view)
+                      int n, bool in_turns, int64_t *reference_ns)
 {
     struct team team = {.setup = setup, .job = job, .n = n, .in_turns = in_turns && n > 1};
     struct worker *workers;
     PP_TRY(PP_NEW(&workers, n));
     int started = 0;
     pp_status status = start(&team, workers, members, &started);
-    *view = (struct pp_team_view){0};
+    *reference_ns = 0;
     for (int i = 0; i < started; i++) {
         struct worker *w = &workers[i];
         pthread_join(w->thread, NULL);
-        view->reference_ns += w->reference_ns / n;
-        view->wall_ns += w->wall_ns;
-        view->cpu_ns += w->cpu_ns;
+        *reference_ns += w->reference_ns / n;
         if (status == PP_OK && w->status != PP_OK)
             status = pp_fail(w->status, "profiling rank %d: %s", w->member->rank, w->message);
     }

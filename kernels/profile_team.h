@@ -14,6 +14,7 @@ struct pp_tally {
     int seen;              /* runs, timed or not */
     struct pp_times task;  /* whole tasks: on the device */
     struct pp_times host;  /* ... what issuing them takes the host; queue devices only */
+    struct pp_times cpu;   /* ... for how long of it their thread had a core; other devices only */
     struct pp_times *call; /* [ncalls of the program] single calls, from runs of their own; NULL until there are any */
 };
 
@@ -23,17 +24,11 @@ struct pp_team_member {
     struct pp_tally *tally; /* [nclasses]; `wanted` is set by the caller */
 };
 
-/* What the members saw together. */
-struct pp_team_view {
-    int64_t reference_ns; /* mean of the reference kernel's duration, taken in their threads at the same moment */
-    int64_t wall_ns;      /* for how long they ran tasks, or waited for each other: summed over them */
-    int64_t cpu_ns;       /* ... and had a core: a thread that waits keeps it. 0, and wall_ns, with queue devices */
-};
-
 /* Runs n members until all are content; with queue devices each has a device opened for one of the job's workers.
- * Samples count only while all run; in_turns: always, for one runs at a time. PP_INTERRUPTED: stopped early, the
- * samples so far are there. */
+ * Samples count only while all run; in_turns: always, for one runs at a time. *reference_ns: the mean over the
+ * members of the reference kernel's duration, taken in their threads at the same moment. PP_INTERRUPTED: stopped
+ * early, the samples so far are there. */
 pp_status pp_team_run(const struct pp_profile_setup *setup, const struct pp_job *job, struct pp_team_member *members,
-                      int n, bool in_turns, struct pp_team_view *view) PP_MUST_CHECK;
+                      int n, bool in_turns, int64_t *reference_ns) PP_MUST_CHECK;
 
 #endif

@@ -121,7 +121,7 @@ static void run_team(bool in_turns)
     struct pp_profile_setup setup = configure("--preset lab --chunks 2", 2);
     struct pp_point point = {.schedule = "1f1b", .stages = 2, .virtual_stages = 1, .chunks = 2};
     struct pp_job *job;
-    struct pp_team_view view;
+    int64_t reference_ns;
     assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);
     int n = job->train->nclasses;
     struct pp_tally *tally = calloc((size_t)(2 * n), sizeof *tally);
@@ -130,12 +130,13 @@ static void run_team(bool in_turns)
         const struct pp_class *cls = &job->train->classes[i % n];
         tally[i].wanted = pp_kinds[cls->kind].computes && job->train->stage_rank[cls->stage] == i / n;
     }
-    if (pp_team_run(&setup, job, members, 2, in_turns, &view) != PP_OK) fail_msg("%s", pp_message());
-    assert_int_equal(view.reference_ns, 1000);
-    assert_true(view.cpu_ns > 0 && view.wall_ns > 0);
+    if (pp_team_run(&setup, job, members, 2, in_turns, &reference_ns) != PP_OK) fail_msg("%s", pp_message());
+    assert_int_equal(reference_ns, 1000);
     for (int i = 0; i < 2 * n; i++) {
         if (tally[i].wanted) assert_true(tally[i].task.n >= 2);
+        assert_int_equal(tally[i].cpu.n, tally[i].task.n);
         pp_times_free(&tally[i].task);
+        pp_times_free(&tally[i].cpu);
         for (int k = 0; tally[i].call && k < job->phase[PP_TRAIN].programs[i % n].ncalls; k++)
             pp_times_free(&tally[i].call[k]);
         free(tally[i].call);
@@ -144,24 +145,30 @@ static void run_team(bool in_turns)
     pp_job_free(job);
 }
 
-/* What others took of the workers' time, and what is said of it. */
+/* What others took of the tasks' time, and what is said of it. */
 static void test_taken(void **state)
 {
     (void)state;
     static const struct {
-        int64_t wall_ns, cpu_ns;
+        int64_t mean_ns, cpu_ns;
         double taken;
         const char *remark;
     } cases[] = {
         {1000, 1000, 0, ""},
         {1000, 1001, 0, ""}, /* clocks differ by a little */
-        {1000, 900, 0.1, ""},
-        {1000, 800, 0.2, "cores for 20 % of the time in which tasks were measured, so that times may be 25 % too long"},
-        {1000, 0, 1, "cores for 99 %"},
+        {1000, 960, 0.04, ""},
+        {1000, 800, 0.2, "cores for 20 % of the time of the measured tasks, whose times are therefore 25 % too long"},
+        {100000, 1, 0.99999, "cores for 99 %"},
     };
     char remark[256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct pp_profile profile = {.wall_ns = cases[i].wall_ns, .cpu_ns = cases[i].cpu_ns};
+        /* the first shape has half of all time under each load, the second is of a load that was not measured */
+        struct pp_profile_shape shapes[2] = {0};
+        for (int load = 0; load < 2; load++) {
+            shapes[0].cell[load].ns.mean_ns = cases[i].mean_ns;
+            shapes[0].cell[load].cpu_ns = cases[i].cpu_ns;
+        }
+        const struct pp_profile profile = {.nloads = 2, .nshapes = 2, .shapes = shapes};
         const double taken = pp_profile_taken(&profile);
         assert_true(fabs(taken - cases[i].taken) < 1e-12);
         assert_int_equal(pp_taken_remark(taken, remark, sizeof remark), *cases[i].remark != '\0');
