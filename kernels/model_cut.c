@@ -36,8 +36,8 @@ static bool better(const struct cut *a, const struct cut *b)
 /* prefix: [layers + 1] cost of the first j layers, embedding included from j = 1 on, decoder at j = layers. */
 static void cut_table(const double *prefix, int layers, int stages, struct cut *table)
 {
-    const int width = layers + 1;
-    for (int i = 0; i < (stages + 1) * width; i++) table[i] = (struct cut){DBL_MAX, DBL_MAX, 0};
+    const int64_t width = layers + 1;
+    for (int64_t i = 0; i < (stages + 1) * width; i++) table[i] = (struct cut){DBL_MAX, DBL_MAX, 0};
     table[0] = (struct cut){0, 0, 0};
     for (int i = 1; i <= stages; i++)
         for (int j = i; j <= layers - (stages - i); j++)
@@ -63,7 +63,7 @@ static pp_status cut_balanced(const double *cost, int layers, int stages, int *o
     prefix[layers] += cost[layers + 1];
     cut_table(prefix, layers, stages, table);
     for (int i = stages, j = layers; i > 0; i--) {
-        out[i - 1] = table[i * (layers + 1) + j].last;
+        out[i - 1] = table[i * (layers + (int64_t)1) + j].last;
         j -= out[i - 1];
     }
 done:

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Command lines: the first byte names the program, the rest are its arguments, one a line. What was parsed reads back
- * from its own text, and the lists make a sweep.
+ * from its own text, the lists make a sweep, and its first configuration is refused or becomes a job, with sizes and
+ * times that are none below nought, and with --times a prediction.
  */
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 #include "sim/costs.h"
+#include "sim/engine.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { ARGUMENTS = 64, LAYERS = 64, POINTS = 1 << 16 };
+enum { ARGUMENTS = 64, LAYERS = 64 };
+enum { JOB_LAYERS = 1024, JOB_ROWS = 1024, JOB_CELLS = 1024, SIM_REPLICAS = 8 }; /* beyond, a job takes too long */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -47,11 +50,64 @@ static void parse_rest(const struct pp_config *config)
     fuzz_must(sum == shape.layers, "a split has all layers");
 }
 
+/* What is refused at once is no work, however large. */
+static bool is_small(const struct pp_config *config, const struct pp_point *point)
+{
+    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    if (pp_point_check(config, point) != PP_OK) return true;
+    if (config->rows > JOB_ROWS || config->eval_rows > JOB_ROWS || config->layers > JOB_LAYERS) return false;
+    if (strcmp(config->split, "uniform") != 0 && config->layers > LAYERS) return false;
+    return stages * point->chunks <= JOB_CELLS;
+}
+
+static void check_layout(const struct pp_layout *layout)
+{
+    for (int r = 0; r < layout->ranks; r++) {
+        int64_t sum = 0;
+        for (int kind = 0; kind < PP_BYTES_KINDS; kind++) {
+            fuzz_must(layout->bytes[r][kind] >= 0, "sizes are not negative");
+            sum += layout->bytes[r][kind];
+        }
+        fuzz_must(sum == layout->arena_bytes[r], "an arena is the sum of its parts");
+        fuzz_must(layout->live_peak_bytes[r] >= 0 && layout->live_peak_bytes[r] <= sum, "what is live is in the arena");
+    }
+}
+
+static void simulate(const struct pp_job *job)
+{
+    const struct pp_sim_options options = {.trace = true};
+    struct pp_cost *cost;
+    struct pp_sim_result result;
+    if (job->train->replicas > SIM_REPLICAS || pp_cost_from_times(job->train, &job->times, &cost) != PP_OK) return;
+    if (pp_sim_run(job->train, cost, &options, &result) == PP_OK) {
+        fuzz_must(result.metrics.makespan_ns >= 0 && result.batch_ns >= 0, "time does not run backwards");
+        pp_sim_result_free(&result);
+    }
+    pp_cost_free(cost);
+}
+
+static void make_job(const struct pp_config *config, const struct pp_point *point)
+{
+    struct pp_job *job;
+    int64_t ns;
+    if (!is_small(config, point)) return;
+    if (pp_job_create(config, point, &pp_schedules, &pp_model_ops, !config->no_eval, 0, 0, &job) != PP_OK) return;
+    check_layout(job->layout);
+    for (int c = 0; config->times && c < job->train->nclasses; c++)
+        if (pp_given_class_ns(&job->times, job->train, &job->train->classes[c], &ns) == PP_OK)
+            fuzz_must(ns >= 0, "times are not negative");
+    if (config->times) simulate(job);
+    pp_job_free(job);
+}
+
 static void make_points(const struct pp_config *config)
 {
     struct pp_point *points = NULL;
     int n;
-    if (pp_points(config, &pp_schedules, &points, &n) == PP_OK) fuzz_must(n > 0, "a sweep has a point");
+    if (pp_points(config, &pp_schedules, &points, &n) == PP_OK) {
+        fuzz_must(n > 0, "a sweep has a point");
+        make_job(config, &points[0]);
+    }
     free(points);
 }
 
