@@ -7,7 +7,7 @@
 
 #include "tests/unit/sim_case.h"
 
-enum { RANKS = 4, CHANNELS = 3, LANES = RANKS + CHANNELS, MOST_TASKS = 40, STEPS = 50 };
+enum { RANKS = 4, CHANNELS = 3, LANES = RANKS + CHANNELS, MOST_TASKS = 40, STEPS = 50, MOST_ROWS = 15 };
 
 /* A plan that no schedule would make: any lanes, any edges to earlier tasks, any edges into the next step. */
 static struct pp_plan *random_plan(uint64_t *seed)
@@ -238,25 +238,34 @@ static void expect_equal(const struct pp_sim_result *a, const struct pp_sim_resu
         fail_msg("%s: sweep and events differ", what);
 }
 
+/* A schedule of the registry and a shape that it takes. */
+static struct pp_plan_spec random_shape(uint64_t *seed)
+{
+    struct pp_plan_spec spec;
+    int schedules = 0;
+    while (pp_schedule_at(schedules)) schedules++;
+    do
+        spec = (struct pp_plan_spec){.schedule = pp_schedule_at(random_below(seed, schedules))->name,
+                                     .ranks = 1 + random_below(seed, 5),
+                                     .virtual_stages = 1 + random_below(seed, 3),
+                                     .microbatches = 1 + random_below(seed, MOST_ROWS)};
+    while (pp_schedules.check(spec.schedule, spec.ranks, spec.virtual_stages, spec.microbatches) != PP_OK);
+    return spec;
+}
+
 /* A random but legal job: schedule, shape, checkpoints, replicas, uneven rows; random durations. */
 static struct sim_case random_case(uint64_t *seed)
 {
-    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
-    static int rows[16];
-    int which = random_below(seed, 3), p = 1 + random_below(seed, 5), m = 1 + random_below(seed, 12);
-    if (which == 2) m = p * (1 + random_below(seed, 3));
-    for (int i = 0; i < m; i++) rows[i] = i == m - 1 ? 2 : 3;
-    struct pp_plan_spec spec = {.schedule = schedules[which],
-                                .ranks = p,
-                                .virtual_stages = which == 2 ? 1 + random_below(seed, 3) : 1,
-                                .microbatches = m,
-                                .replicas = 1 + random_below(seed, 2),
-                                .rows = rows,
-                                .checkpoint = random_below(seed, 3),
-                                .recv_buffers = random_below(seed, 3),
-                                .training = true,
-                                .optimizer = random_below(seed, 2),
-                                .clip = random_below(seed, 2)};
+    static int rows[MOST_ROWS];
+    struct pp_plan_spec spec = random_shape(seed);
+    for (int i = 0; i < spec.microbatches; i++) rows[i] = i == spec.microbatches - 1 ? 2 : 3;
+    spec.replicas = 1 + random_below(seed, 2);
+    spec.rows = rows;
+    spec.checkpoint = random_below(seed, 3);
+    spec.recv_buffers = random_below(seed, 3);
+    spec.training = true;
+    spec.optimizer = random_below(seed, 2);
+    spec.clip = random_below(seed, 2);
     struct sim_case c = {.plan = build_plan(&spec)};
     c.cost = random_cost(c.plan, seed);
     for (int k = 0; k < c.plan->nclasses; k++) c.cost->classes[k].ns *= 1000, c.cost->classes[k].loaded_ns *= 1000;
