@@ -55,9 +55,12 @@ struct pp_value {
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
 
-/* What is computed, apart from where: runs with equal texts do the same work. Part of what v_compare joins on. */
+/* What is computed, apart from where: runs with equal texts do the same work, and equal numbers have equal texts. Part
+ * of what v_compare joins on. With a job the text says how its model is cut; without one (ppprof; NULL) what --split
+ * asks for. PP_USAGE where --times or --straggler is no such thing. */
 enum { PP_WORKLOAD_BYTES = 256 };
-const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size);
+pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job,
+                         char buf[PP_WORKLOAD_BYTES]) PP_MUST_CHECK;
 
 /* The message of an SQLite result code: file, what went wrong while `doing`, what to do. */
 pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing);

@@ -64,13 +64,13 @@ pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int 
 {
     sqlite3_stmt *statement;
     char workload[PP_WORKLOAD_BYTES];
+    PP_TRY(pp_db_workload(config, NULL, workload));
     PP_TRY(pp_db_query(db,
                        "SELECT value FROM link JOIN run ON run.id = link.run WHERE link = ?2 AND parameter = ?3 AND "
                        "device = ?1 ORDER BY workload = ?4 DESC, threads = ?5 DESC, "
                        "CASE WHEN ?6 > 0 THEN abs(processes - ?6) END, run DESC LIMIT 1",
-                       PP_VALUES(PP_TEXT(config->device), PP_TEXT(link), PP_TEXT(parameter),
-                                 PP_TEXT(pp_db_workload(config, workload, sizeof workload)), PP_INT(config->threads),
-                                 PP_INT(processes)),
+                       PP_VALUES(PP_TEXT(config->device), PP_TEXT(link), PP_TEXT(parameter), PP_TEXT(workload),
+                                 PP_INT(config->threads), PP_INT(processes)),
                        &statement));
     PP_TRY(pp_db_row(db, statement, found));
     if (*found) *value = sqlite3_column_double(statement, 0);

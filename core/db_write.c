@@ -13,40 +13,6 @@
 #define SAMPLE_INTO(table)                                                                                             \
     "INSERT INTO " table " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, nullif(?13, 0))"
 
-static const char *const checkpoint_names[] = {"never", "except_last", "always"};
-
-static unsigned tool_mask(const char *tool)
-{
-    static const struct {
-        const char *name;
-        unsigned mask;
-    } tools[] = {{"ppsim", PP_PPSIM}, {"ppexec", PP_PPEXEC}, {"ppprof", PP_PPPROF}, {"ppreport", PP_PPREPORT}};
-    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
-        if (strcmp(tools[i].name, tool) == 0) return tools[i].mask;
-    return PP_ALL_TOOLS;
-}
-
-static size_t model_and_data(const struct pp_config *config, char *buf, size_t size)
-{
-    char precision[16] = "";
-    if (config->precision != PP_FP32)
-        snprintf(precision, sizeof precision, "%s ", pp_precision_names[config->precision]);
-    return (size_t)snprintf(buf, size, "%s%s%dl d%d h%d f%d v%d %s p%g %dx%d %s", precision,
-                            config->style ? "lab " : "", config->layers, config->d_model, config->heads, config->d_ff,
-                            config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none", config->dropout,
-                            config->rows, config->tokens, config->split ? config->split : "uniform");
-}
-
-const char *pp_db_workload(const struct pp_config *config, char *buf, size_t size)
-{
-    size_t used =
-        config->times ? (size_t)snprintf(buf, size, "%s ms", config->times) : model_and_data(config, buf, size);
-    if (config->straggler && used < size)
-        used += (size_t)snprintf(buf + used, size - used, ", rank %s", config->straggler);
-    if (config->jitter > 0 && used < size) snprintf(buf + used, size - used, ", jitter %g %%", config->jitter);
-    return buf;
-}
-
 enum { HASH_BYTES = 17 };
 
 static const char *hash_text(const struct pp_plan *plan, char buf[HASH_BYTES])
@@ -56,11 +22,11 @@ static const char *hash_text(const struct pp_plan *plan, char buf[HASH_BYTES])
 }
 
 /* The row of this plan and workload, made if it is not there. */
-static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const struct pp_config *config, int64_t *id)
+static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const struct pp_job *job, int64_t *id)
 {
     char hash[HASH_BYTES], workload[PP_WORKLOAD_BYTES] = "";
     hash_text(plan, hash);
-    if (config) pp_db_workload(config, workload, sizeof workload);
+    if (job) PP_TRY(pp_db_workload(job->config, job, workload));
     PP_TRY(pp_db_execute(
         db,
         "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tasks) "
@@ -73,10 +39,12 @@ static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const str
     return found ? PP_OK : pp_fail(PP_INTERNAL, "database %s: the plan %s was not stored", db->path, hash);
 }
 
-static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const struct pp_config *config)
+static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const struct pp_config *config,
+                            const struct pp_job *job)
 {
     char host[128] = "", workload[PP_WORKLOAD_BYTES];
     gethostname(host, sizeof host - 1);
+    PP_TRY(pp_db_workload(config, job, workload));
     return pp_db_execute(db,
                          "INSERT INTO run(started, tool, version, host, device, device_text, transport, cost_source, "
                          "processes, cores, threads, preset, workload) "
@@ -84,16 +52,15 @@ static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const st
                          PP_VALUES(PP_TEXT(run->tool), PP_TEXT(PP_VERSION), PP_TEXT(host), PP_TEXT(run->device),
                                    PP_TEXT(run->device_text), PP_TEXT(run->transport), PP_TEXT(run->cost_source),
                                    PP_INT(run->processes), PP_INT(run->cores), PP_INT(config->threads),
-                                   PP_TEXT(config->times ? "times" : config->preset),
-                                   PP_TEXT(pp_db_workload(config, workload, sizeof workload))));
+                                   PP_TEXT(config->times ? "times" : config->preset), PP_TEXT(workload)));
 }
 
-static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_config *config, const struct pp_job *job)
+static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     int64_t id;
     char hash[HASH_BYTES];
-    PP_TRY(plan_id(db, plan, config, &id));
+    PP_TRY(plan_id(db, plan, job, &id));
     return pp_db_execute(db,
                          "UPDATE run SET plan = ?2, plan_hash = ?3, schedule = ?4, stages = ?5, virtual_stages = ?6, "
                          "chunks = ?7, microbatches = ?8, replicas = ?9, checkpoint = ?10, parameters = ?11, "
@@ -101,7 +68,7 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_confi
                          PP_VALUES(PP_INT(run_id), PP_INT(id), PP_TEXT(hash_text(plan, hash)), PP_TEXT(plan->schedule),
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
                                    PP_INT(plan->microbatches), PP_INT(plan->replicas),
-                                   PP_TEXT(checkpoint_names[plan->checkpoint]),
+                                   PP_TEXT(pp_checkpoint_names[plan->checkpoint]),
                                    PP_INT(job->model ? job->model->parameters : 0), PP_TEXT(job->accumulation_key)));
 }
 
@@ -124,10 +91,11 @@ pp_status pp_db_run_begin(struct pp_db *db, const struct pp_run *run, const stru
 {
     pp_status status;
     PP_TRY(pp_db_transaction(db));
-    PP_TRY_DONE(insert_run(db, run, config));
+    PP_TRY_DONE(insert_run(db, run, config, job));
     *run_id = sqlite3_last_insert_rowid(db->sql);
-    PP_TRY_DONE(insert_config(db, *run_id, tool_mask(run->tool), config));
-    if (job) status = set_job(db, *run_id, config, job);
+    const unsigned tool = pp_tool_named(run->tool);
+    PP_TRY_DONE(insert_config(db, *run_id, tool ? tool : PP_ALL_TOOLS, config));
+    if (job) status = set_job(db, *run_id, job);
 done:
     return pp_db_finish(db, status);
 }
@@ -176,7 +144,7 @@ pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const stru
     pp_status status;
     const struct pp_phase *phase = phase_of(job, plan);
     PP_TRY(pp_db_transaction(db));
-    PP_TRY_DONE(plan_id(db, plan, job ? job->config : NULL, &id));
+    PP_TRY_DONE(plan_id(db, plan, job, &id));
     PP_TRY_DONE(
         pp_db_integer(db, "SELECT 1 FROM task WHERE plan = ?1 LIMIT 1", PP_VALUES(PP_INT(id)), &unused, &found));
     for (int64_t i = 0; !found && i < plan->ntasks; i++) PP_TRY_DONE(insert_task(db, id, job, phase, plan, (int32_t)i));

@@ -197,15 +197,20 @@ static void text_bytes(const struct pp_opt *row, const void *field, char *buf, s
     snprintf(buf, size, "%lld", (long long)*(const int64_t *)field);
 }
 
-/* The shortest text that reads back as the same number. */
+const char *pp_real_text(double value, char buf[PP_REAL_BYTES])
+{
+    int digits = 6;
+    do {
+        snprintf(buf, PP_REAL_BYTES, "%.*g", digits, value);
+    } while (strtod(buf, NULL) != value && ++digits <= 17);
+    return buf;
+}
+
 static void text_real(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
+    char number[PP_REAL_BYTES];
     (void)row;
-    double value = *(const double *)field;
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(buf, size, "%.*g", digits, value);
-        if (strtod(buf, NULL) == value) return;
-    }
+    snprintf(buf, size, "%s", pp_real_text(*(const double *)field, number));
 }
 
 static void text_text(const struct pp_opt *row, const void *field, char *buf, size_t size)

@@ -60,6 +60,13 @@ const char *pp_nearest(const char *text, const char *choices, char *buf, size_t 
     return best <= 1 + (int)strlen(text) / 3 ? buf : NULL;
 }
 
+unsigned pp_tool_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof tool_names / sizeof *tool_names; i++)
+        if (strcmp(tool_names[i].name, name) == 0) return tool_names[i].tool;
+    return 0;
+}
+
 static const char *tool_name(unsigned tools)
 {
     for (size_t i = 0; i < sizeof tool_names / sizeof *tool_names; i++)

@@ -64,6 +64,11 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
 /* The value as text that parses back; buf at least 600 bytes. */
 const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
+/* The shortest text that reads back as the same number; returns buf. */
+enum { PP_REAL_BYTES = 32 };
+const char *pp_real_text(double value, char buf[PP_REAL_BYTES]);
+/* The program of that name; 0 if there is none. */
+unsigned pp_tool_named(const char *name);
 /* --help, in help2man's form. */
 void pp_options_help(const struct pp_opt *rows, int n, const struct pp_program_info *program, FILE *out);
 /* Of `choices` ("a|b|c") the one nearest to `text` by edit distance, NULL if none is near. Into buf. */

@@ -224,6 +224,24 @@ static void the_nearest_is_named_only_if_near(void **state)
     assert_null(pp_nearest("x", NULL, buf, sizeof buf));
 }
 
+static void numbers_are_as_short_as_they_may_be(void **state)
+{
+    (void)state;
+    static const double values[] = {0, 5, 5.0000001, 0.1, 1.0 / 3, 1e300, 123456789};
+    static const char *const texts[] = {"0", "5", "5.0000001", "0.1", "0.3333333333333333", "1e+300", "123456789"};
+    char buf[PP_REAL_BYTES];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        assert_string_equal(pp_real_text(values[i], buf), texts[i]);
+}
+
+static void programs_are_known_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_tool_named("ppexec"), PP_PPEXEC);
+    assert_int_equal(pp_tool_named("ppreport"), PP_PPREPORT);
+    assert_int_equal(pp_tool_named("pp"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +255,8 @@ int main(void)
         cmocka_unit_test(values_print_as_text_that_parses_back),
         cmocka_unit_test(help_shows_options_of_the_program_by_group),
         cmocka_unit_test(the_nearest_is_named_only_if_near),
+        cmocka_unit_test(numbers_are_as_short_as_they_may_be),
+        cmocka_unit_test(programs_are_known_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

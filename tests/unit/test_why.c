@@ -163,6 +163,7 @@ static void add_profile(struct pp_db *db)
     struct synthetic s;
     int64_t run;
     synthetic_open(&s, &two_ranks);
+    s.config.split = "parameters"; /* another cut of the same model */
     struct pp_run info = {"ppprof", "cpu", "synthetic", NULL, NULL, 1, 2};
     must(pp_db_run_begin(db, &info, &s.config, NULL, &run));
     for (int load = 1; load <= 2; load++) {

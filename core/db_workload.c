@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run computes, as text. The same numbers have the same spelling, however they were given.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/db_query.h"
+#include "core/plan_hash.h"
+
+struct text {
+    char *buf;
+    size_t used;
+};
+
+static void add(struct text *t, const char *fmt, ...) PP_PRINTF(2, 3);
+static void add(struct text *t, const char *fmt, ...)
+{
+    va_list args;
+    if (t->used >= PP_WORKLOAD_BYTES) return;
+    va_start(args, fmt);
+    t->used += (size_t)vsnprintf(t->buf + t->used, PP_WORKLOAD_BYTES - t->used, fmt, args);
+    va_end(args);
+}
+
+static void add_real(struct text *t, const char *before, double value)
+{
+    char number[PP_REAL_BYTES];
+    add(t, "%s%s", before, pp_real_text(value, number));
+}
+
+static bool same_cut(const struct pp_model *a, const struct pp_model *b)
+{
+    for (int s = 0; s < a->nstages; s++)
+        if (a->stages[s].layers != b->stages[s].layers) return false;
+    return true;
+}
+
+/* The first of these words of --split that cuts the model as it is cut; else NULL. */
+static pp_status find_word(const struct pp_job *job, const char **word)
+{
+    static const char *const words[] = {"uniform", "parameters"};
+    *word = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words && !*word; i++) {
+        struct pp_model *model;
+        PP_TRY(job->model_ops->create(&job->model->shape, job->model->nstages, words[i], NULL, &model));
+        if (same_cut(job->model, model)) *word = words[i];
+        job->model_ops->destroy(model);
+    }
+    return PP_OK;
+}
+
+/* Layers of each stage; of too many stages a hash of them. */
+static void add_cut(struct text *t, const struct pp_model *model)
+{
+    enum { MOST = 40 };
+    uint64_t hash = 0;
+    for (int s = 0; s < model->nstages; s++) {
+        hash = pp_plan_hash_word(hash, (uint64_t)model->stages[s].layers);
+        if (model->nstages <= MOST) add(t, s ? ",%d" : " %d", model->stages[s].layers);
+    }
+    if (model->nstages > MOST) add(t, " cut %016" PRIx64, hash);
+}
+
+/* The plan does not tell all cuts apart, and one cut has several names, of which `time` may be another tomorrow. */
+static pp_status add_split(struct text *t, const struct pp_config *config, const struct pp_job *job)
+{
+    const char *word = config->split ? config->split : "uniform";
+    if (job && job->model && strcmp(word, "uniform") != 0) PP_TRY(find_word(job, &word));
+    if (word)
+        add(t, " %s", word);
+    else
+        add_cut(t, job->model);
+    return PP_OK;
+}
+
+static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)
+{
+    if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
+    add(t, "%s%dl d%d h%d f%d v%d %s", config->style ? "lab " : "", config->layers, config->d_model, config->heads,
+        config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    add_real(t, " p", config->dropout);
+    add(t, " %dx%d", config->rows, config->tokens);
+    return add_split(t, config, job);
+}
+
+static void add_times(struct text *t, const struct pp_given_times *times)
+{
+    add_real(t, "", times->forward_ms);
+    add_real(t, ",", times->input_ms);
+    add_real(t, ",", times->weight_ms);
+    if (times->hop_ms > 0) add_real(t, ",", times->hop_ms);
+    add(t, " ms");
+}
+
+pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job, char buf[PP_WORKLOAD_BYTES])
+{
+    struct pp_given_times times;
+    struct text t = {.buf = buf};
+    PP_TRY(pp_given_times_of(config, &times));
+    if (config->times)
+        add_times(&t, &times);
+    else
+        PP_TRY(add_model_and_data(&t, config, job));
+    if (times.slow_factor > 0) {
+        add(&t, ", rank %d", times.slow_rank);
+        add_real(&t, ":", times.slow_factor);
+    }
+    if (config->jitter > 0) {
+        add_real(&t, ", jitter ", config->jitter);
+        add(&t, " %%");
+    }
+    return PP_OK;
+}

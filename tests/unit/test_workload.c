@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What names the work of a run: equal for equal work, however it was spelled.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/db_query.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+
+static void parse(const char *line, char *words, struct pp_config *config)
+{
+    char *argv[32] = {words}, *save;
+    int argc = 1, noperands;
+    sprintf(words, "ppsim %s", line);
+    for (char *word = strtok_r(words, " ", &save); (word = strtok_r(NULL, " ", &save));) argv[argc++] = word;
+    if (pp_config_parse(PP_PPSIM, argc, argv, config, NULL, 0, &noperands) != PP_OK)
+        fail_msg("'%s': %s", line, pp_message());
+}
+
+/* Of a run with a plan. */
+static void workload(const char *line, char buf[PP_WORKLOAD_BYTES])
+{
+    static struct pp_config config;
+    char words[1024];
+    struct pp_job *job;
+    struct pp_point *points;
+    int npoints;
+    parse(line, words, &config);
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &npoints), PP_OK);
+    if (pp_job_create(&config, points, &pp_schedules, &pp_model_ops, false, 0, 0, &job) != PP_OK)
+        fail_msg("'%s': %s", line, pp_message());
+    assert_int_equal(pp_db_workload(&config, job, buf), PP_OK);
+    pp_job_free(job);
+    free(points);
+}
+
+static void test_spellings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *other;
+        bool same;
+    } cases[] = {
+        {"--times 5,5,5", "--times 5.0,5,5.00,0", true},
+        {"--times 5,5,5", "--times 5,5,5,1", false},
+        {"--times 5,5,5", "--times 5,5,5.0000001", false},
+        {"--times 1,1,1 --straggler 1:1.50 --jitter 2.0", "--times 1,1,1 --straggler 01:1.5 --jitter 2", true},
+        {"--times 1,1,1 --jitter 2", "--times 1,1,1 --jitter 2.0000001", false},
+        {"--dropout 0.2", "--dropout .20", true},
+        {"--dropout 0.2", "--dropout 0.20000001", false},
+        {"--layers 4", "--layers 4 --split 2,2", true},
+        {"--layers 4 --split 3,1", "--layers 4 --split 03,1", true},
+        {"--layers 4 --split 3,1", "--layers 4 --split 1,3", false},
+        {"--layers 4", "--layers 4 --split 3,1", false},
+        {"--layers 8 --stages 4 --d-model 20 --d-ff 20 --vocab 200 --split parameters",
+         "--layers 8 --stages 4 --d-model 20 --d-ff 20 --vocab 200 --split 1,3,3,1", true},
+        {"--layers 200 --stages 64 --virtual 2 --schedule interleaved --rows 64 --chunks 64 --split parameters "
+         "--d-model 8",
+         "--layers 200 --stages 64 --virtual 2 --schedule interleaved --rows 64 --chunks 64 --d-model 8", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char one[PP_WORKLOAD_BYTES], other[PP_WORKLOAD_BYTES];
+        workload(cases[i].one, one);
+        workload(cases[i].other, other);
+        if (cases[i].same != (strcmp(one, other) == 0))
+            fail_msg("'%s' and '%s': %s, %s", cases[i].one, cases[i].other, one, other);
+    }
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *text;
+    } cases[] = {
+        {"", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
+        {"--preset lab --precision tf32", "tf32 lab 2l d12 h4 f24 v100 none p0.1 4x9 uniform"},
+        {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},
+        {"--times 5,5.50,5,1 --straggler 1:1.5 --jitter 1", "5,5.5,5,1 ms, rank 1:1.5, jitter 1 %"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[PP_WORKLOAD_BYTES];
+        workload(cases[i].line, text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+/* A profile is of several plans: it has what --split asked for. */
+static void test_without_a_plan(void **state)
+{
+    (void)state;
+    static struct pp_config config;
+    char words[1024], text[PP_WORKLOAD_BYTES];
+    parse("--split parameters", words, &config);
+    assert_int_equal(pp_db_workload(&config, NULL, text), PP_OK);
+    assert_string_equal(text, "2l d200 h2 f200 v28782 causal p0.2 20x35 parameters");
+    parse("--times 1,1", words, &config);
+    assert_int_equal(pp_db_workload(&config, NULL, text), PP_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spellings), cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_without_a_plan)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
