@@ -93,14 +93,13 @@ static pp_status nothing(struct pp_db *db, int run)
 static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
 {
     static const struct {
-        const char *key;
-        int64_t most; /* of the option */
-    } shapes[] = {{"stages", 65536},         {"virtual", 65536},  {"chunks", 1 << 24},
-                  {"microbatches", 1 << 24}, {"replicas", 65536}, {"threads", 4096}};
+        const char *key, *option; /* that limits it */
+    } shapes[] = {{"stages", "stages"},       {"virtual", "virtual"},   {"chunks", "chunks"},
+                  {"microbatches", "chunks"}, {"replicas", "replicas"}, {"threads", "threads"}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int64_t value = pp_cell_integer(pp_table_cell(table, row, shapes[i].key));
-            if (value < 1 || value > shapes[i].most)
+            if (value < 1 || (double)value > pp_config_row(shapes[i].option)->max)
                 return pp_fail(PP_INPUT, "database %s: a run has %" PRId64 " %s: the file is damaged", db->path, value,
                                shapes[i].key);
         }

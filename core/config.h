@@ -72,6 +72,8 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
 /* Sets what the preset sets and the command line did not give (presets.c; pp_config_parse calls it). */
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
+/* The row of an option (without dashes); NULL if there is none. */
+const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
 /* The option's value as text; "" where there is no such option. */

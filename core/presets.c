@@ -64,6 +64,12 @@ static int row_index(const char *option)
     return -1;
 }
 
+const struct pp_opt *pp_config_row(const char *option)
+{
+    int i = row_index(option);
+    return i < 0 ? NULL : &pp_config_rows[i];
+}
+
 pp_status pp_config_apply_preset(struct pp_config *config)
 {
     const struct setting *s = find_settings(config->preset);

@@ -8,18 +8,7 @@
 #include <string.h>
 
 #include "core/program.h"
-
-extern const char pp_machine_cpu_json[], pp_machine_epyc_zen4_json[], pp_machine_epyc_zen5_json[],
-    pp_machine_a100_json[], pp_machine_h100_json[], pp_machine_h200_json[];
-
-/* The first is the default. */
-static const struct {
-    const char *name, *json;
-} machines[] = {
-    {"cpu", pp_machine_cpu_json},   {"epyc-zen4", pp_machine_epyc_zen4_json}, {"epyc-zen5", pp_machine_epyc_zen5_json},
-    {"a100", pp_machine_a100_json}, {"h100", pp_machine_h100_json},           {"h200", pp_machine_h200_json},
-};
-enum { MACHINES = sizeof machines / sizeof *machines };
+#include "sim/embedded.h"
 
 enum type { TEXT, COUNT, REAL, YES_NO };
 
@@ -86,6 +75,9 @@ static pp_status read_text(struct spot spot, const json_t *value, char *out, siz
     if (json_string_length(value) == 0 || json_string_length(value) >= size ||
         strlen(json_string_value(value)) != json_string_length(value))
         return bad(spot, "is empty, too long, or has a zero byte in it");
+    for (const char *c = json_string_value(value); *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return bad(spot, "has a tab, a line end or another control character in it");
     memcpy(out, json_string_value(value), json_string_length(value) + 1);
     return PP_OK;
 }
@@ -236,11 +228,10 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out)
 {
     char names[256] = "";
     if (name && is_path(name)) return read_file(name, out);
-    for (int i = 0; i < MACHINES; i++) {
-        if (!name || strcmp(machines[i].name, name) == 0)
-            return pp_machine_parse(machines[i].json, strlen(machines[i].json), machines[i].name, out);
+    for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++) {
+        if (!name || strcmp(m->name, name) == 0) return pp_machine_parse(m->text, strlen(m->text), m->name, out);
         size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", machines[i].name);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", m->name);
     }
     return pp_fail(PP_USAGE, "--machine: there is no machine \"%s\"; name one of %s, or a file such as ./%s.json", name,
                    names, name);
@@ -248,8 +239,7 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out)
 
 void pp_machine_list(FILE *out)
 {
-    struct pp_machine m;
-    for (int i = 0; i < MACHINES; i++) {
-        if (pp_machine_find(machines[i].name, &m) == PP_OK) fprintf(out, "  %-14s %s\n", m.name, m.summary);
-    }
+    struct pp_machine found;
+    for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++)
+        if (pp_machine_find(m->name, &found) == PP_OK) fprintf(out, "  %-14s %s\n", found.name, found.summary);
 }

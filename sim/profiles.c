@@ -6,11 +6,7 @@
 
 #include "core/db_profile_text.h"
 #include "core/log.h"
-
-/* Generated, see pp_embed_all() in cmake/PpLibrary.cmake. */
-extern const struct pp_embedded {
-    const char *name, *text;
-} pp_embedded_profiles[];
+#include "sim/embedded.h"
 
 static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
 
