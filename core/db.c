@@ -162,7 +162,7 @@ static pp_status connect(struct pp_db *db, const char *name, int flags)
 }
 
 /* A file in a folder that may not be written can only be read as one that nobody writes: SQLite could not make its lock
- * file. */
+ * file. One that may not be written itself is read so too: the lock file would stay. */
 static pp_status connect_immutable(struct pp_db *db)
 {
     char *wal = sqlite3_mprintf("%s-wal", db->path);
@@ -185,13 +185,16 @@ static pp_status connect_immutable(struct pp_db *db)
     return status;
 }
 
+/* Whoever may write to the file opens it so, though nothing is written: only then SQLite removes FILE-wal and FILE-shm
+ * when the last one closes it. */
 static pp_status open_reading(struct pp_db *db)
 {
+    static const char first[] = "PRAGMA query_only = ON; SELECT count(*) FROM sqlite_master";
     if (access(db->path, F_OK) != 0)
         return pp_fail(PP_IO, "database %s: %s: name a file that ppprof, ppsim or ppexec wrote with --db", db->path,
                        strerror(errno));
-    PP_TRY(connect(db, db->path, SQLITE_OPEN_READONLY));
-    int rc = sqlite3_exec(db->sql, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL) & 0xff;
+    PP_TRY(connect(db, db->path, SQLITE_OPEN_READWRITE));
+    int rc = access(db->path, W_OK) != 0 ? SQLITE_READONLY : sqlite3_exec(db->sql, first, NULL, NULL, NULL) & 0xff;
     if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY) PP_TRY(connect_immutable(db));
     return check_reading(db);
 }
