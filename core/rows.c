@@ -10,6 +10,12 @@ enum { DIGITS = 17 }; /* a double comes back bit for bit */
 
 json_t *pp_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+json_t *pp_json_number(double value)
+{
+    const double most = 0x1p53;
+    return fabs(value) < most && value == trunc(value) ? json_integer((json_int_t)value) : pp_json_real(value);
+}
+
 json_t *pp_json_append(json_t *array, json_t *value)
 {
     if (json_array_append_new(array, value) == 0) return array;
@@ -24,29 +30,29 @@ json_t *pp_json_set(json_t *object, const char *key, json_t *value)
     return NULL;
 }
 
-static void write_value(const json_t *value, FILE *out)
+static void write_value(const json_t *value, int digits, FILE *out)
 {
     const char *key, *separator = "";
     json_t *member;
     size_t i;
     if (json_is_string(value)) fputs(json_string_value(value), out);
     if (json_is_integer(value)) fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    if (json_is_real(value)) fprintf(out, "%.*g", DIGITS, json_real_value(value));
+    if (json_is_real(value)) fprintf(out, "%.*g", digits, json_real_value(value));
     if (json_is_boolean(value)) fputs(json_is_true(value) ? "true" : "false", out);
     json_array_foreach((json_t *)value, i, member)
     {
         if (i > 0) fputc(',', out);
-        write_value(member, out);
+        write_value(member, digits, out);
     }
     json_object_foreach((json_t *)value, key, member)
     {
         fprintf(out, "%s%s=", separator, key);
-        write_value(member, out);
+        write_value(member, digits, out);
         separator = ";";
     }
 }
 
-static void write_line(json_t *row, bool heading, FILE *out)
+static void write_line(json_t *row, bool heading, int digits, FILE *out)
 {
     const char *key, *separator = "";
     json_t *value;
@@ -56,30 +62,51 @@ static void write_line(json_t *row, bool heading, FILE *out)
         if (heading)
             fputs(key, out);
         else
-            write_value(value, out);
+            write_value(value, digits, out);
         separator = "\t";
     }
     fputc('\n', out);
 }
 
-/* As one text first: a half written one would look like a result. */
-static pp_status write_json(const json_t *rows, FILE *out)
+static void write_tsv(const json_t *rows, int digits, FILE *out)
 {
-    char *text = json_dumps(rows, JSON_INDENT(2));
+    json_t *row;
+    size_t i;
+    if (json_array_size(rows) > 0) write_line(json_array_get(rows, 0), true, digits, out);
+    json_array_foreach((json_t *)rows, i, row) write_line(row, false, digits, out);
+}
+
+/* As one text first: a half written one would look like a result. */
+static pp_status write_json(const json_t *value, size_t flags, FILE *out)
+{
+    char *text = json_dumps(value, flags);
     if (!text) return pp_fail(PP_NOMEM, "cannot allocate memory for the text of the results");
     fputs(text, out);
-    fputc('\n', out);
     free(text);
     return PP_OK;
 }
 
 pp_status pp_rows_write(const json_t *rows, int format, FILE *out)
 {
+    if (format == PP_FORMAT_TSV) write_tsv(rows, DIGITS, out);
+    if (format != PP_FORMAT_JSON) return PP_OK;
+    PP_TRY(write_json(rows, JSON_INDENT(2), out));
+    fputc('\n', out);
+    return PP_OK;
+}
+
+pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *out)
+{
     json_t *row;
     size_t i;
-    if (format == PP_FORMAT_JSON) return write_json(rows, out);
-    if (format != PP_FORMAT_TSV || json_array_size(rows) == 0) return PP_OK;
-    write_line(json_array_get(rows, 0), true, out);
-    json_array_foreach((json_t *)rows, i, row) write_line(row, false, out);
+    if (format == PP_FORMAT_TSV) write_tsv(rows, digits, out);
+    if (format != PP_FORMAT_JSON) return PP_OK;
+    fputc('[', out);
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        fputs(i > 0 ? ",\n  " : "\n  ", out);
+        PP_TRY(write_json(row, JSON_REAL_PRECISION(digits), out));
+    }
+    fputs("\n]\n", out);
     return PP_OK;
 }

@@ -262,7 +262,7 @@ static void release(struct side *s)
 static void *side_main(void *arg)
 {
     struct side *s = arg;
-    s->status = s->setup->pin ? s->setup->pin(s->me, 2) : PP_OK;
+    s->status = s->setup->pin ? s->setup->pin(s->setup->pin_arg, s->me) : PP_OK;
     if (s->status == PP_OK)
         s->status = s->setup->backend->queue ? pp_link_profile_queue(s->setup, s->world, s->me, s->out) : measure(s);
     if (s->status != PP_OK) {

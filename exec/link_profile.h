@@ -30,13 +30,14 @@
 
 struct pp_link_setup {
     const struct pp_backend *backend;
-    const struct pp_carrier *carrier; /* between processes: exec/carrier_choose.h */
-    int gpus;                         /* --gpus */
-    int workers;                      /* of the job in a process: how large their shares of a GPU are; 0: two */
-    int precision;                    /* enum pp_precision */
-    int threads;                      /* of each worker */
-    double seconds;                   /* for each size */
-    pp_status (*pin)(int worker, int workers); /* called in threads that it starts; NULL: they stay where they are */
+    const struct pp_carrier *carrier;        /* between processes: exec/carrier_choose.h */
+    int gpus;                                /* --gpus */
+    int workers;                             /* of the job in a process: how large their shares of a GPU are; 0: two */
+    int precision;                           /* enum pp_precision */
+    int threads;                             /* of each worker */
+    double seconds;                          /* for each size */
+    pp_status (*pin)(void *arg, int worker); /* called in threads that it starts; NULL: they stay where they are */
+    void *pin_arg;
     /* Bytes of the smallest and largest message, and of the smallest and largest gradient of the plans; 0: none
      * are sent */
     int64_t message_bytes[2], gradient_bytes[2];

@@ -57,13 +57,11 @@ struct session {
     size_t printed_bytes;
 };
 
-static int threads; /* of a worker; several are left to the system to place */
-
-/* Worker i on the i-th core. */
-static pp_status pin(int worker, int workers)
+/* Worker i on the i-th core; workers of several threads are left to the system to place. */
+static pp_status pin(void *session, int worker)
 {
-    (void)workers;
-    if (threads == 1) pp_cores_pin(worker);
+    const struct session *s = session;
+    if (s->config.threads == 1) pp_cores_pin(worker);
     return PP_OK;
 }
 
@@ -148,13 +146,14 @@ static pp_status measure_links(struct session *s)
                                   .precision = s->config.precision,
                                   .threads = s->config.threads,
                                   .seconds = fmin(s->config.seconds, 0.05),
-                                  .pin = pin};
+                                  .pin = pin,
+                                  .pin_arg = s};
     PP_TRY(measure_process(s));
     PP_TRY(find_sizes(s, &setup));
     if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
     if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
     if (s->processes.count == 1) return PP_OK;
-    if (s->processes.on_host <= s->cores) PP_TRY(pin(s->processes.host_index, s->processes.on_host));
+    if (s->processes.on_host <= s->cores) PP_TRY(pin(s, s->processes.host_index));
     pp_status status = pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
     pp_cores_widen(); /* the tasks are measured by threads of this process */
     return status;
@@ -218,9 +217,9 @@ static pp_status measure_and_store(struct session *s)
                        "those that no complete profile there has, however few samples they are of",
                        shapes_timed(s->profile), s->profile->nshapes, path_of(s));
     FILE *out = open_memstream(&s->printed, &s->printed_bytes);
-    if (out) pp_profile_print(out, s->config.format, s->profile, &links);
+    pp_status printed = out ? pp_profile_print(out, s->config.format, s->profile, &links) : PP_OK;
     if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory to print the results");
-    return PP_OK;
+    return printed;
 }
 
 /* Once they are stored, so that a run that fails prints nothing. */
@@ -290,7 +289,6 @@ static pp_status prepare(struct session *s)
     pp_cores_widen();
     s->cores = pp_cores_count();
     PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
-    threads = s->config.threads;
     int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
         .config = &s->config,
@@ -299,6 +297,7 @@ static pp_status prepare(struct session *s)
         .backend = s->backend,
         .cores = at_once > 0 ? at_once : 1,
         .pin = pin,
+        .pin_arg = s,
         .interrupted = pp_signals_caught,
     };
     const int64_t before = pp_process_resident_bytes();

@@ -37,9 +37,10 @@ struct pp_profile_setup {
     const struct pp_schedules *schedules;
     const struct pp_model_ops *ops;
     const struct pp_backend *backend;
-    int cores;                                 /* how many workers may run at once; unused with queue devices */
-    pp_status (*pin)(int worker, int workers); /* called in each worker's thread; NULL: workers stay where they are */
-    bool (*interrupted)(void);                 /* measuring ends early when it says so; NULL: never */
+    int cores;                               /* how many workers may run at once; unused with queue devices */
+    pp_status (*pin)(void *arg, int worker); /* called in each worker's thread; NULL: workers stay where they are */
+    void *pin_arg;
+    bool (*interrupted)(void); /* measuring ends early when it says so; NULL: never */
 };
 
 /* One kernel call of a shape's program, all calls of one name together. */

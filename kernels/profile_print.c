@@ -2,7 +2,11 @@
 #include "kernels/profile_print.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
+
+#include "core/config.h"
+#include "core/rows.h"
 
 /* One record. Figures that it does not have are NAN. */
 struct record {
@@ -12,7 +16,17 @@ struct record {
 
 static const struct record nothing = {"", "", "", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 
-typedef void (*record_fn)(FILE *out, const struct record *record, bool first);
+/* The figures in the order in which they are printed. */
+#define FIGURE(name)                                                                                                   \
+    {                                                                                                                  \
+#name, offsetof(struct record, name)                                                                           \
+    }
+static const struct {
+    const char *name;
+    size_t offset;
+} figures[] = {FIGURE(load),   FIGURE(bytes),  FIGURE(count),  FIGURE(median_ns),   FIGURE(mean_ns), FIGURE(p5_ns),
+               FIGURE(p95_ns), FIGURE(min_ns), FIGURE(gflops), FIGURE(residual_ns), FIGURE(host_ns), FIGURE(value)};
+enum { FIGURES = sizeof figures / sizeof *figures, DIGITS = 10 };
 
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
@@ -53,80 +67,47 @@ static struct record of_sample(const struct pp_sample *s)
 
 static const char *const when[] = {"before", "during", "after"};
 
-static void each_record(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links, record_fn fn)
+static json_t *append(json_t *rows, const struct record *r)
 {
-    bool first = true;
+    json_t *row = json_object();
+    row = pp_json_set(row, "what", json_string(r->what));
+    row = pp_json_set(row, "name", json_string(r->name));
+    row = pp_json_set(row, "context", json_string(r->context));
+    for (int i = 0; i < FIGURES; i++) {
+        double value;
+        memcpy(&value, (const char *)r + figures[i].offset, sizeof value);
+        row = pp_json_set(row, figures[i].name, pp_json_number(value));
+    }
+    return pp_json_append(rows, row);
+}
+
+/* NULL: no memory. */
+static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_links *links)
+{
+    json_t *rows = json_array();
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++) {
             struct record r = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
-            if (!(r.count > 0)) continue;
-            fn(out, &r, first);
-            first = false;
+            if (r.count > 0) rows = append(rows, &r);
         }
-    for (int i = 0; i < links->nsamples; i++, first = false) {
+    for (int i = 0; i < links->nsamples; i++) {
         struct record r = of_sample(&links->samples[i]);
-        fn(out, &r, first);
+        rows = append(rows, &r);
     }
-    for (int i = 0; i < links->nparameters; i++, first = false) {
+    for (int i = 0; i < links->nparameters; i++) {
         struct record r = nothing;
         r.what = "parameter";
         r.name = links->parameters[i].of;
         r.context = links->parameters[i].name;
         r.value = links->parameters[i].value;
-        fn(out, &r, first);
+        rows = append(rows, &r);
     }
-    for (int i = 0; i < 3; i++, first = false) {
+    for (int i = 0; i < 3; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
         struct record r = of_quantiles("reference", when[i], &ns);
-        fn(out, &r, first);
+        rows = append(rows, &r);
     }
-}
-
-/* The figures of a record in the order in which they are printed. */
-static const char *const figure_names[] = {"load",   "bytes",  "count",  "median_ns",   "mean_ns", "p5_ns",
-                                           "p95_ns", "min_ns", "gflops", "residual_ns", "host_ns", "value"};
-enum { FIGURES = sizeof figure_names / sizeof *figure_names };
-
-static void list_figures(const struct record *r, double figures[FIGURES])
-{
-    double all[] = {r->load,   r->bytes,  r->count,  r->median_ns,   r->mean_ns, r->p5_ns,
-                    r->p95_ns, r->min_ns, r->gflops, r->residual_ns, r->host_ns, r->value};
-    memcpy(figures, all, sizeof all);
-}
-
-/* Names are made of printable ASCII without quotes: signatures, kernels, links. */
-static void print_json(FILE *out, const struct record *r, bool first)
-{
-    double figures[FIGURES];
-    list_figures(r, figures);
-    fprintf(out, "%s\n  {\"what\": \"%s\", \"name\": \"%s\", \"context\": \"%s\"", first ? "" : ",", r->what, r->name,
-            r->context);
-    for (int i = 0; i < FIGURES; i++) {
-        if (isnan(figures[i]))
-            fprintf(out, ", \"%s\": null", figure_names[i]);
-        else
-            fprintf(out, ", \"%s\": %.10g", figure_names[i], figures[i]);
-    }
-    fputs("}", out);
-}
-
-static void print_tsv(FILE *out, const struct record *r, bool first)
-{
-    double figures[FIGURES];
-    list_figures(r, figures);
-    if (first) {
-        fputs("what\tname\tcontext", out);
-        for (int i = 0; i < FIGURES; i++) fprintf(out, "\t%s", figure_names[i]);
-        fputs("\n", out);
-    }
-    fprintf(out, "%s\t%s\t%s", r->what, r->name, r->context);
-    for (int i = 0; i < FIGURES; i++) {
-        if (isnan(figures[i]))
-            fputs("\t", out);
-        else
-            fprintf(out, "\t%.10g", figures[i]);
-    }
-    fputs("\n", out);
+    return rows;
 }
 
 /* Widths of the first two columns. */
@@ -196,11 +177,15 @@ static void print_table(FILE *out, struct pp_profile *profile, const struct pp_p
     fprintf(out, "  (largest change %+.1f%%)\n", 100 * pp_profile_drift(profile));
 }
 
-void pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_profile_links *links)
+pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_profile_links *links)
 {
-    if (format == PP_FORMAT_TABLE) return print_table(out, profile, links);
-    if (format == PP_FORMAT_TSV) return each_record(out, profile, links, print_tsv);
-    fputs("[", out);
-    each_record(out, profile, links, print_json);
-    fputs("\n]\n", out);
+    if (format == PP_FORMAT_TABLE) {
+        print_table(out, profile, links);
+        return PP_OK;
+    }
+    json_t *rows = make_rows(profile, links);
+    if (!rows) return pp_fail(PP_NOMEM, "there is not enough memory for the results");
+    pp_status status = pp_rows_write_lines(rows, format, DIGITS, out);
+    json_decref(rows);
+    return status;
 }

@@ -18,7 +18,8 @@ struct pp_profile_links {
     int nparameters;
 };
 
-/* format: enum pp_format. */
-void pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_profile_links *links);
+/* format: enum pp_format. `out` is the caller's own memory: after PP_NOMEM there may be a part of it. */
+pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile,
+                           const struct pp_profile_links *links) PP_MUST_CHECK;
 
 #endif

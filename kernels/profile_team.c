@@ -287,7 +287,7 @@ static pp_status measure(struct worker *w)
     const struct pp_profile_setup *setup = team->setup;
     const struct pp_plan *plan = team->job->train;
     struct pp_device *device;
-    if (setup->pin) PP_TRY(setup->pin(w->index, team->n));
+    if (setup->pin) PP_TRY(setup->pin(setup->pin_arg, w->index));
     PP_TRY(list_tasks(w));
     int workers = setup->backend->queue ? plan->ranks * plan->replicas : team->n;
     struct pp_device_spec spec = pp_profile_device(setup->config, w->index, workers);
