@@ -12,6 +12,7 @@
 #include "core/config.h"
 #include "core/db_profile_text.h"
 #include "core/log.h"
+#include "core/main.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPREPORT,
@@ -71,7 +72,7 @@ static pp_status report(struct pp_db *db, const struct pp_config *config, const 
 }
 
 /* --profiles prints what ppsim --profile reads, and nothing else. */
-static pp_status check_profiles(const struct pp_config *config)
+static pp_status check_usage(const struct pp_config *config)
 {
     static const char *const others[] = {"run", "why", "plots", "chrome", "format"};
     for (size_t i = 0; i < sizeof others / sizeof *others && config->profiles; i++)
@@ -98,27 +99,16 @@ static pp_status report_file(const struct pp_config *config, const char *path)
     return status;
 }
 
-static pp_status run(int argc, char **argv)
+static pp_status run(void *session, const char *operand)
 {
-    struct pp_config config = {0};
-    const char *path = "pp.db";
-    int operands;
-    PP_TRY(pp_config_parse(PP_PPREPORT, argc, argv, &config, &path, 1, &operands));
-    if (pp_config_answer(&config, &info, stdout)) return PP_OK;
-    if (config.list) {
-        pp_config_list_presets(stdout);
-        return PP_OK;
-    }
-    PP_TRY(check_profiles(&config));
-    return report_file(&config, path);
+    const struct pp_config *config = session;
+    PP_TRY(check_usage(config));
+    return report_file(config, operand ? operand : "pp.db");
 }
 
 int main(int argc, char **argv)
 {
-    pp_log_init("ppreport", false);
-    pp_status status = run(argc, argv);
-    if (status == PP_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = pp_fail(PP_IO, "standard output cannot be written");
-    if (status != PP_OK) pp_error("%s", pp_message());
-    return pp_exit_code(status);
+    static struct pp_config config;
+    const struct pp_main program = {.info = &info, .config = &config, .run = run, .session = &config};
+    return pp_main(&program, argc, argv);
 }

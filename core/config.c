@@ -156,8 +156,8 @@ const struct pp_opt pp_config_rows[] = {
      "where none is named)"},
     {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
      "form of the results on standard output"},
-    {"list", PP_OPT_FLAG, AT(list), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL,
-     "list schedules, presets, devices and machines, and exit"},
+    {"list", PP_OPT_FLAG, AT(list), PP_RUNS, GENERAL, NULL, NULL, 0, 0, NULL,
+     "list what can be named (schedules, presets, devices, ...), and exit"},
     {"version", PP_OPT_FLAG, AT(version), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print the version and exit"},
     {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit"},
 };

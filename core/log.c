@@ -2,7 +2,6 @@
 #include "core/log.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +23,6 @@ void pp_log_init(const char *program, bool quiet)
 {
     program_name = program;
     only_errors = quiet;
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 static void clear_progress(void)

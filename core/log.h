@@ -11,8 +11,7 @@
 
 #include "core/status.h"
 
-/* The program's name, put before each line ("ppexec: "). quiet = this process only reports errors. Call it first. From
- * then on a write beyond the file size limit (ulimit -f) fails, with a message, instead of ending the process. */
+/* The program's name, put before each line ("ppexec: "). quiet = this process only reports errors. Call it first. */
 void pp_log_init(const char *program, bool quiet);
 void pp_error(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_warn(const char *fmt, ...) PP_PRINTF(1, 2);

@@ -93,8 +93,5 @@ pp_status pp_results_print(const struct pp_result *results, int n, int format, F
     if (format == PP_FORMAT_TABLE) print_table(results, n, out);
     pp_status status = pp_rows_write(rows, format, out);
     json_decref(rows);
-    if (status != PP_OK) return status;
-    if (fflush(out) || ferror(out))
-        return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
-    return PP_OK;
+    return status;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/main.h"
 #include "core/split_time.h"
 #include "exec/carrier_choose.h"
 #include "exec/exec.h"
@@ -52,15 +53,8 @@ struct session {
     bool started; /* the transport */
 };
 
-static void list(FILE *out)
+static void list_transports(FILE *out)
 {
-    fputs("schedules:\n", out);
-    pp_schedules.list(out);
-    fputs("presets:\n", out);
-    pp_config_list_presets(out);
-    fputs("devices:\n", out);
-    pp_backend_list(out);
-    fputs("transports:\n", out);
     for (int i = 0; pp_transports[i]; i++)
         fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
     for (int i = 0; pp_carriers[i]; i++) fprintf(out, "  %-12s %s\n", pp_carriers[i]->name, pp_carriers[i]->summary);
@@ -190,7 +184,7 @@ static pp_status prepare(struct session *s)
 }
 
 /* In a sweep the impossible configurations are left out. */
-static pp_status run(struct session *s)
+static pp_status train(struct session *s)
 {
     PP_TRY(prepare(s));
     for (int i = 0; i < s->npoints; i++) {
@@ -211,9 +205,31 @@ static pp_status run(struct session *s)
     return pp_results_print(s->results, s->nresults, s->exec.config.format, stdout);
 }
 
-/* All processes must end. Wrong usage all of them see alike; what else failed may have failed in this one only. */
-static void leave(struct session *s, pp_status status)
+static pp_status run(void *session, const char *operand)
 {
+    struct session *s = session;
+    (void)operand;
+    pp_alloc_keep_nothing();
+    pp_status status = train(s);
+    pp_status closed = pp_db_close(s->exec.db), read = pp_db_close(s->profile);
+    if (status == PP_OK) status = closed != PP_OK ? closed : read;
+    return status;
+}
+
+static void release(struct session *s)
+{
+    /* one more than there are, if it failed half made */
+    for (int i = 0; s->results && i < s->npoints; i++) pp_result_free(&s->results[i]);
+    free(s->results);
+    free(s->points);
+    pp_data_free(s->exec.data);
+    pp_split_time_free(&s->exec.config);
+}
+
+/* All processes must end. Wrong usage all of them see alike; what else failed may have failed in this one only. */
+static void leave(void *session, pp_status status)
+{
+    struct session *s = session;
     const struct pp_exec *exec = &s->exec;
     bool first = !s->started || exec->processes.index == 0, consequence = status == PP_PEER || status == PP_INTERRUPTED;
     bool speaks = first || (status != PP_USAGE && !consequence);
@@ -222,32 +238,24 @@ static void leave(struct session *s, pp_status status)
         speaks = !pp_signals_caught();
     }
     if (status != PP_OK && speaks) pp_error("%s", pp_message());
-    if (!s->started) return;
-    if (status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));
-    exec->transport->finish();
+    if (s->started && status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));
+    if (s->started) exec->transport->finish();
+    release(s);
 }
 
 int main(int argc, char **argv)
 {
     static struct session session;
-    int noperands;
-    pp_log_init(info.name, false);
-    pp_alloc_keep_nothing();
-    pp_status status = pp_config_parse(PP_PPEXEC, argc, argv, &session.exec.config, NULL, 0, &noperands);
-    if (status == PP_OK && !pp_config_answer(&session.exec.config, &info, stdout)) {
-        if (session.exec.config.list)
-            list(stdout);
-        else
-            status = run(&session);
-    }
-    pp_status closed = pp_db_close(session.exec.db), read = pp_db_close(session.profile);
-    if (status == PP_OK) status = closed != PP_OK ? closed : read;
-    leave(&session, status);
-    /* one more than there are, if it failed half made */
-    for (int i = 0; session.results && i < session.npoints; i++) pp_result_free(&session.results[i]);
-    free(session.results);
-    free(session.points);
-    pp_data_free(session.exec.data);
-    pp_split_time_free(&session.exec.config);
-    return pp_exit_code(status);
+    const struct pp_listing listings[] = {{"schedules", pp_schedules.list},
+                                          {"presets", pp_config_list_presets},
+                                          {"devices", pp_backend_list},
+                                          {"transports", list_transports},
+                                          {0}};
+    const struct pp_main program = {.info = &info,
+                                    .listings = listings,
+                                    .config = &session.exec.config,
+                                    .run = run,
+                                    .leave = leave,
+                                    .session = &session};
+    return pp_main(&program, argc, argv);
 }

@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/cores.h"
 #include "core/log.h"
+#include "core/main.h"
 #include "core/split_time.h"
 #include "exec/carrier_choose.h"
 #include "exec/data.h"
@@ -52,6 +53,7 @@ struct session {
     struct pp_db *db;             /* the first process's; else NULL */
     int64_t mpi_bytes, own_bytes; /* of this process's memory: MPI's, the profile's */
     int64_t run_id;
+    bool started;  /* the transport */
     int cores;     /* that the workers may use, `threads` for each worker */
     char *printed; /* the results */
     size_t printed_bytes;
@@ -63,16 +65,6 @@ static pp_status pin(void *session, int worker)
     const struct session *s = session;
     if (s->config.threads == 1) pp_cores_pin(worker);
     return PP_OK;
-}
-
-static void list_all(FILE *out)
-{
-    fputs("schedules:\n", out);
-    pp_schedules.list(out);
-    fputs("\npresets:\n", out);
-    pp_config_list_presets(out);
-    fputs("\ndevices:\n", out);
-    pp_backend_list(out);
 }
 
 static void widen(int64_t range[2], int64_t bytes)
@@ -226,8 +218,7 @@ static pp_status measure_and_store(struct session *s)
 static pp_status print_results(const struct session *s)
 {
     fwrite(s->printed, 1, s->printed_bytes, stdout);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
-    return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
+    return pp_flush_output();
 }
 
 /* As ppexec takes it: on all workers at once, if there were any. */
@@ -307,7 +298,7 @@ static pp_status prepare(struct session *s)
     return PP_OK;
 }
 
-static pp_status run(struct session *s)
+static pp_status measure(struct session *s)
 {
     PP_TRY(prepare(s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
@@ -319,45 +310,45 @@ static pp_status run(struct session *s)
     return pp_link_profile_alone(s->transport, &s->processes, record, s);
 }
 
-/* Ends this process: with the others where all is well, else taking them along. */
-static int leave(struct session *s, pp_status status)
+static pp_status run(void *session, const char *operand)
 {
-    int code = pp_exit_code(status);
+    struct session *s = session;
+    (void)operand;
+    pp_alloc_keep_nothing();
+    const int64_t before = pp_process_resident_bytes();
+    PP_TRY(pp_transport_start(s->config.transport, &s->transport, &s->processes));
+    s->started = true;
+    if (s->processes.launched) s->mpi_bytes = pp_process_resident_bytes() - before;
+    pp_log_init(info.name, s->processes.index > 0);
+    return measure(s);
+}
+
+/* Ends this process: with the others where all is well, else taking them along. */
+static void leave(void *session, pp_status status)
+{
+    struct session *s = session;
     if (status != PP_OK) pp_error("%s", pp_message());
     pp_db_close(s->db);
     pp_profile_free(s->profile);
     pp_split_time_free(&s->config);
     free(s->printed);
+    if (!s->started) return;
     if (status != PP_OK)
-        s->transport->abort(code);
+        s->transport->abort(pp_exit_code(status));
     else
         s->transport->finish();
-    return code;
 }
 
 int main(int argc, char **argv)
 {
     static struct session session;
-    struct pp_config *config = &session.config;
-    int operands;
-    pp_log_init(info.name, false);
-    if (pp_config_parse(PP_PPPROF, argc, argv, config, NULL, 0, &operands) != PP_OK) {
-        pp_error("%s", pp_message());
-        return pp_exit_code(PP_USAGE);
-    }
-    if (pp_config_answer(config, &info, stdout)) return 0;
-    if (config->list) {
-        list_all(stdout);
-        return 0;
-    }
-    pp_alloc_keep_nothing();
-    const int64_t before = pp_process_resident_bytes();
-    pp_status status = pp_transport_start(config->transport, &session.transport, &session.processes);
-    if (status != PP_OK) {
-        pp_error("%s", pp_message());
-        return pp_exit_code(status);
-    }
-    if (session.processes.launched) session.mpi_bytes = pp_process_resident_bytes() - before;
-    pp_log_init(info.name, session.processes.index > 0);
-    return leave(&session, run(&session));
+    const struct pp_listing listings[] = {
+        {"schedules", pp_schedules.list}, {"presets", pp_config_list_presets}, {"devices", pp_backend_list}, {0}};
+    const struct pp_main program = {.info = &info,
+                                    .listings = listings,
+                                    .config = &session.config,
+                                    .run = run,
+                                    .leave = leave,
+                                    .session = &session};
+    return pp_main(&program, argc, argv);
 }

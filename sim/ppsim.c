@@ -10,6 +10,7 @@
 
 #include "core/devices.h"
 #include "core/log.h"
+#include "core/main.h"
 #include "core/split_time.h"
 #include "core/stats.h"
 #include "exec/data.h"
@@ -60,20 +61,6 @@ struct session {
     int measured;                             /* ... with some times that were measured */
     double taken;                             /* the most of all configurations */
 };
-
-static void list(FILE *out)
-{
-    fputs("schedules:\n", out);
-    pp_schedules.list(out);
-    fputs("presets:\n", out);
-    pp_config_list_presets(out);
-    fputs("machines:\n", out);
-    pp_machine_list(out);
-    fputs("profiles of machines:\n", out);
-    pp_profiles_list(out);
-    fputs("devices:\n", out);
-    pp_backend_list(out);
-}
 
 /* --times are those of a microbatch on a rank, whatever computes it. */
 static pp_status check_times(const struct session *s)
@@ -265,12 +252,6 @@ static void tell_machine(const struct session *s)
     if (computed > 0) pp_info("times of machine %s: %s (%s)", m->name, m->summary, m->source);
 }
 
-static pp_status flush(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
-    return pp_fail(PP_IO, "cannot write the results to standard output; is the disk full?");
-}
-
 static pp_status predict(struct session *s)
 {
     s->rows = json_array();
@@ -285,7 +266,7 @@ static pp_status predict(struct session *s)
     return PP_OK;
 }
 
-static pp_status run(struct session *s)
+static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
     struct pp_predictor *p = &s->predictor;
@@ -303,8 +284,7 @@ static pp_status run(struct session *s)
                        config->machine);
     if (!pp_predict_only_times(config))
         PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
-    PP_TRY(config->emit ? emit(s) : predict(s));
-    return flush();
+    return config->emit ? emit(s) : predict(s);
 }
 
 static void release(struct session *s)
@@ -316,22 +296,24 @@ static void release(struct session *s)
     json_decref(s->rows);
 }
 
+static pp_status run(void *session, const char *operand)
+{
+    struct session *s = session;
+    (void)operand;
+    pp_status status = answer(s);
+    (void)pp_db_close(s->texts); /* in memory */
+    pp_status closed = pp_db_close(s->db);
+    release(s);
+    return status == PP_OK ? closed : status;
+}
+
 int main(int argc, char **argv)
 {
     static struct session session = {.db_lock = PTHREAD_MUTEX_INITIALIZER};
-    int noperands;
-    pp_log_init(info.name, false);
-    pp_status status = pp_config_parse(PP_PPSIM, argc, argv, &session.config, NULL, 0, &noperands);
-    if (status == PP_OK && !pp_config_answer(&session.config, &info, stdout)) {
-        if (session.config.list)
-            list(stdout);
-        else
-            status = run(&session);
-    }
-    (void)pp_db_close(session.texts); /* in memory */
-    pp_status closed = pp_db_close(session.db);
-    if (status == PP_OK) status = closed;
-    if (status != PP_OK) pp_error("%s", pp_message());
-    release(&session);
-    return pp_exit_code(status);
+    const struct pp_listing listings[] = {{"schedules", pp_schedules.list}, {"presets", pp_config_list_presets},
+                                          {"machines", pp_machine_list},    {"profiles of machines", pp_profiles_list},
+                                          {"devices", pp_backend_list},     {0}};
+    const struct pp_main program = {
+        .info = &info, .listings = listings, .config = &session.config, .run = run, .session = &session};
+    return pp_main(&program, argc, argv);
 }

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/main.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+/* Nothing is half printed: results are written at the end, all at once. */
+static void on_signal(int number)
+{
+    (void)number;
+    _exit(pp_exit_code(PP_INTERRUPTED));
+}
+
+/* Who was started to ignore a signal (nohup) goes on doing so. */
+static pp_status catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int failed = sigaction(numbers[i], NULL, &before);
+        if (!failed && before.sa_handler != SIG_IGN) failed = sigaction(numbers[i], &action, NULL);
+        if (failed) return pp_fail(PP_IO, "cannot catch signal %d: %s", numbers[i], strerror(errno));
+    }
+    signal(SIGXFSZ, SIG_IGN);
+    return PP_OK;
+}
+
+static void list(const struct pp_listing *listings, FILE *out)
+{
+    for (; listings->heading; listings++) {
+        fprintf(out, "%s:\n", listings->heading);
+        listings->print(out);
+    }
+}
+
+/* Prints the answer if one was asked for. */
+static bool answer(const struct pp_main *program)
+{
+    if (pp_config_answer(program->config, program->info, stdout)) return true;
+    if (program->config->list) list(program->listings, stdout);
+    return program->config->list;
+}
+
+pp_status pp_flush_output(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return PP_OK;
+    return pp_fail(PP_IO, "cannot write to standard output; is the disk full?");
+}
+
+int pp_main(const struct pp_main *program, int argc, char **argv)
+{
+    const struct pp_program_info *info = program->info;
+    const char *operand = NULL;
+    int noperands;
+    pp_log_init(info->name, false);
+    pp_status status = catch_signals();
+    if (status == PP_OK)
+        status = pp_config_parse(info->tool, argc, argv, program->config, &operand, *info->operands != 0, &noperands);
+    const bool begun = status == PP_OK && !answer(program);
+    if (begun) status = program->run(program->session, operand);
+    if (status == PP_OK) status = pp_flush_output();
+    if (begun && program->leave)
+        program->leave(program->session, status);
+    else if (status != PP_OK)
+        pp_error("%s", pp_message());
+    return pp_exit_code(status);
+}
