@@ -79,6 +79,8 @@ static pp_status check_usage(const struct pp_config *config)
         if (pp_config_given(config, others[i]))
             return pp_fail(PP_USAGE, "--profiles prints all profiles as text, whatever --%s says; leave it out",
                            others[i]);
+    if (config->plots && config->no_plots)
+        return pp_fail(PP_USAGE, "--plots says where pictures go, and --no-plots that there are none; leave one out");
     return PP_OK;
 }
 

@@ -109,14 +109,14 @@ const struct pp_opt pp_config_rows[] = {
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
     {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, pp_mover_names,
      "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
-     "memory and MPI (staged); auto takes what the start allows"},
+     "memory and MPI (staged); auto takes what the start allows, and ppsim what was measured"},
     {"threads", PP_OPT_INT, AT(threads), PP_RUNS, RUNNING, NULL, "1", 1, 4096, NULL, "threads of each worker's BLAS"},
     {"blas-core", PP_OPT_TEXT, AT(blas_core), PP_PPEXEC | PP_PPPROF, RUNNING, "NAME", NULL, 0, 0, NULL,
      "processor that OpenBLAS takes this machine for, such as Haswell (default the best that it can run)"},
 
     {"times", PP_OPT_TEXT, AT(times), PP_PPSIM | PP_PPEXEC, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
      "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
-     "ranks; nothing else limits the pipeline, unless --device delay runs or is to run it"},
+     "ranks; no model, memory or transport counts, unless --device delay runs or is to run it"},
     {"straggler", PP_OPT_TEXT, AT(straggler), PP_PPSIM | PP_PPEXEC, PREDICTING, "RANK:FACTOR", NULL, 0, 0, NULL,
      "with --times or --device delay: multiply the times of one rank (counted from 0)"},
     {"jitter", PP_OPT_REAL, AT(jitter), PP_PPSIM | PP_PPEXEC, PREDICTING, "PERCENT", "0", 0, 100, NULL,
@@ -128,7 +128,7 @@ const struct pp_opt pp_config_rows[] = {
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, such as ppreport --profiles writes, and from no database"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
-     "memory of a device, such as 80G: say which configurations fit"},
+     "memory of a device, such as 80G: say which configurations fit (not with --times alone)"},
     {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text"},
     {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
      "print only the schedule, as PyTorch's compute-only CSV"},

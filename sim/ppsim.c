@@ -11,6 +11,7 @@
 #include "core/devices.h"
 #include "core/log.h"
 #include "core/main.h"
+#include "core/movers.h"
 #include "core/split_time.h"
 #include "core/stats.h"
 #include "exec/data.h"
@@ -62,16 +63,30 @@ struct session {
     double taken;                             /* the most of all configurations */
 };
 
-/* --times are those of a microbatch on a rank, whatever computes it. */
+/* --times are those of a microbatch on a rank, whatever computes it; alone they know of no model or memory. */
+static pp_status check_meaning(const struct session *s)
+{
+    static const struct {
+        const char *option;
+        bool delay; /* meaningless with --device delay, too */
+    } rows[] = {{"batch-w", true},    {"precision", true}, {"vocab-multiple", true}, {"gpus", true},
+                {"d-model", false},   {"heads", false},    {"d-ff", false},          {"layers", false},
+                {"vocab", false},     {"mask", false},     {"dropout", false},       {"style", false},
+                {"rows", false},      {"tokens", false},   {"split", false},         {"threads", false},
+                {"transport", false}, {"memory", false}};
+    const struct pp_config *config = &s->config;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) && pp_config_given(config, rows[i].option))
+            return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out%s",
+                           rows[i].option, rows[i].delay ? "" : ", or add --device delay");
+    return PP_OK;
+}
+
 static pp_status check_times(const struct session *s)
 {
-    static const char *const meaningless[] = {"batch-w", "precision", "vocab-multiple", "gpus"};
     const struct pp_config *config = &s->config;
     struct pp_given_times times; /* what is wrong with them is said once, not of each configuration */
-    for (size_t i = 0; i < sizeof meaningless / sizeof *meaningless && config->times; i++)
-        if (pp_config_given(config, meaningless[i]))
-            return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out",
-                           meaningless[i]);
+    PP_TRY(check_meaning(s));
     if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
@@ -149,6 +164,23 @@ static pp_status find_machine(struct session *s)
     const struct pp_config *config = &s->config;
     const char *usual = pp_device_kind(config->device)->machine;
     return pp_machine_find(config->machine ? config->machine : usual, &s->predictor.machine);
+}
+
+static pp_status check_transport(const struct session *s)
+{
+    const struct pp_config *config = &s->config;
+    const struct pp_device_kind *device = pp_device_kind(config->device);
+    if (strcmp(config->transport, "auto") == 0 || device->waits) return PP_OK;
+    if (!pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
+        return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
+                       config->transport, config->device);
+    if (config->machine && !s->texts)
+        return pp_fail(
+            PP_USAGE,
+            "--transport: nothing was measured on machine %s, and its data sheet has one kind of link; leave "
+            "the option out",
+            config->machine);
+    return PP_OK;
 }
 
 static pp_status draw(struct session *s, const struct pp_prediction *prediction)
@@ -278,6 +310,7 @@ static pp_status answer(struct session *s)
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
+    PP_TRY(check_transport(s));
     PP_TRY(find_machine(s));
     if (config->machine && !s->texts && strcmp(config->split, "time") == 0)
         return pp_fail(PP_USAGE, "--split time: nothing was measured on machine %s; name another --split",
