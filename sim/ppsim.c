@@ -166,20 +166,20 @@ static pp_status find_machine(struct session *s)
     return pp_machine_find(config->machine ? config->machine : usual, &s->predictor.machine);
 }
 
-static pp_status check_transport(const struct session *s)
+/* A data sheet knows one kind of link, and work of one thread. */
+static pp_status check_running(const struct session *s)
 {
     const struct pp_config *config = &s->config;
     const struct pp_device_kind *device = pp_device_kind(config->device);
-    if (strcmp(config->transport, "auto") == 0 || device->waits) return PP_OK;
-    if (!pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
+    const bool transport = strcmp(config->transport, "auto") != 0 && !device->waits;
+    if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
         return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
                        config->transport, config->device);
-    if (config->machine && !s->texts)
-        return pp_fail(
-            PP_USAGE,
-            "--transport: nothing was measured on machine %s, and its data sheet has one kind of link; leave "
-            "the option out",
-            config->machine);
+    if (config->machine && !s->texts && (transport || config->threads > 1))
+        return pp_fail(PP_USAGE,
+                       "--%s: nothing was measured on machine %s, and its data sheet has one figure for all; leave the "
+                       "option out",
+                       transport ? "transport" : "threads", config->machine);
     return PP_OK;
 }
 
@@ -310,7 +310,7 @@ static pp_status answer(struct session *s)
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
-    PP_TRY(check_transport(s));
+    PP_TRY(check_running(s));
     PP_TRY(find_machine(s));
     if (config->machine && !s->texts && strcmp(config->split, "time") == 0)
         return pp_fail(PP_USAGE, "--split time: nothing was measured on machine %s; name another --split",
