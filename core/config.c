@@ -137,6 +137,8 @@ const struct pp_opt pp_config_rows[] = {
      "last steps of the run whose every task is recorded"},
     {"seconds", PP_OPT_REAL, AT(seconds), PP_PPPROF, MEASURING, NULL, "0.2", 0.001, 3600, NULL,
      "time to spend on each shape"},
+    {"rounds", PP_OPT_INT, AT(rounds), PP_PPPROF, MEASURING, NULL, "3", 1, 100, NULL,
+     "times to go over all shapes, so that a short disturbance spoils a part of the samples only"},
 
     {"plots", PP_OPT_TEXT, AT(plots), PP_PPREPORT, REPORTING, "FOLDER", NULL, 0, 0, NULL,
      "where pictures go (default beside the database)"},

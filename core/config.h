@@ -48,7 +48,8 @@ struct pp_config {
     bool draw;
     int64_t memory; /* 0: not asked */
     /* profiling */
-    double seconds; /* time spent on each shape */
+    double seconds; /* time spent on each shape, in all rounds together */
+    int rounds;
     /* reporting */
     const char *plots;  /* folder; NULL: beside the database */
     const char *chrome; /* file for Chrome trace JSON */

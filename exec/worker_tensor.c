@@ -2,10 +2,12 @@
  *
  * The host's access to parameters.
  */
+#include <stdlib.h>
+
 #include "core/bf16.h"
 #include "exec/worker.h"
 
-enum { PIECE = 4096 /* elements rounded at a time */ };
+enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
 
 static char *tensor_at(const struct pp_worker *w, int tensor, int64_t first)
 {
@@ -22,16 +24,18 @@ pp_status pp_worker_get(struct pp_worker *w, int tensor, int64_t first, int64_t 
 static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    uint16_t rounded[PIECE];
+    uint16_t *rounded;
     if (t->offset16 < 0) return PP_OK;
     char *to = w->arena + w->job->layout->param16_offset[t->stage] + t->offset16 + first * (int64_t)sizeof *rounded;
-    for (int64_t done = 0; done < n; done += PIECE) {
+    pp_status status = PP_NEW(&rounded, n < PIECE ? n : PIECE);
+    for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
         int64_t count = n - done < PIECE ? n - done : PIECE;
         for (int64_t i = 0; i < count; i++) rounded[i] = pp_bf16(values[done + i]);
-        PP_TRY(w->backend->upload(w->device, to + done * (int64_t)sizeof *rounded, rounded,
-                                  count * (int64_t)sizeof *rounded));
+        status = w->backend->upload(w->device, to + done * (int64_t)sizeof *rounded, rounded,
+                                    count * (int64_t)sizeof *rounded);
     }
-    return PP_OK;
+    free(rounded);
+    return status;
 }
 
 pp_status pp_worker_set(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)

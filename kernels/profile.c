@@ -13,7 +13,7 @@
 #include "core/queue.h"
 #include "kernels/profile_team.h"
 
-enum { ROUNDS = 3, REFERENCES = 50 };
+enum { REFERENCES = 50 };
 
 /* State of the session. A timing is one shape under one load in one round. */
 struct session {
@@ -93,7 +93,7 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
 static pp_status visit_ranks(const struct visit *v, int first, int n, int load)
 {
     struct pp_profile *profile = v->session->profile;
-    double seconds = profile->setup.config->seconds / ROUNDS;
+    double seconds = profile->setup.config->seconds / profile->setup.config->rounds;
     struct pp_team_member *members;
     PP_TRY(PP_NEW(&members, n));
     int wanted = 0;
@@ -182,7 +182,7 @@ static pp_status run_round(struct session *s, int round)
     memset(open, true, (size_t)profile->nshapes * PP_PROFILE_LOADS * sizeof *open);
     pp_status status = PP_OK;
     for (int i = 0; i < profile->npoints && status == PP_OK; i++) {
-        int point = (i + round * profile->npoints / ROUNDS) % profile->npoints;
+        int point = (i + round * profile->npoints / profile->setup.config->rounds) % profile->npoints;
         status = visit_point(s, &profile->points[point], open);
     }
     free(open);
@@ -259,12 +259,13 @@ static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *
 pp_status pp_profile_run(struct pp_profile *profile)
 {
     struct session s = {.profile = profile, .start_ns = pp_now_ns()};
+    const int rounds = profile->setup.config->rounds;
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++)
-            s.timings += ROUNDS * (profile->shapes[i].cell[load].load > 0);
+            s.timings += rounds * (profile->shapes[i].cell[load].load > 0);
     PP_TRY(take_references(profile, PP_PROFILE_BEFORE));
     pp_status status = PP_OK;
-    for (int round = 0; round < ROUNDS && status == PP_OK; round++) status = run_round(&s, round);
+    for (int round = 0; round < rounds && status == PP_OK; round++) status = run_round(&s, round);
     pp_progress(NULL);
     if (status != PP_OK && status != PP_INTERRUPTED) return status;
     PP_TRY(take_references(profile, PP_PROFILE_AFTER));

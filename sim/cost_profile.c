@@ -20,7 +20,7 @@ struct search {
     const struct pp_model_ops *ops;
     const char *device;
     bool gpu;
-    int threads, load;
+    int threads, load, sharers;
     double task_host_ns; /* gpu: what a task takes the host besides issuing its calls */
     char context[48];    /* pp_job_context */
 };
@@ -268,6 +268,14 @@ static pp_status set_collectives(const struct pp_job *job, const struct search *
     return PP_OK;
 }
 
+/* What ppprof measured of "inproc" on a machine whose workers shared one GPU is a copy inside it. Where a prediction by
+ * the profiles of a named machine has several GPUs, the link between them is the machine file's. */
+static bool stands_for(const struct search *s, const struct pp_mover *mover, const struct pp_plan *plan)
+{
+    bool several = s->sharers < plan->ranks * plan->replicas;
+    return !(s->gpu && s->config->machine && several && strcmp(mover->name, "inproc") == 0);
+}
+
 /* Links of the asked transport; "auto": the first that was measured. */
 static pp_status set_links(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
                            struct pp_cost_origin *origin)
@@ -276,7 +284,7 @@ static pp_status set_links(const struct pp_job *job, const struct search *s, str
     bool found = false, reduces = false;
     for (int i = 0; i < pp_nmovers && !found; i++) {
         const struct pp_mover *mover = &pp_movers[i];
-        if (mover->moves != (s->gpu ? PP_OF_DEVICES : PP_OF_HOSTS)) continue;
+        if (mover->moves != (s->gpu ? PP_OF_DEVICES : PP_OF_HOSTS) || !stands_for(s, mover, job->train)) continue;
         if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, mover->name) != 0) continue;
         PP_TRY(set_transfers(s, job->train, mover, cost, &found));
         if (!found) continue;
@@ -306,7 +314,7 @@ static void set_sharing(const struct pp_job *job, int cores, struct search *s, s
 {
     int sharers = s->gpu ? pp_cost_sharers(job) : 1, workers = cost->workers;
     cores = cores > s->threads ? cores / s->threads : 1;
-    cost->sharers = sharers;
+    cost->sharers = s->sharers = sharers;
     cost->cores = s->gpu ? 0 : cores;
     cost->host_issues = s->gpu;
     s->load = s->gpu ? sharers : workers < cores ? workers : cores;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/config.h"
+#include "core/cost.h"
 #include "core/rows.h"
 
 enum { CELL_BYTES = 64, MOST_RANKS = 32 };
@@ -83,7 +84,8 @@ static void cell_source(const json_t *row, const char *key, char *buf, size_t si
 {
     const char *source = json_string_value(json_object_get(row, key)),
                *machine = json_string_value(json_object_get(row, "machine"));
-    snprintf(buf, size, "%s%s%s", source, machine ? " " : "", machine ? machine : "");
+    bool computed = strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0; /* else it is the links alone */
+    snprintf(buf, size, "%s%s%s", source, !machine ? "" : computed ? " " : ", links of ", machine ? machine : "");
 }
 
 static const struct column columns[] = {{"schedule", "schedule", cell_text},

@@ -72,11 +72,23 @@ static void set_memory(struct row *row, const struct pp_config *config, const st
     set(row, "fits", layout && config->memory > 0 ? json_boolean(fits) : json_null());
 }
 
+/* Whose figures transfers and reductions have: a transport's that was measured, or the machine file's; NULL: there are
+ * none, or they are given. */
+static const char *link_source(const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    const struct pp_plan *plan = prediction->job->train;
+    const struct pp_cost_origin *origin = &prediction->origin;
+    if (p->timed || p->waits || plan->ranks * plan->replicas == 1) return NULL;
+    return *origin->transport && !origin->link_computed ? origin->transport : "machine";
+}
+
 static void set_source(struct row *row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
+    const char *link = link_source(p, prediction);
     bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
     set(row, "cost_source", json_string(pp_cost_source_names[prediction->cost->source]));
     set(row, "machine", machine ? json_string(p->machine.name) : json_null());
+    set(row, "link_source", link ? json_string(link) : json_null());
     set(row, "interpolated", json_integer(prediction->origin.from[PP_COST_INTERPOLATED]));
     set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));
 }

@@ -6,16 +6,17 @@
 #include "tests/unit/cost_case.h"
 
 /* One configuration on a GPU: rows * UNIT ns alone, twice that with its sharers; a tenth of it to issue. */
-static void add_gpu_profile(struct pp_db *db, const struct pp_job *job, const char *context, int load, int64_t unit)
+static void add_gpu_profile(struct pp_db *db, const struct pp_job *job, const char *context, int load, int64_t unit,
+                            const char *carrier)
 {
     const struct pp_run run = {.tool = "ppprof", .device = "cuda", .processes = 1, .cores = 16};
     static const struct {
         const char *link, *parameter;
         double value;
-    } figures[] = {{"nccl p2p", "latency_ns", 9000},       {"nccl p2p", "send_overhead_ns", 3000},
-                   {"nccl p2p", "recv_overhead_ns", 5000}, {"nccl p2p", "ns_per_byte", 0.004},
-                   {"nccl p2p", "posts_in_order", 1},      {"nccl p2p", "receiver_copies", 0},
-                   {"worker", "task_overhead_ns", 700},    {"worker", "step_overhead_ns", 20000}};
+    } figures[] = {{NULL, "latency_ns", 9000},          {NULL, "send_overhead_ns", 3000},
+                   {NULL, "recv_overhead_ns", 5000},    {NULL, "ns_per_byte", 0.004},
+                   {NULL, "posts_in_order", 1},         {NULL, "receiver_copies", 0},
+                   {"worker", "task_overhead_ns", 700}, {"worker", "step_overhead_ns", 20000}};
     int64_t id;
     assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
     for (int c = 0; c < job->train->nclasses; c++) {
@@ -28,7 +29,9 @@ static void add_gpu_profile(struct pp_db *db, const struct pp_job *job, const ch
         assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &issue), PP_OK);
     }
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        assert_int_equal(pp_db_add_link(db, id, figures[i].link, figures[i].parameter, figures[i].value), PP_OK);
+        assert_int_equal(
+            pp_db_add_link(db, id, figures[i].link ? figures[i].link : carrier, figures[i].parameter, figures[i].value),
+            PP_OK);
     assert_int_equal(pp_db_flush(db), PP_OK);
 }
 
@@ -40,9 +43,9 @@ static void test_gpu_profile(void **state)
     unlink("gpu.db");
     assert_int_equal(pp_db_open("gpu.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *job = create_job("--device cuda --gpus 1 --stages 2 --clip 0");
-    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT);
-    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT);
-    add_gpu_profile(db, job, "gpipe never", 1, 600 * UNIT); /* of a whole GPU, and newer */
+    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, "gpipe never", 1, 600 * UNIT, "nccl p2p"); /* of a whole GPU, and newer */
     struct pp_cost *cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
     assert_string_equal(origin.transport, "nccl");
@@ -87,8 +90,8 @@ static void test_links_of_every_carrier(void **state)
     unlink("gpu.db");
     assert_int_equal(pp_db_open("gpu.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *job = create_job("--device cuda --gpus 1 --stages 2 --clip 0");
-    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT);
-    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT);
+    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT, "nccl p2p");
     const struct pp_run run = {.tool = "ppprof", .device = "cuda", .processes = 1, .cores = 16};
     int64_t id;
     assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
@@ -109,6 +112,36 @@ static void test_links_of_every_carrier(void **state)
         assert_string_equal(origin.transport, pp_movers[i].name);
         assert_int_equal(cost->link.latency_ns, 1000 * (i + 1));
         assert_int_equal(cost->link.host_wait, pp_movers[i].host_wait);
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
+/* What was measured of workers that shared a GPU says nothing of the way from one GPU to another: a prediction by the
+ * profiles of a machine takes that from the machine file. */
+static void test_copies_inside_a_gpu_are_no_link(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *context, *transport;
+    } cases[] = {{"--gpus 1", "gpipe never share 1/2", "inproc"},
+                 {"--gpus 1 --machine h200", "gpipe never share 1/2", "inproc"},
+                 {"--machine h200", "gpipe never", ""},
+                 {"", "gpipe never", "inproc"}}; /* a database may come from a host with several GPUs */
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("inside.db");
+    assert_int_equal(pp_db_open("inside.db", PP_DB_WRITE, &db), PP_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[128];
+        snprintf(options, sizeof options, "--device cuda --stages 2 --clip 0 %s", cases[i].options);
+        struct pp_job *job = create_job(options);
+        add_gpu_profile(db, job, cases[i].context, 1, UNIT, "inproc p2p");
+        add_gpu_profile(db, job, cases[i].context, 2, UNIT, "inproc p2p");
+        struct pp_cost *cost = cost_of(job, db, &origin);
+        assert_string_equal(origin.transport, cases[i].transport);
+        assert_int_equal(origin.link_computed, cases[i].transport[0] == '\0');
         pp_cost_free(cost);
         pp_job_free(job);
     }
@@ -154,8 +187,8 @@ static void test_machine_precisions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
-                                       cmocka_unit_test(test_links_of_every_carrier),
-                                       cmocka_unit_test(test_machine_precisions)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_links_of_every_carrier),
+        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link), cmocka_unit_test(test_machine_precisions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

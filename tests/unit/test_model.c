@@ -3,6 +3,7 @@
  * The model as data: tensors, initial weights, stages, programs.
  */
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -212,6 +213,28 @@ static void test_weights_do_not_depend_on_the_cut(void **state)
     pp_model_free(four);
 }
 
+/* A thread that is tied to one core makes them alone. */
+static void test_weights_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    struct pp_model *model = make_model(small, 1, NULL);
+    const size_t bytes = sizeof(float) * (size_t)model->tensors[0].elements;
+    float *many = malloc(bytes), *alone = malloc(bytes);
+    assert_true(many && alone && bytes > (4 << 20));
+    pp_model_init_tensor(model, 0, 9, many);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    pp_model_init_tensor(model, 0, 9, alone);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_memory_equal(many, alone, bytes);
+    free(many);
+    free(alone);
+    pp_model_free(model);
+}
+
 static struct pp_program make_program(const struct pp_model *model, int kind, int stage, int rows, bool split)
 {
     struct pp_program program;
@@ -298,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_impossible_shapes),
         cmocka_unit_test(test_initial_weights),
         cmocka_unit_test(test_weights_do_not_depend_on_the_cut),
+        cmocka_unit_test(test_weights_do_not_depend_on_threads),
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_work),
         cmocka_unit_test(test_operands_within_regions),

@@ -115,6 +115,22 @@ static void test_measuring(void **state)
     measure("--preset lab --layers 3 --seconds 0.005 --stages 3", 2); /* the second pair of ranks is 2 and 0 */
 }
 
+static void test_rounds(void **state)
+{
+    (void)state;
+    int teams[2];
+    for (int i = 0; i < 2; i++) {
+        struct pp_profile *profile =
+            create(i == 0 ? "--preset lab --seconds 0.005 --rounds 1" : "--preset lab --seconds 0.005 --rounds 4", 2);
+        if (pp_profile_run(profile) != PP_OK) fail_msg("%s", pp_message());
+        check_all(profile, true);
+        teams[i] = (int)profile->reference[PP_PROFILE_DURING].n;
+        pp_profile_free(profile);
+    }
+    assert_true(teams[0] > 0);
+    assert_int_equal(teams[1], 4 * teams[0]);
+}
+
 /* A team of both ranks of a pipeline, which want all that they compute. */
 static void run_team(bool in_turns)
 {
@@ -225,10 +241,15 @@ static void test_interrupted_and_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_measuring), cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_turns),     cmocka_unit_test(test_interrupted_and_stored),
+        cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_measuring),
+        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_interrupted_and_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
