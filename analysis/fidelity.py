@@ -5,11 +5,12 @@ writes the predictions down, then runs everything for real in random order, some
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
   fidelity.py --bin build/bin --out fidelity/ --models wide --schedules 1f1b --chunks 1,2,4,8 --held-out 4 --foreign
-  fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,bf16 --stages 1,2,4
-      --transports threads --chunks 1,2,4,5,10,20 --held-out 5 --sample 60     on one GPU that the workers share
+  fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,tf32,bf16 --stages 1,2,4
+      --transports threads --chunks 1,2,4,10,20 --held-out 5 --sample 60 --profile profiles/h200-tutorial.tsv
+                                     on one GPU that the workers share, by a profile as text that was made before
 
-In a folder of --out for each block: pp.db and profile.json (the profile), predictions.json (from ppsim, before anything
-of the block runs), runs.jsonl (a line for each real run). In --out: table.md (the result), rewritten after every run.
+In a folder of --out for each block (one block for all with --profile): pp.db or profile.tsv and profile.json (the
+profile), predictions.json (from ppsim, before anything of the block runs), runs.jsonl (a line for each real run). In --out: table.md (the result), rewritten after every run.
 Started again with the same folder it goes on where it stopped. Exit status: 3 out of time, 1 something failed.
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
@@ -20,12 +21,14 @@ the system's clocks say how much of the cores others had during a run; of a GPU 
 import argparse
 import collections
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
 import resource
 import shlex
 import sqlite3
+import statistics
 import subprocess
 import sys
 import time
@@ -69,7 +72,8 @@ def others_seconds(cores):
 
 
 class Watch:
-    """How many of `cores` others have, on average, while it is open: `others`; None if unknown."""
+    """How many of `cores` others have, on average, while it is open: `others`; None if unknown. Whatever this program
+    starts meanwhile has to have ended before it is closed."""
 
     def __init__(self, cores):
         self.cores, self.others = cores, None
@@ -105,6 +109,7 @@ class Tools:
         self.bin = pathlib.Path(args.bin).resolve()
         self.cores = sorted(os.sched_getaffinity(0))
         self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
+        self.profile = ["--profile", "profile.tsv"] if args.profile else []
         self.environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def run(self, folder, program, words, processes=0, json_output=True):
@@ -168,6 +173,25 @@ class Block:
         with open(self.folder / "runs.jsonl", "a", encoding="utf-8") as out:
             out.write(json.dumps(run) + "\n")
 
+    def take_profile(self, args):
+        """One that was made before; chunks that are held out must not be in it."""
+        text = pathlib.Path(args.profile).read_bytes()
+        asked = {"words": ["--profile", hashlib.sha256(text).hexdigest()], "processes": 0}
+        if self.is_profiled(asked):
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "profile.tsv").write_bytes(text)
+        runs = [line.split("\t") for line in text.decode().splitlines() if line.startswith("run\t")]
+        known = [float(run[9]) for run in runs if len(run) > 9 and float(run[9]) > 0]
+        reference = statistics.median(known) if known else None
+        self.profile = {**asked, "when": time.time(), "others": None, "reference_ns": reference}
+        self.write("profile.json", self.profile)
+
+    def is_profiled(self, asked):
+        if self.profile and any(self.profile[name] != value for name, value in asked.items()):
+            raise Failed(f"{self.folder}: was profiled with other options; take another folder for --out")
+        return bool(self.profile)
+
     def make_profile(self, tools, args):
         """Under mpirun where MPI is asked for: it then times the links between threads too."""
         words = design.profile_options(self.configs)
@@ -177,15 +201,13 @@ class Block:
         mpi = any(PROCESSES[config["transport"]] for config in self.configs)
         processes = self.configs[0]["stages"] if mpi else 0
         asked = {"words": [*words, *tools.device], "processes": processes}
-        if self.profile:
-            if any(self.profile[name] != value for name, value in asked.items()):
-                raise Failed(f"{self.folder}: was profiled with other options; take another folder for --out")
+        if self.is_profiled(asked):
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         for file in self.folder.glob("pp.db*"):  # of one that was stopped
             file.unlink()
         say(f"profiling {self.name}")
-        with gpu.Watch(args.device) as gpu_watch, Watch(tools.cores) as watch:
+        with Watch(tools.cores) as watch, gpu.Watch(args.device) as gpu_watch:
             tools.run(self.folder, "ppprof", words, processes, json_output=False)
         self.profile = {**asked, "when": time.time(), "others": watch.others, **gpu_watch.figures}
         self.profile["reference_ns"] = reference_ns(self.folder / "pp.db")
@@ -199,7 +221,7 @@ class Block:
                 continue
             transport = "mpi" if config["transport"] == "mpi" else "inproc"
             try:
-                words = [*design.options(config), "--no-eval", "--transport", transport]
+                words = [*design.options(config), "--no-eval", "--transport", transport, *tools.profile]
                 made[design.key(config)] = tools.run(self.folder, "ppsim", words)[0]
             except Failed as error:
                 say(error)
@@ -228,7 +250,7 @@ class Block:
         words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
         processes = config["stages"] * PROCESSES[config["transport"]]
-        with foreign_load(core), gpu.Watch(device) as gpu_watch, Watch(tools.cores) as watch:
+        with foreign_load(core), Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
@@ -262,7 +284,7 @@ class Block:
         }
 
 
-def write_table(out, blocks):
+def write_table(out, blocks, args):
     """Returns the lines of the summary."""
     rows, foreign = [], []
     for block in blocks:
@@ -270,7 +292,7 @@ def write_table(out, blocks):
         rows += of_block[0]
         foreign += of_block[1]
     command = shlex.join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])
-    summary, lines = table.document(command, rows, foreign, [block.summary() for block in blocks])
+    summary, lines = table.document(command, rows, foreign, [block.summary() for block in blocks], args)
     (out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return summary
 
@@ -283,7 +305,7 @@ def do_block(tools, block, blocks, args):
     """Returns (how many programs failed, how many runs there was no time for)."""
     if not block.profile and late(args):
         return 0, len(block.missing(args))
-    block.make_profile(tools, args)
+    block.take_profile(args) if args.profile else block.make_profile(tools, args)
     failed = block.predict(tools)
     left = [(config, foreign) for config, foreign in block.missing(args) if design.key(config) in block.predictions]
     for done, (config, foreign) in enumerate(left):
@@ -293,7 +315,7 @@ def do_block(tools, block, blocks, args):
         say(f"{block.name} {done + 1}/{len(left)}: {design.key(config)}{beside}")
         try:
             block.measure(tools, config, foreign, args.device)
-            write_table(args.out, blocks)
+            write_table(args.out, blocks, args)
         except Failed as error:
             say(error)
             failed += 1
@@ -329,6 +351,7 @@ def parse(words=None):
     add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
     quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"
+    add("--profile", metavar="FILE", help="a profile as text for all predictions, in place of one for each block")
     add("--sample", type=int, default=0, metavar="N", help="only N of the configurations, drawn by --seed")
     add("--quick", action="store_true", help=quick)
     add("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
@@ -349,7 +372,7 @@ def main():
     args = parse()
     tools = Tools(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    made = design.blocks(design.configurations(args, len(tools.cores)))
+    made = design.blocks(design.configurations(args, len(tools.cores)), bool(args.profile))
     blocks = [Block(args.out, name, configs) for name, configs in made.items()]
     failed = left = 0
     for block in blocks:
@@ -359,7 +382,7 @@ def main():
             say(error)
             block_failed, block_left = 1, 0
         failed, left = failed + block_failed, left + block_left
-    print("\n".join(write_table(args.out, blocks)))
+    print("\n".join(write_table(args.out, blocks, args)))
     if failed or left:
         say(f"{failed} failed, {left} out of time: start again to go on")
     return 1 if failed else 3 if left else 0

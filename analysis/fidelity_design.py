@@ -6,12 +6,14 @@ import random
 
 WIDE = dict(preset="small", d_model=512, heads=8, d_ff=2048, layers=8, vocab=2000, rows=16, tokens=64)
 DEEP = dict(preset="small", d_model=128, heads=4, d_ff=512, layers=16, vocab=1000, rows=20, tokens=32)
+TINY = dict(preset="tutorial", replicas=1, d_model=32, heads=4, d_ff=48, layers=8, vocab=100, rows=20, tokens=8)
 # Options for the programs; rows and layers that decide which configurations there are; steps of a run.
 MODELS = {
     "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
     "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
     "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
     "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
+    "tiny": dict(options=TINY, rows=20, layers=8, steps=5),
     "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
     "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
 }
@@ -64,32 +66,48 @@ def configurations(args, cores):
 
 
 def draw(configs, n, seed):
-    """n of them, the same at each start, in their order."""
-    chosen = set(random.Random(f"{seed} sample").sample(range(len(configs)), min(n, len(configs))))
-    return [config for i, config in enumerate(configs) if i in chosen]
+    """n of them, the same at each start, in their order: as many as can be of each number of ranks and precision, and a
+    quarter of them held out, if there are any."""
+    shuffled = random.Random(f"{seed} sample").sample(configs, len(configs))
+    turns = []
+    for held_out in (True, False):
+        groups = {}
+        for config in shuffled:
+            if config["held_out"] == held_out:
+                groups.setdefault((config["stages"], config["precision"]), []).append(config)
+        rounds = itertools.zip_longest(*(groups[name] for name in sorted(groups)))
+        turns.append([config for group in rounds for config in group if config])
+    held_out = max(min(len(turns[0]), (n + 3) // 4), n - len(turns[1]))
+    chosen = [key(config) for config in turns[0][:held_out] + turns[1][: n - held_out]]
+    return [config for config in configs if key(config) in chosen]
 
 
 def key(config):
     return " ".join(str(config[name]) for name in KEY)
 
 
-def blocks(configs):
-    """{name: its configurations}, in the order in which they are measured."""
+def blocks(configs, shared=False):
+    """{name: its configurations}, in the order in which they are measured; shared: one, whose profile is given."""
     made = {}
+    if shared:
+        return {"all": configs}
     for config in configs:
         made.setdefault("-".join(str(config[name]) for name in BLOCK), []).append(config)
     return made
 
 
 def order(name, configs, args):
-    """[(configuration, beside a foreign load?), ...] of a block, with repeats; the same random order at each start."""
-    runs = [(config, False) for config in configs] * args.repeats
+    """[(configuration, beside a foreign load?), ...] of a block: all of them once, in random order, then all of them
+    again, so that whoever is cut short has each. The same order at each start."""
     chance = random.Random(f"{args.seed} {name}")
+    rounds = [[(config, False) for config in configs] for _ in range(args.repeats)]
     for transport in sorted({config["transport"] for config in configs}):
         group = [config for config in configs if config["transport"] == transport and not config["crowded"]]
-        runs += [(config, True) for config in chance.sample(group, min(args.foreign, len(group)))]
-    chance.shuffle(runs)
-    return runs
+        for config in chance.sample(group, min(args.foreign, len(group))):
+            chance.choice(rounds).append((config, True))
+    for runs in rounds:
+        chance.shuffle(runs)
+    return [run for runs in rounds for run in runs]
 
 
 def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint", "precision")):

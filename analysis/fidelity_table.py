@@ -12,7 +12,12 @@ BEST_WITHIN = 1.01  # a chunk count that takes so much of the best one's time is
 OTHERS_LIMIT = 0.05
 DRIFT_LIMIT = 5.0
 CONFIGURATION = ["model", "transport", "P", "schedule", "V", "chunks", "M", "checkpoint", "precision"]
-GPU = {"sm_mhz": "SM MHz", "watts": "W"}  # columns, where there was one
+GPU = {"sm_mhz": "SM MHz", "watts": "W", "beside_mib": "MiB beside arenas"}  # columns, where there was one
+# Mean and worst error in % of those that repeat and of the others, worst bubble in points, process memory in %.
+GOALS = {
+    "cpu": {"time": (2, 6, 3, 8), "bubble": 1.5, "process memory": 3},
+    "cuda": {"time": (3, 8, 3, 8), "bubble": 2, "process memory": None},
+}
 GROUP = ["model", "transport", "P", "configurations"]
 TIME = ["mean %", "worst %", "norm. mean %", "norm. worst %"]
 LEGEND = """\
@@ -20,7 +25,9 @@ Error: (predicted - measured) / measured ms/batch; measured: the median of a con
 fastest run) / median. Normalised (norm.): the prediction multiplied by the reference kernel's time in the runs over
 that in the profile. Repeating: configurations whose runs, two or more, spread less than 1.5 %. Drift: of that kernel,
 profile to runs; other load: cores that others had, on average over a run. A run is disturbed if they had more than 0.05
-or the kernel was over 5 % slower; such runs count everywhere. Memory error: of the process that is furthest off."""
+or the kernel was over 5 % slower; such runs count everywhere. Memory error: of the process that is furthest off. Of a
+GPU: medians of clock and power while it was busy; the most memory in use, less the arenas of all workers: what contexts
+and libraries take, which is no part of the prediction."""
 
 
 def percent(value, base):
@@ -85,7 +92,9 @@ def compare(config, prediction, runs, base):
     row["others"] = median(run.get("others") for run in runs)
     row["disturbed"] = sum(bool(signs(run, base)) for run in runs)
     row["source"] = prediction.get("cost_source")
-    row.update({name: median(run.get(name) for run in runs) for name in GPU})
+    row.update({name: median(run.get(name) for run in runs) for name in ("sm_mhz", "watts", "used_mib")})
+    arenas = prediction["peak_bytes"] if isinstance(prediction["peak_bytes"], list) else [prediction["peak_bytes"]]
+    row["beside_mib"] = None if row["used_mib"] is None else row["used_mib"] - sum(arenas) / 2**20
     return row
 
 
@@ -128,7 +137,7 @@ def is_quiet(row):
 
 
 def time_summary(rows, goals):
-    """`goals`: mean and worst of those that repeat, mean and worst of the others; a row of its own unless None."""
+    """`goals`: of GOALS, a row of its own; None: none."""
     head = [*GROUP, "repeating", *TIME, "not repeating", *TIME]
     lines = []
     for name, group in groups(rows).items():
@@ -136,7 +145,7 @@ def time_summary(rows, goals):
         other = [row for row in group if not is_quiet(row)]
         lines.append([*name, len(group), *time_cells(quiet), *time_cells(other)])
     if goals:
-        quiet_mean, quiet_worst, mean, worst = goals
+        quiet_mean, quiet_worst, mean, worst = ("" if goal is None else f"{goal:.2f}" for goal in goals["time"])
         lines.append(["goal", "", "", "", "", quiet_mean, quiet_worst, "", "", "", mean, worst, "", ""])
     return markdown(head, lines)
 
@@ -160,7 +169,7 @@ def bubble_points(row):
     return 100 * (row["bubble_predicted"] - row["bubble_measured"])
 
 
-def other_summary(rows):
+def other_summary(rows, goals):
     head = [*GROUP, "bubble mean points", "worst points", "best chunks named", "arena bytes equal", "plans equal"]
     head += ["process memory worst %", "runs", "disturbed"]
     lines = []
@@ -169,7 +178,8 @@ def other_summary(rows):
         cells += [f"{sum(row[what] for row in group)} of {len(group)}" for what in ("arena_equal", "plan_equal")]
         cells.append(mean_and_worst(row["memory"] for row in group)[1])
         lines.append([*cells, sum(row["runs"] for row in group), sum(row["disturbed"] for row in group)])
-    lines.append(["goal", "", "", "", "", "1.50", "all", "all", "all", "3.00", "", ""])
+    bubble, memory = show(goals["bubble"], ".2f"), show(goals["process memory"], ".2f")
+    lines.append(["goal", "", "", "", "", bubble, "all", "all", "all", memory, "", ""])
     return markdown(head, lines)
 
 
@@ -226,19 +236,44 @@ def block_table(blocks):
     return markdown(head, lines)
 
 
-def document(command, rows, foreign, blocks):
-    """(lines of the summary, lines of the whole page)"""
+def verdict(rows, goals):
+    """Of all rows together, whatever was held out: the goals, and whether they are met."""
+    mean, worst = (float(cell) for cell in mean_and_worst(row["error"] for row in rows))
+    bubbles = [abs(points) for points in map(bubble_points, rows) if points is not None]
+    unequal = sum(not row["arena_equal"] for row in rows)
+    checks = [("mean error", mean, goals["time"][2], "%"), ("worst error", worst, goals["time"][3], "%")]
+    if bubbles:
+        checks.append(("bubble at most", max(bubbles), goals["bubble"], "points off"))
+    words = [f"{name} {found:.2f} {unit} (goal {goal:.2f}: {'met' if found <= goal else 'NOT met'})"
+             for name, found, goal, unit in checks]
+    words.append("arena bytes as predicted in all" if unequal == 0 else f"arena bytes NOT as predicted in {unequal}")
+    return f"All {len(rows)} together: " + "; ".join(words) + "."
+
+
+def missing(rows, blocks, repeats):
+    configurations = sum(block["configurations"] for block in blocks)
+    few = sum(row["runs"] < repeats for row in rows)
+    if len(rows) == configurations and not few:
+        return f"Nothing is missing: {configurations} configurations, {repeats} runs of each at least."
+    return (f"MISSING: {configurations - len(rows)} of {configurations} configurations have no run yet, {few} have fewer "
+            f"than {repeats}.")
+
+
+def document(command, rows, foreign, blocks, args):
+    """(lines of the summary, lines of the whole page); args: `device`, `repeats`."""
+    goals = GOALS.get(args.device, GOALS["cuda"])
     held_out = [row for row in rows if row["held_out"]]
     crowded = [row for row in rows if row["crowded"] and not row["held_out"]]
     main = [row for row in rows if not row["held_out"] and not row["crowded"]]
-    summary, details = ["# Predicted and measured", "", "    " + command, "", LEGEND], []
-    for title, group, goals in (
-        ("Profiled shapes", main, ("2.00", "6.00", "3.00", "8.00")),
+    summary, details = ["# Predicted and measured", "", "    " + command, "", LEGEND, ""], []
+    summary += [missing(rows, blocks, args.repeats), *([verdict(rows, goals)] if rows and args.device != "cpu" else [])]
+    for title, group, of_group in (
+        ("Profiled shapes", main, goals),
         ("Shapes never profiled", held_out, None),
-        ("More ranks than cores", crowded, ("", "8.00", "", "8.00")),
+        ("More ranks than cores", crowded, {"time": (None, goals["time"][1], None, goals["time"][3])}),
     ):
         if group:
-            summary += ["", "## " + title, "", *time_summary(group, goals), "", *other_summary(group)]
+            summary += ["", "## " + title, "", *time_summary(group, of_group), "", *other_summary(group, goals)]
             details += ["", f"## {title}: each configuration", "", *each(group)]
     if foreign:
         summary += ["", "## Beside a foreign load", "", *foreign_table(foreign, rows)]

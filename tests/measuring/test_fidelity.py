@@ -140,15 +140,50 @@ class Started(unittest.TestCase):
 
     def test_clocks_and_power_of_a_gpu_are_in_the_table(self):
         program = self.folder / "bin" / "nvidia-smi"
-        program.write_text("#!/bin/sh\necho '1980, 2619, [N/A], 41'\necho '1900, 2619, 400.5, 41'\nexec sleep 60\n")
+        program.write_text("#!/bin/sh\necho '345, 2619, 90, 40, 0, 9'\necho '1980, 2619, [N/A], 41, 99, 8'\n"
+            "echo '1900, 2619, 400.5, 41, 50, 7'\nexec sleep 60\n")
         program.chmod(0o755)
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--device", "cuda", "--sample", "2")
         log, _ = self.start(*words, FAKE_SECONDS="0.3")
         self.assertEqual(len([entry for entry in log if entry["program"] == "ppexec"]), 4)
         runs = [json.loads(line) for line in (self.out / "small-2-never-fp32" / "runs.jsonl").read_text().splitlines()]
         found = [runs[0][name] for name in ("sm_mhz", "memory_mhz", "watts", "celsius")]
-        self.assertEqual(found, [1940, 2619, 400.5, 41])
-        self.assertEqual(self.table_rows("small", "threads", "2", "gpipe")[0][-2:], ["1940", "400"])
+        self.assertEqual(found, [1940, 2619, 400.5, 41])  # of the samples in which it was busy
+        self.assertEqual((runs[0]["used_mib"], runs[0]["busy_samples"]), (9, 2))
+        self.assertEqual(self.table_rows("small", "threads", "2", "gpipe")[0][-3:], ["1940", "400", "9"])
+        text = (self.out / "table.md").read_text()
+        self.assertIn("mean error 1.96 % (goal 3.00: met)", text)
+        self.assertEqual(self.table_rows("goal")[0][5:7], ["3.00", "8.00"])
+        self.assertEqual(self.table_rows("goal")[1][5], "2.00")
+
+    def test_a_profile_that_is_given_serves_all_and_nothing_else_is_profiled(self):
+        profile = self.folder / "theirs.tsv"
+        head = "# ppkit profile 1\n"
+        lines = [f"run\tcuda\ta GPU\t16\t1\t1\twhen\t0.1\tok\t{ns}\tw\n" for ns in (900, 1000, 1010)]
+        profile.write_text(head + "".join(lines) + "end\n")
+        words = (*SMALL, "--checkpoints", "never,always", "--transports", "threads", "--held-out", "5")
+        words = (*words, "--profile", str(profile))
+        log, _ = self.start(*words)
+        self.assertEqual([entry["program"] for entry in log], ["ppsim"] * 8 + ["ppexec"] * 16)
+        self.assertEqual({e["option"]["--profile"] for e in log if e["program"] == "ppsim"}, {"profile.tsv"})
+        self.assertEqual((self.out / "all" / "profile.tsv").read_bytes(), profile.read_bytes())
+        self.assertEqual({e["written"] for e in log if e["program"] == "ppexec"}, {8})
+        self.assertEqual(self.table_rows("all")[-1][4], "1.0")  # the reference kernel's time in it
+        # Each configuration once, before any is repeated.
+        runs = [(e["option"]["--chunks"], e["option"]["--checkpoint"]) for e in log if e["program"] == "ppexec"]
+        self.assertEqual(set(runs[:8]), set(runs[8:]))
+        self.assertEqual(len(set(runs[:8])), 8)
+        self.assertNotEqual(runs[:8], runs[8:])
+        profile.write_text("# ppkit profile 1\nend\n")
+        self.assertIn("was profiled with other options", self.start(*words, status=1)[1])
+
+    def test_what_is_missing_is_told(self):
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads")
+        self.start(*words, status=1, FAKE_FAIL="ppexec --chunks 2")
+        text = (self.out / "table.md").read_text()
+        self.assertIn("MISSING: 1 of 3 configurations have no run yet, 0 have fewer than 2.", text)
+        self.start(*words)
+        self.assertIn("Nothing is missing: 3 configurations, 2 runs", (self.out / "table.md").read_text())
 
     @unittest.skipUnless(pathlib.Path("/proc/stat").exists(), "no /proc/stat")
     def test_runs_beside_a_busy_loop_are_told_apart_by_what_others_used(self):
@@ -248,7 +283,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual(cells(lines[5])[16:], ["1.00, 1.00", "model's error", "-"])
 
     def test_columns_are_of_one_width(self):
-        lines = table.time_summary([row(1.0), row(2.0, model="a long name")], ("2", "6", "3", "8"))
+        lines = table.time_summary([row(1.0), row(2.0, model="a long name")], table.GOALS["cpu"])
         self.assertEqual(len({len(line) for line in lines}), 1)
         self.assertEqual([cells(line)[0] for line in lines[2:]], ["m", "a long name", "all", "goal"])
 
@@ -275,6 +310,18 @@ class Design(unittest.TestCase):
         self.assertEqual(first, again)
         self.assertNotEqual(first, other)
         self.assertEqual(all_of_them, everything)
+
+    def test_a_sample_has_of_everything_and_some_held_out(self):
+        args = {**self.ARGS, "models": ["tutorial"], "schedules": ["gpipe", "1f1b", "interleaved", "zb-h1"]}
+        args.update(chunks=(1, 2, 4, 10, 20), held_out=(5,), stages=(1, 2, 4), precisions=["fp32", "tf32", "bf16"])
+        made = design.configurations(argparse.Namespace(**{**args, "sample": 60, "device": "cuda"}), 16)
+        self.assertEqual(len(made), 60)
+        self.assertEqual(sum(config["held_out"] for config in made), 15)
+        groups = collections.Counter((config["stages"], config["precision"]) for config in made)
+        self.assertEqual(len(groups), 9)
+        self.assertGreaterEqual(min(groups.values()), 6)
+        for name, values in (("schedule", 4), ("chunks", 6), ("checkpoint", 3)):
+            self.assertEqual(len({config[name] for config in made}), values)
 
     def test_four_ranks_are_crowded_on_two_cores_only(self):
         args = argparse.Namespace(**{**self.ARGS, "p4": True})
