@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ppexec on a GPU beside PyTorch on the same GPU, in one call, and beside a floor from what that GPU was seen to do.
+"""ppexec on a GPU: beside PyTorch on the same GPU in one call, beside a floor from what that GPU was seen to do, beside
+its own losses on the cpu, and learning.
 
-  bench_gpu.py ceilings --out FILE.json [--device cuda|cpu]
-      rates of large products in each precision, and copy bandwidth
   bench_gpu.py speed --ppexec PATH --out FILE.jsonl [--models tutorial,tutorial-12] [--precisions fp32,tf32,bf16]
-      [--chunks 1,8] [--device cuda|cpu] [--steps 12] [--tiny]
+      [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny]
       a line for each model, precision and number of chunks; what is in FILE.jsonl already is not measured again
-  bench_gpu.py follow --ppexec PATH --preset lab|small [--precision fp32]
+  bench_gpu.py slower FILE.jsonl
+      "model precision chunks" of the lines in which ppexec misses a goal
+  bench_gpu.py follow --ppexec PATH --preset lab|small [--precision fp32] [--keep FOLDER]
       losses of --device cuda beside those of --device cpu: equal within a tolerance over the first 20 steps, then
-      within 3 % in perplexity
-  bench_gpu.py table FILE.jsonl
-      the lines of `speed` as a table
+      within 3 % in perplexity; FOLDER keeps the cpu's, which are the same for each precision
+  bench_gpu.py learn --ppexec PATH --out FILE.json [--data FOLDER]
+      the tutorial at full size, 3 epochs of 50 batches, four workers: losses, ms/batch, memory
 
-A step is everything: forward, loss, backward, clipping over all parameters, SGD; dropout on; the model is that of
-tests/oracle/reference_model.py. bf16 is autocast with float32 weights in PyTorch, as --precision bf16 is here. Times
-are medians of whole steps, the device idle at both ends of each. The floor counts, for every product, the longer of its
-operations at the best rate and its operands at the copy bandwidth, and the passes over all weights of norm and update.
-Only `follow` and `table` work without PyTorch.
+A step is everything: forward, loss, backward, clipping over all parameters, SGD; dropout on; PyTorch's model is that of
+tests/oracle/reference_model.py, "chunks" are microbatches whose gradients add up. bf16 is autocast with float32 weights
+in PyTorch, as --precision bf16 is here. Both sides take turns; a turn's figure is the median of whole steps, the device
+idle at both ends of each. With several microbatches ppexec runs with --batch-w too (weights' gradients of all of them
+at once). The floor counts, for every product, the longer of its operations at the best rate and its operands at the
+copy bandwidth, both measured in the same call, and the passes over all weights of norm and update. Without PyTorch that
+sees the GPU, `speed` measures ppexec alone.
 """
 
 import argparse
@@ -29,56 +32,23 @@ import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True
+import fidelity_design as design  # noqa: E402
+import fidelity_gpu as gpu  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TINY = {"d_model": 32, "heads": 4, "d_ff": 48, "layers": 2, "vocab": 100, "rows": 8, "tokens": 8}
+SHAPES = {
+    "tutorial": dict(d_model=4096, d_ff=4096, layers=8, vocab=28782, rows=20, tokens=35),
+    "tutorial-12": dict(d_model=4096, d_ff=4096, layers=12, vocab=28782, rows=20, tokens=25),
+}
+TINY = {name: value for name, value in design.TINY.items() if name not in ("preset", "replicas")}
+# What was expected of an H200 before one was measured: the vendor's fp32 peak, four fifths of its other rates, and the
+# copy bandwidth that others saw.
+PAPER = {"flops": {"fp32": 67e12, "tf32": 400e12, "bf16": 790e12}, "bytes": 4.3e12}
+GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
 # Largest difference of a loss over the first steps: rounding of products, then of activations.
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-
-
-def torch_for(device):
-    import torch
-
-    torch.set_default_device(device)
-    return torch
-
-
-def wait(torch, device):
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def set_precision(torch, precision):
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-
-
-def best_seconds(torch, device, work, times=8):
-    seconds = []
-    for _ in range(times + 2):
-        wait(torch, device)
-        start = time.perf_counter()
-        work()
-        wait(torch, device)
-        seconds.append(time.perf_counter() - start)
-    return min(seconds[2:])
-
-
-def measure_ceilings(device, tiny):
-    """{"flops": {precision: FLOP/s}, "bytes": bytes/s}: reading and writing both count."""
-    torch = torch_for(device)
-    rates = {}
-    for precision in ("fp32", "tf32", "bf16"):
-        set_precision(torch, precision)
-        rates[precision] = 0.0
-        for n in (256,) if tiny else (4096, 8192):
-            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-            a, b = torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype)
-            seconds = best_seconds(torch, device, lambda a=a, b=b: torch.matmul(a, b))
-            rates[precision] = max(rates[precision], 2 * n**3 / seconds)
-    source = torch.zeros((1 << 22) if tiny else (1 << 29))
-    target = torch.empty_like(source)
-    seconds = best_seconds(torch, device, lambda: target.copy_(source))
-    return {"flops": rates, "bytes": 2 * source.numel() * 4 / seconds}
 
 
 def microbatch_rows(rows, chunks):
@@ -87,124 +57,226 @@ def microbatch_rows(rows, chunks):
     return [min(piece, rows - at) for at in range(0, rows, piece)]
 
 
-def floor_ms(o, chunks, precision, ceilings):
-    """See above. Weights' gradients of a later microbatch are read as well as written."""
+def floor_ms(o, chunks, precision, ceilings, batch_w=1):
+    """See above. Weights' gradients of later microbatches are read as well as written; batch_w: of so many at once."""
     d, f, size = o["d_model"], o["d_ff"], 2 if precision == "bf16" else 4
+    rate, width = ceilings["flops"][precision], ceilings["bytes"]
     layer = ((3 * d, d), (d, d), (f, d), (d, f))
     products = [shape for _ in range(o["layers"]) for shape in layer] + [(o["vocab"], d)]
+    tokens = [rows * o["tokens"] for rows in microbatch_rows(o["rows"], chunks)]
+    together = [sum(tokens[at : at + batch_w]) for at in range(0, len(tokens), batch_w)]
     seconds = 0.0
-    for i, rows in enumerate(microbatch_rows(o["rows"], chunks)):
-        tokens = rows * o["tokens"]
-        for n, k in products:
-            flops = 2.0 * tokens * n * k / ceilings["flops"][precision]
-            forward = size * (tokens * k + n * k + tokens * n) / ceilings["bytes"]
-            weights = (size * (tokens * k + tokens * n) + 4 * n * k * (1 if i == 0 else 2)) / ceilings["bytes"]
-            seconds += 2 * max(flops, forward) + max(flops, weights)
-    parameters = sum(n * k for n, k in products) + o["vocab"] * d
-    return 1e3 * (seconds + parameters * (4 + 12 + (2 if precision == "bf16" else 0)) / ceilings["bytes"])
+    for n, k in products:
+        for t in tokens:  # forward, and gradients of inputs
+            seconds += 2 * max(2.0 * t * n * k / rate, size * (t * k + n * k + t * n) / width)
+        for i, t in enumerate(together):
+            moved = size * (t * k + t * n) + 4 * n * k * (1 if i == 0 else 2)
+            seconds += max(2.0 * t * n * k / rate, moved / width)
+    embedding = o["vocab"] * d
+    parameters = sum(n * k for n, k in products) + embedding
+    passes = parameters * (4 + 12 + (2 if precision == "bf16" else 0)) + 4 * embedding  # its gradient is cleared
+    return 1e3 * (seconds + passes / width)
 
 
-def torch_ms(o, chunks, precision, device, steps):
-    """Median ms of a full step of PyTorch."""
-    torch = torch_for(device)
-    sys.path.insert(0, str(ROOT / "tests" / "oracle"))
-    import reference_model
+class Torch:
+    """PyTorch's side, on `device`; raises ImportError where it cannot be."""
 
-    set_precision(torch, precision)
-    model = reference_model.build(o)
-    model.train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    batch = torch.randint(o["vocab"], (2, o["rows"], o["tokens"]))
-    count = o["rows"] * o["tokens"]
-    autocast = torch.autocast(device, torch.bfloat16, enabled=precision == "bf16")
-    times = []
-    for _ in range(steps + WARMUP):
-        wait(torch, device)
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        for inputs, targets in zip(batch[0].split(-(-o["rows"] // chunks)), batch[1].split(-(-o["rows"] // chunks))):
+    def __init__(self, device, tiny):
+        import torch
+
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ImportError("PyTorch sees no GPU")
+        torch.set_default_device(device)
+        self.torch, self.device, self.model = torch, device, None
+        self.ceilings = self.measure_ceilings(tiny)
+
+    def wait(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def set_precision(self, precision):
+        self.torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+    def best_seconds(self, work, times=8):
+        seconds = []
+        for _ in range(times + 2):
+            self.wait()
+            start = time.perf_counter()
+            work()
+            self.wait()
+            seconds.append(time.perf_counter() - start)
+        return min(seconds[2:])
+
+    def measure_ceilings(self, tiny):
+        """{"flops": {precision: FLOP/s}, "bytes": bytes/s}: reading and writing both count."""
+        torch, rates = self.torch, {}
+        for precision in TOLERANCE:
+            self.set_precision(precision)
+            rates[precision] = 0.0
+            for n in (256,) if tiny else (4096, 8192):
+                dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+                a, b = torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype)
+                seconds = self.best_seconds(lambda a=a, b=b: torch.matmul(a, b))
+                rates[precision] = max(rates[precision], 2 * n**3 / seconds)
+        source = torch.randn((1 << 22) if tiny else (1 << 29))
+        target = torch.empty_like(source)
+        seconds = self.best_seconds(lambda: target.copy_(source))
+        del source, target
+        self.release()
+        return {"flops": rates, "bytes": 2 * 4 * ((1 << 22) if tiny else (1 << 29)) / seconds}
+
+    def release(self):
+        """What PyTorch keeps for later, so that ppexec has the memory."""
+        if self.device == "cuda":
+            self.torch.cuda.empty_cache()
+
+    def take(self, model, tiny):
+        sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+        import reference_model
+
+        self.model = None
+        self.release()
+        self.o = reference_model.options({"preset": model, **(TINY if tiny else {})})
+        self.model = reference_model.build(self.o)
+        self.model.train()
+        self.optimizer = self.torch.optim.SGD(self.model.parameters(), lr=1e-6)
+
+    def step(self, batch, chunks, autocast):
+        o, piece = self.o, -(-self.o["rows"] // chunks)
+        self.optimizer.zero_grad(set_to_none=True)
+        for inputs, targets in zip(batch[0].split(piece), batch[1].split(piece)):
             with autocast:
-                logits = model(inputs)
-            loss = torch.nn.functional.cross_entropy(
-                logits.float().flatten(0, 1), targets.flatten(), reduction="sum"
-            )
-            (loss / count).backward()
+                logits = self.model(inputs)
+            entropy = self.torch.nn.functional.cross_entropy
+            loss = entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum")
+            (loss / (o["rows"] * o["tokens"])).backward()
         if o["clip"] > 0:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
-        optimizer.step()
-        wait(torch, device)
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[WARMUP:])
+            self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), o["clip"])
+        self.optimizer.step()
+
+    def ms(self, chunks, precision, steps):
+        """Median of full steps."""
+        torch, times = self.torch, []
+        self.set_precision(precision)
+        batch = torch.randint(self.o["vocab"], (2, self.o["rows"], self.o["tokens"]))
+        autocast = torch.autocast(self.device, torch.bfloat16, enabled=precision == "bf16")
+        for _ in range(steps + WARMUP):
+            self.wait()
+            start = time.perf_counter()
+            self.step(batch, chunks, autocast)
+            self.wait()
+            times.append(1e3 * (time.perf_counter() - start))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.release()
+        return statistics.median(times[WARMUP:])
 
 
 def ppexec(path, words):
     command = [path, *map(str, words), "--format", "json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    sys.stderr.write(done.stderr)
     if done.returncode:
         raise SystemExit(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout)[0]
+    return {**json.loads(done.stdout)[0], "command": " ".join(["ppexec", *command[1:]])}
 
 
-def ppexec_ms(args, o, model, chunks, precision):
+def tiny_words(args, **more):
+    words = []
+    for name, value in {**TINY, **more}.items() if args.tiny else ():
+        words += ["--" + name.replace("_", "-"), value]
+    return words
+
+
+def ppexec_words(args, model, chunks, precision):
     words = ["--preset", model, "--device", args.device, "--precision", precision, "--chunks", chunks, "--stages", 1]
     words += ["--replicas", 1, "--checkpoint", "never", "--no-eval", "--epochs", 1, "--warmup", WARMUP]
-    words += ["--max-batches", args.steps + WARMUP, "--trace-steps", 0]
-    for name, value in TINY.items() if args.tiny else ():
-        words += ["--" + name.replace("_", "-"), value]
-    return ppexec(args.ppexec, words)["ms_per_batch"]
+    return [*words, "--max-batches", args.steps + WARMUP, "--trace-steps", 0, *tiny_words(args)]
 
 
-def options_of(model, tiny):
-    sys.path.insert(0, str(ROOT / "tests" / "oracle"))
-    import reference_model
+def watched(args, call):
+    """(what it returns, figures of the GPU)"""
+    with gpu.Watch(args.device) as watch:
+        result = call()
+    return result, watch.figures
 
-    return reference_model.options({"preset": model, **(TINY if tiny else {})})
+
+def turns(args, torch, model, precision, chunks):
+    """A line of `speed`: all sides, one after the other, --turns times."""
+    o, words = {**SHAPES[model], **(TINY if args.tiny else {})}, ppexec_words(args, model, chunks, precision)
+    m = len(microbatch_rows(o["rows"], chunks))
+    row = {"model": model, "precision": precision, "chunks": chunks, "microbatches": m, "device": args.device}
+    row.update(paper_ms=floor_ms(o, chunks, precision, PAPER), torch_ms=[], ppexec_ms=[], batch_w_ms=[])
+    row.update(torch_gpu=[], ppexec_gpu=[], ceilings=torch and torch.ceilings)
+    row["floor_ms"] = torch and floor_ms(o, chunks, precision, torch.ceilings)
+    row["batch_w_floor_ms"] = torch and m > 1 and floor_ms(o, chunks, precision, torch.ceilings, m) or None
+    for _ in range(args.turns):
+        if torch:
+            taken, figures = watched(args, lambda: torch.ms(chunks, precision, args.steps))
+            row["torch_ms"].append(taken)
+            row["torch_gpu"].append(figures)
+        result, figures = watched(args, lambda: ppexec(args.ppexec, words))
+        row["ppexec_ms"].append(result["ms_per_batch"])
+        row["ppexec_gpu"].append(figures)
+        row["command"] = result["command"]
+        if m > 1:
+            row["batch_w_ms"].append(ppexec(args.ppexec, [*words, "--batch-w", m])["ms_per_batch"])
+    return row
+
+
+def lines_of(path):
+    path = pathlib.Path(path)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def speed(args):
-    out = pathlib.Path(args.out)
-    done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    known = {(r["model"], r["precision"], r["chunks"]) for r in done}
-    side = args.torch_device or args.device
-    ceilings = measure_ceilings(side, args.tiny)
+    known = {(r["model"], r["precision"], r["chunks"]) for r in lines_of(args.out)}
+    try:
+        torch = Torch(args.torch_device or args.device, args.tiny)
+    except ImportError as error:
+        torch = None
+        print(f"ppexec alone: {error}", file=sys.stderr)
     for model in args.models.split(","):
-        o = options_of(model, args.tiny)
-        for precision in args.precisions.split(","):
-            for chunks in map(int, args.chunks.split(",")):
-                if (model, precision, chunks) in known:
-                    continue
-                row = {"model": model, "precision": precision, "chunks": chunks, "device": args.device}
-                row["floor_ms"] = floor_ms(o, chunks, precision, ceilings)
-                row["torch_ms"] = torch_ms(o, chunks, precision, side, args.steps)
-                if side == "cuda":
-                    torch_for("cuda").cuda.empty_cache()
-                row["ppexec_ms"] = ppexec_ms(args, o, model, chunks, precision)
-                row["ceilings"] = ceilings
-                with open(out, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+        wanted = [(p, c) for p in args.precisions.split(",") for c in map(int, args.chunks.split(","))]
+        wanted = [(p, c) for p, c in wanted if (model, p, c) not in known]
+        if wanted and torch:
+            torch.take(model, args.tiny)
+        for precision, chunks in wanted:
+            row = turns(args, torch, model, precision, chunks)
+            with open(args.out, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
     return 0
 
 
-def table(args):
-    print("| model | precision | chunks | ppexec ms | PyTorch ms | of PyTorch's | floor ms | of the floor |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for line in pathlib.Path(args.file).read_text().splitlines():
-        r = json.loads(line)
-        print(
-            f"| {r['model']} | {r['precision']} | {r['chunks']} | {r['ppexec_ms']:.2f} | {r['torch_ms']:.2f} | "
-            f"{r['ppexec_ms'] / r['torch_ms']:.2f} | {r['floor_ms']:.2f} | {r['ppexec_ms'] / r['floor_ms']:.2f} |"
-        )
+def verdict(row):
+    """(ppexec's best way over the floor, over PyTorch, are the goals met?); None: not known."""
+    ways = [statistics.median(row[name]) for name in ("ppexec_ms", "batch_w_ms") if row[name]]
+    floor = ways[0] / row["floor_ms"] if row["floor_ms"] else None
+    peer = min(ways) / statistics.median(row["torch_ms"]) if row["torch_ms"] else None
+    if floor is None or peer is None:
+        return floor, peer, None
+    return floor, peer, peer <= 1 and (row["microbatches"] > 1 or floor <= GOAL)
+
+
+def slower(args):
+    for row in lines_of(args.file):
+        if verdict(row)[2] is False:
+            print(row["model"], row["precision"], row["chunks"])
     return 0
 
 
 def follow(args):
     """A batch or token order of its own would show at once; so would a wrong gradient."""
     words = ["--preset", args.preset, "--max-batches", args.batches, "--epochs", 1, "--trace-steps", 0]
-    for name, value in {**TINY, "lr": 0.5}.items() if args.tiny else ():
-        words += ["--" + name.replace("_", "-"), value]
+    words += tiny_words(args, lr=0.5)
+    kept = pathlib.Path(args.keep) / f"follow-{args.preset}.json" if args.keep else None
     ours = ppexec(args.ppexec, [*words, "--device", "cuda", "--precision", args.precision])
-    theirs = ppexec(args.ppexec, [*words, "--device", "cpu", "--vocab-multiple", 1])
+    if kept and kept.exists():
+        theirs = json.loads(kept.read_text(encoding="utf-8"))
+    else:
+        theirs = ppexec(args.ppexec, [*words, "--device", "cpu", "--vocab-multiple", 1])
+        if kept:
+            kept.write_text(json.dumps(theirs), encoding="utf-8")
     first = max(abs(a - b) for a, b in zip(ours["loss"][:20], theirs["loss"][:20]))
     ends = [result["valid_loss"][-1] if result["valid_loss"] else result["loss"][-1] for result in (ours, theirs)]
     perplexity = abs(math.exp(ends[0] - ends[1]) - 1)
@@ -217,34 +289,41 @@ def follow(args):
     return 0 if good else 1
 
 
+def learn(args):
+    words = ["--preset", "tutorial", "--device", "cuda", "--gpus", 1, *tiny_words(args, lr=0.5)]
+    words += ["--data", args.data] if args.data else []
+    words += ["--max-batches", 5] if args.tiny else []
+    result, figures = watched(args, lambda: ppexec(args.ppexec, words))
+    pathlib.Path(args.out).write_text(json.dumps({**result, "gpu": figures}) + "\n", encoding="utf-8")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("ceilings")
-    one.add_argument("--out", required=True)
-    one.set_defaults(run=lambda a: pathlib.Path(a.out).write_text(json.dumps(measure_ceilings(a.device, a.tiny))) * 0)
-    two = commands.add_parser("speed")
-    two.add_argument("--ppexec", required=True)
-    two.add_argument("--out", required=True)
-    two.add_argument("--models", default="tutorial,tutorial-12")
-    two.add_argument("--precisions", default="fp32,tf32,bf16")
-    two.add_argument("--chunks", default="1,8")
-    two.add_argument("--steps", type=int, default=12)
-    two.add_argument("--torch-device", default="", help="another one for PyTorch, to try the script")
-    two.set_defaults(run=speed)
-    for command in (one, two):
-        command.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    three = commands.add_parser("follow")
-    three.add_argument("--ppexec", required=True)
-    three.add_argument("--preset", required=True)
-    three.add_argument("--precision", default="fp32", choices=tuple(TOLERANCE))
-    three.add_argument("--batches", type=int, default=200)
-    three.set_defaults(run=follow)
-    for command in (one, two, three):
-        command.add_argument("--tiny", action="store_true", help="a tiny model, to try the script")
-    four = commands.add_parser("table")
-    four.add_argument("file")
-    four.set_defaults(run=table)
+    known = {function.__name__: commands.add_parser(function.__name__) for function in (speed, slower, follow, learn)}
+    for function in (speed, slower, follow, learn):
+        known[function.__name__].set_defaults(run=function)
+    for name in ("speed", "follow", "learn"):
+        known[name].add_argument("--ppexec", required=True)
+        known[name].add_argument("--tiny", action="store_true", help="a tiny model, to try the script")
+        known[name].add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    for name in ("speed", "learn"):
+        known[name].add_argument("--out", required=True)
+    known["slower"].add_argument("file")
+    add = known["speed"].add_argument
+    add("--models", default="tutorial,tutorial-12")
+    add("--precisions", default="fp32,tf32,bf16")
+    add("--chunks", default="1,8")
+    add("--steps", type=int, default=12)
+    add("--turns", type=int, default=2)
+    add("--torch-device", default="", help="another one for PyTorch, to try the script")
+    add = known["follow"].add_argument
+    add("--preset", required=True)
+    add("--precision", default="fp32", choices=tuple(TOLERANCE))
+    add("--batches", type=int, default=200)
+    add("--keep", default="")
+    known["learn"].add_argument("--data", default="")
     args = parser.parse_args()
     return args.run(args)
 

@@ -5,13 +5,15 @@ writes the predictions down, then runs everything for real in random order, some
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
   fidelity.py --bin build/bin --out fidelity/ --models wide --schedules 1f1b --chunks 1,2,4,8 --held-out 4 --foreign
-  fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,tf32,bf16 --stages 1,2,4
-      --transports threads --chunks 1,2,4,10,20 --held-out 5 --sample 60 --profile profiles/h200-tutorial.tsv
+  fidelity.py --bin build/bin --out fidelity/ --device cuda --models tutorial --precisions fp32,tf32,bf16
+      --stages 1,2,4 --transports threads --chunks 1,2,4,10,20 --held-out 5 --sample 60
+      --profile profiles/h200-tutorial.tsv
                                      on one GPU that the workers share, by a profile as text that was made before
 
 In a folder of --out for each block (one block for all with --profile): pp.db or profile.tsv and profile.json (the
-profile), predictions.json (from ppsim, before anything of the block runs), runs.jsonl (a line for each real run). In --out: table.md (the result), rewritten after every run.
-Started again with the same folder it goes on where it stopped. Exit status: 3 out of time, 1 something failed.
+profile), predictions.json (from ppsim, before anything of the block runs), runs.jsonl (a line for each real run). In
+--out: table.md (the result), rewritten after every run. Started again with the same folder it goes on where it stopped.
+Exit status: 3 out of time, 1 something failed.
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
 ppexec's median step. Profiles and runs bracket themselves with a reference kernel and keep its time in their database;
@@ -253,6 +255,8 @@ class Block:
         with foreign_load(core), Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
+        if result["ms_per_batch"] is None:
+            raise Failed(f"{design.key(config)}: ppexec refuses to tell times; it says why above, and in its log")
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
         run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time(), **gpu_watch.figures}
         run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))

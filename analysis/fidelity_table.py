@@ -244,8 +244,10 @@ def verdict(rows, goals):
     checks = [("mean error", mean, goals["time"][2], "%"), ("worst error", worst, goals["time"][3], "%")]
     if bubbles:
         checks.append(("bubble at most", max(bubbles), goals["bubble"], "points off"))
-    words = [f"{name} {found:.2f} {unit} (goal {goal:.2f}: {'met' if found <= goal else 'NOT met'})"
-             for name, found, goal, unit in checks]
+    words = [
+        f"{name} {found:.2f} {unit} (goal {goal:.2f}: {'met' if found <= goal else 'NOT met'})"
+        for name, found, goal, unit in checks
+    ]
     words.append("arena bytes as predicted in all" if unequal == 0 else f"arena bytes NOT as predicted in {unequal}")
     return f"All {len(rows)} together: " + "; ".join(words) + "."
 
@@ -255,8 +257,10 @@ def missing(rows, blocks, repeats):
     few = sum(row["runs"] < repeats for row in rows)
     if len(rows) == configurations and not few:
         return f"Nothing is missing: {configurations} configurations, {repeats} runs of each at least."
-    return (f"MISSING: {configurations - len(rows)} of {configurations} configurations have no run yet, {few} have fewer "
-            f"than {repeats}.")
+    return (
+        f"MISSING: {configurations - len(rows)} of {configurations} configurations have no run yet, {few} have fewer "
+        f"than {repeats}."
+    )
 
 
 def document(command, rows, foreign, blocks, args):

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Sourced by scripts/gpu: what a GPU host has, what it lacks and finds in the bundle. `results` and `emulated` are scripts/gpu's.
+: "${results:?}" "${emulated:?}"
+
+use_bundle() {
+    local bundle=.gpu-bundle/bundle.tar.gz root=$results/bundle libraries known file
+    [ -f "$bundle" ] || return 0
+    libraries=$root/usr/lib/$(gcc -print-multiarch 2>/dev/null || echo x86_64-linux-gnu)
+    if [ ! -e "$root/.unpacked" ]; then
+        mkdir -p "$root/lib" && tar -xzf "$bundle" -C "$root" || return 1
+        find "$root/usr" -name '*.pc' -exec sed -i -E "s#(=|-L|-I)/usr#\1$root/usr#g" {} +
+        # LD_LIBRARY_PATH comes before the system's folders: only what the host lacks may lie there.
+        known=$(ldconfig -p | awk '{ print $1 }')
+        for file in "$libraries"/*.so.*; do
+            grep -qxF "${file##*/}" <<<"$known" || ln -sf "$file" "$root/lib/"
+        done
+        touch "$root/.unpacked"
+    fi
+    export PKG_CONFIG_PATH=$libraries/pkgconfig:$root/usr/share/pkgconfig:${PKG_CONFIG_PATH:-}
+    export CMAKE_PREFIX_PATH=$root/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+    export CMAKE_LIBRARY_PATH=$libraries CMAKE_INCLUDE_PATH=$root/usr/include
+    export CPATH=$root/usr/include${CPATH:+:$CPATH} LIBRARY_PATH=$libraries${LIBRARY_PATH:+:$LIBRARY_PATH}
+    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/lib
+    export PATH=$PATH:$root/usr/bin
+    if [ "$(command -v mpirun)" = "$root/usr/bin/mpirun" ]; then
+        export OPAL_PREFIX=$root/usr OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
+        export PMIX_MCA_pcompress_base_silence_warning=1
+    fi
+}
+
+mpi_environment() {
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mca_base_component_show_load_errors=0
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none HOME=${HOME:-$results}
+}
+
+has_torch() { python3 -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() or '"$emulated"' else 1)' 2>/dev/null; }
+
+show_host() {
+    nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader 2>/dev/null | head -1 | sed 's/^/GPU: /'
+    uname -a
+    grep -m1 'model name' /proc/cpuinfo
+    nproc && free -g | head -2 && df -h . /dev/shm
+    ldd --version | head -1
+    nvidia-smi || echo "no nvidia-smi"
+    for program in nvcc cmake ninja make gcc g++ pkg-config mpirun mpicc python3 ncu compute-sanitizer gnuplot; do
+        echo "$program: $(command -v "$program" || echo none) $("$program" --version 2>/dev/null </dev/null | grep -m1 -E '[0-9]+\.[0-9]+')"
+    done
+    for library in libcublasLt libnccl libsqlite3 libjansson libopenblas libcmocka libhwloc libmpi; do
+        echo "$library: $(ldconfig -p | grep -m1 -F "$library." | awk '{print $NF}')"
+    done
+    ls -l "$(toolkit)"/include/{cuda,cublasLt,nccl}.h "$(toolkit)"/lib64/lib{cudart,cublasLt,nccl}.so*
+    echo "NCCL of Python: $(pip_nccl); cuBLAS of Python: $(pip_cublas)"
+    if has_torch; then echo "PyTorch: yes"; else echo "PyTorch: none that sees the GPU"; fi
+    if [ -f .gpu-bundle/bundle.tar.gz ]; then echo "bundle: yes"; fi
+}
+
+# NCCL and cuBLAS as Python's packages bring them, where the toolkit has none: folders with include and lib.
+pip_nccl() { python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null; }
+pip_cublas() {
+    python3 -c 'import glob, nvidia, os
+found = [h for p in nvidia.__path__ for h in glob.glob(p + "/*/include/cublasLt.h")]
+print(os.path.dirname(os.path.dirname(found[0])))' 2>/dev/null
+}
+toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
+
+# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE.
+machine_name() {
+    local name
+    name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //; s/[ -].*//' | tr '[:upper:]' '[:lower:]')
+    if [ "$emulated" = 1 ]; then echo emulated; else echo "${name:-${PP_GPU_MACHINE:-h200}}"; fi
+}

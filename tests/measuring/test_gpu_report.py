@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""analysis/gpu_report.py and the arithmetic of analysis/bench_gpu.py, on figures made by hand."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ANALYSIS = HERE.parent.parent / "analysis"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ANALYSIS))
+import bench_gpu as bench  # noqa: E402
+import gpu_report as report  # noqa: E402
+
+
+def line(**more):
+    made = dict(model="tutorial", precision="bf16", chunks=1, microbatches=1, floor_ms=10.0, paper_ms=9.4)
+    made.update(ppexec_ms=[12.0, 12.4], torch_ms=[13.0, 13.2], batch_w_ms=[], batch_w_floor_ms=None)
+    made.update(ppexec_gpu=[{"sm_mhz": 1980, "watts": 600}], torch_gpu=[{}])
+    made["command"] = "ppexec --x"
+    made["ceilings"] = {"flops": {"fp32": 5e13, "tf32": 4e14, "bf16": 7.9e14}, "bytes": 4.3e12}
+    return {**made, **more}
+
+
+class Floor(unittest.TestCase):
+    def test_it_is_what_was_computed_by_hand_for_an_h200(self):
+        cases = (
+            ("tutorial", "fp32", (61.9, 61.9, 61.9, 61.9, 76.4), (61.9, 61.9)),
+            ("tutorial", "tf32", (13.7, 17.6, 27.9, 38.2, 72.5), (19.7, 42.0)),
+            ("tutorial", "bf16", (9.4, 14.3, 22.0, 29.7, 55.5), (12.4, 23.5)),
+            ("tutorial-12", "tf32", (15.4, 24.7, 39.5, 54.3, 103.6), None),
+            ("tutorial-12", "bf16", (11.2, 20.1, 31.2, 42.3, 79.3), None),
+        )
+        for model, precision, each, together in cases:
+            shape = bench.SHAPES[model]
+            found = [bench.floor_ms(shape, chunks, precision, bench.PAPER) for chunks in (1, 4, 7, 10, 20)]
+            self.assertEqual(tuple(round(ms, 1) for ms in found), each, (model, precision))
+            if together:
+                found = [bench.floor_ms(shape, chunks, precision, bench.PAPER, chunks) for chunks in (7, 20)]
+                self.assertEqual(tuple(round(ms, 1) for ms in found), together, (model, precision))
+
+    def test_goals(self):
+        self.assertEqual(bench.verdict(line())[2], True)
+        self.assertAlmostEqual(bench.verdict(line())[0], 1.22)
+        self.assertEqual(bench.verdict(line(floor_ms=9.0))[2], False)  # 1.36 of the floor
+        self.assertEqual(bench.verdict(line(torch_ms=[12.1]))[2], False)
+        # With several microbatches PyTorch is the goal, and the better way counts.
+        many = line(microbatches=7, floor_ms=5.0, batch_w_ms=[11.0], torch_ms=[11.5])
+        self.assertEqual(bench.verdict(many)[2], True)
+        self.assertEqual(bench.verdict(line(torch_ms=[], floor_ms=None)), (None, None, None))
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def make(self):
+        command = [sys.executable, str(ANALYSIS / "gpu_report.py"), str(self.folder)]
+        command += ["--out", str(self.folder / "h200.md")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return (self.folder / "h200.md").read_text()
+
+    def test_nothing_is_a_page_that_says_what_is_missing(self):
+        text = self.make()
+        lacks = "the profile of tutorial-12; the profile of small; the profile of gpt", "predictions against runs"
+        for what in (*lacks, "speed beside PyTorch and the floor", "learning"):
+            self.assertIn(f"{what}.", text)
+        self.assertEqual(text.count("MISSING: "), 4)
+        self.assertIn("No host has been measured yet", text)
+
+    def test_figures_commands_and_gaps(self):
+        (self.folder / "host.txt").write_text("GPU: NVIDIA H200, 580, 143771 MiB, 700 W\nLinux\n")
+        steps = "speed.bf16\tfailed (1)\t3.0\told\nspeed.bf16\tok\t60.5\tpython3 analysis/bench_gpu.py speed\n"
+        (self.folder / "steps.tsv").write_text(steps + "sweep.gpt-1024-bf16\ttime limit\t90.0\tppprof\n")
+        (self.folder / "speed.jsonl").write_text(json.dumps(line()) + "\n")
+        learned = dict(command="ppexec --y", loss=[10.0, 8.0], valid_loss=[7.0], test_loss=7.0, ms_per_batch=50.0)
+        learned.update(peak_bytes=[5 * 10**9, 6 * 10**9], gpu={"used_mib": 20000.0})
+        (self.folder / "learning.json").write_text(json.dumps(learned))
+        (self.folder / "profiles").mkdir()
+        tasks = "run\tcuda\ntask\tF 1l\t1f1b always share 1/2\t1\ntask\tF 1l\t1f1b always\t1\nkernel\tk\nend\n"
+        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(tasks)
+        text = self.make()
+        self.assertIn("GPU: NVIDIA H200", text)
+        self.assertIn("12.20 ±1.6 %", text)
+        self.assertIn("1.22", text)
+        self.assertIn("speed of tutorial fp32 in 8 chunks;", text)
+        self.assertNotIn("speed of tutorial bf16 in 1 chunks", text)
+        self.assertIn("    python3 analysis/bench_gpu.py speed", text)
+        self.assertIn("**Not done or failed:** sweep.gpt-1024-bf16.", text)
+        self.assertIn("| 50.0", text)
+        self.assertIn("5.00, 6.00", text)
+        self.assertIn("1/2, whole", text)
+        self.assertIn("1980 MHz, 600 W", text)
+        for what in ("speed", "learning"):
+            drawn = (self.folder / f"h200-{what}.svg").exists()
+            self.assertTrue(drawn or f"`h200-{what}.svg`: MISSING (there is no gnuplot" in text)
+
+    def test_kernels_of_ncu_are_summed_up(self):
+        names = ["ID", "Kernel Name", *report.NCU]
+        rows = [names, ["", "", "ns", "%", "%"], ["0", "gemm", "3,000", "50", "10"], ["1", "gemm", "1000", "90", "30"]]
+        rows.append(["2", "add", "1000", "5", "80"])
+        text = "==PROF== x\n" + "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
+        found = report.ncu_rows(text)
+        self.assertEqual(found[0], ["`gemm`", 2, "4.0", "80.0", "60", "15"])
+        self.assertEqual(found[1][:4], ["`add`", 1, "1.0", "20.0"])
+        self.assertEqual(report.ncu_rows("==ERROR== no permission"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
