@@ -24,6 +24,7 @@ import fidelity_design as design  # noqa: E402
 from fidelity_table import markdown  # noqa: E402
 
 FAMILIES = ("tutorial", "tutorial-12", "small", "gpt")
+HELD_OUT = ("5",)  # chunks, as scripts/gpu has them
 PLOTS = pathlib.Path(__file__).resolve().parent / "plots"
 TUTORIAL = """\
 The tutorial's program does the same on four GPUs, one for each worker; here four workers share one GPU, a quarter each.
@@ -112,7 +113,7 @@ def profile_section(args, folder, steps):
 
 
 def fidelity_rows(folder):
-    """[(predicted, measured, held out?, key)]"""
+    """[(predicted, measured, key)]"""
     block = folder / "fidelity" / "all"
     predictions, runs = json.loads(read(block / "predictions.json") or "{}"), {}
     for line in read_lines(block / "runs.jsonl"):
@@ -129,7 +130,12 @@ def fidelity_section(args, folder, steps):
     missing += [line.removeprefix("MISSING: ") for line in text if line.startswith("MISSING: ")]
     lines += ["#" + line if line.startswith("#") else line for line in text[2:]]  # after its title
     rows = fidelity_rows(folder)
-    data = "\n".join(f"{measured} {100 * (predicted - measured) / measured}" for predicted, measured, _ in rows)
+    points = []
+    for predicted, measured, key in rows:
+        config = dict(zip(design.KEY, key.split()))
+        held_out = int(config["chunks"] in HELD_OUT)
+        points.append(f"{measured} {100 * (predicted - measured) / measured} {config['stages']} {held_out}")
+    data = "\n".join(points)
     return lines + plot(args, "fidelity", "Error of the prediction against measured ms/batch", {"$data": data}), missing
 
 
@@ -151,7 +157,7 @@ def clock(figures):
     return f"{statistics.median(known):.0f} MHz, {statistics.median(watts):.0f} W" if known and watts else "-"
 
 
-def ratio(value):
+def two(value):
     return "-" if value is None else f"{value:.2f}"
 
 
@@ -162,7 +168,7 @@ def speed_section(args, folder, steps):
     missing = [f"speed of {m} {p} in {c} chunks" for m, p, c in sorted(wanted - known)]
     if not rows:
         return lines, ["speed beside PyTorch and the floor"]
-    head = ["model", "precision", "chunks", "M", "ppexec ms", "with --batch-w M", "PyTorch ms", "of PyTorch's"]
+    head = ["model", "precision", "chunks", "M", "ppexec ms", "with --batch-w M", "its floor ms", "PyTorch ms", "of PyTorch's"]
     head += ["floor ms", "of the floor", "paper floor ms", "goals", "ppexec at", "PyTorch at"]
     cells = []
     for r in rows:
@@ -176,10 +182,11 @@ def speed_section(args, folder, steps):
                 r["microbatches"],
                 times(r["ppexec_ms"]),
                 times(r["batch_w_ms"]),
+                two(r["batch_w_floor_ms"]),
                 times(r["torch_ms"]),
-                ratio(peer),
-                f"{r['floor_ms']:.2f}" if r["floor_ms"] else "-",
-                ratio(floor),
+                two(peer),
+                two(r["floor_ms"]),
+                two(floor),
                 f"{r['paper_ms']:.2f}",
                 verdict,
                 clock(r["ppexec_gpu"]),
@@ -255,7 +262,7 @@ def learning_section(args, folder, steps):
     for i in range(epochs):
         train = statistics.mean(loss[i * each : (i + 1) * each][-10:])
         valid = [r["valid_loss"][i], math.exp(r["valid_loss"][i])] if r["valid_loss"] else [None, None]
-        cells.append([i + 1, f"{train:.3f}", f"{math.exp(train):.1f}", *map(ratio, valid)])
+        cells.append([i + 1, f"{train:.3f}", f"{math.exp(train):.1f}", *map(two, valid)])
     lines += ["    " + r["command"], "", *markdown(head, cells), ""]
     memory = ", ".join(f"{bytes_ / 1e9:.2f}" for bytes_ in r["peak_bytes"])
     used = r["gpu"].get("used_mib")

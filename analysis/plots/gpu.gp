@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pictures of analysis/gpu_report.py, which puts `what` and the lines of $data before this.
+array kinds[3] = [blue, green, vermilion]
 width = 900; height = 480
 eval heading
 set tmargin at screen 1 - 50.0 / height
@@ -10,7 +11,9 @@ if (what eq 'fidelity') {
     set ylabel 'predicted is above it by, %'
     set logscale x
     plot 0 lc rgb black title 'no error', 8 dt 2 lc rgb grey title 'goal: 8 %', -8 dt 2 lc rgb grey notitle, \
-        $data using 1:2 with points pt 7 ps 0.7 lc rgb blue title 'a configuration'
+        for [i = 1:3] $data using 1:($3 == 2**(i-1) ? $2 : NaN) with points pt 5+2*(i-1) ps 0.8 lc rgb kinds[i] \
+        title sprintf('%d worker%s', 2**(i-1), i == 1 ? '' : 's'), \
+        $data using ($4 == 1 ? $1 : NaN):2 with points pt 6 ps 1.8 lc rgb black title 'shape held out'
 }
 if (what eq 'speed') {
     set ylabel 'ms/batch'
