@@ -65,20 +65,24 @@ def configurations(args, cores):
     return draw(made, args.sample, args.seed) if args.sample else made
 
 
+def in_turns(configs, name):
+    """The same, but one of each value of `name` first, then the second of each, and so on."""
+    groups = {}
+    for config in configs:
+        groups.setdefault(tuple(config[n] for n in name), []).append(config)
+    rounds = itertools.zip_longest(*(groups[value] for value in sorted(groups)))
+    return [config for group in rounds for config in group if config]
+
+
 def draw(configs, n, seed):
-    """n of them, the same at each start, in their order: as many as can be of each number of ranks and precision, and a
-    quarter of them held out, if there are any."""
+    """n of them, the same at each start, in their order: as many as can be of each number of ranks, precision and
+    schedule, and a quarter of them held out, if there are any."""
     shuffled = random.Random(f"{seed} sample").sample(configs, len(configs))
-    turns = []
-    for held_out in (True, False):
-        groups = {}
-        for config in shuffled:
-            if config["held_out"] == held_out:
-                groups.setdefault((config["stages"], config["precision"]), []).append(config)
-        rounds = itertools.zip_longest(*(groups[name] for name in sorted(groups)))
-        turns.append([config for group in rounds for config in group if config])
-    held_out = max(min(len(turns[0]), (n + 3) // 4), n - len(turns[1]))
-    chosen = [key(config) for config in turns[0][:held_out] + turns[1][: n - held_out]]
+    shuffled = in_turns(in_turns(shuffled, ["schedule", "stages", "precision"]), ["stages", "precision"])
+    held_out = [config for config in shuffled if config["held_out"]]
+    others = [config for config in shuffled if not config["held_out"]]
+    few = max(min(len(held_out), (n + 3) // 4), n - len(others))
+    chosen = [key(config) for config in held_out[:few] + others[: n - few]]
     return [config for config in configs if key(config) in chosen]
 
 
