@@ -20,7 +20,7 @@ namespace
 
 /* A warp has one quad of scores in each lane: no row is longer. */
 enum { MOST_SEQ = PP_WARP * PP_QUAD, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4 };
-enum { BATCH = 8 };       /* quads that a thread has on their way from memory at a time */
+enum { BATCH = 9 };       /* quads that a thread has on their way from memory at a time: all of 36 rows of 256 */
 enum { MOST_SPLITS = 4 }; /* of a sum over dh */
 
 /* Matrices in shared memory, in floats. The quad between rows keeps lanes that read a column off each other's banks. */
@@ -54,42 +54,74 @@ __device__ inline void add_product(pp_quad &sum, float weight, pp_quad q)
     for (int i = 0; i < PP_QUAD; i++) sum.v[i] += weight * q.v[i];
 }
 
-/* One matrix of a pair into shared memory. bias: NULL, or added, and the sum goes to `renewed` too. */
-template <bool whole, typename T>
+/* A quad of a matrix. */
+struct spot {
+    int row, quad;
+};
+
+/* THREADS quads further on; step: THREADS as rows and quads. */
+__device__ inline void advance(spot &at, spot step, int quads)
+{
+    at.row += step.row;
+    at.quad += step.quad;
+    if (at.quad < quads) return;
+    at.quad -= quads;
+    at.row++;
+}
+
+/* One matrix of a pair into shared memory. renew: bias is added, and the sum goes to `renewed` too. */
+template <bool whole, bool renew, typename T>
 __device__ inline void take_quads(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
                                   const float *bias, T *renewed)
 {
-    const int quads = r.dh / PP_QUAD, n = r.seq * quads;
-    for (int first = (int)threadIdx.x; first < n; first += THREADS * BATCH) {
-        pp_quad q[BATCH];
+    const int quads = r.dh / PP_QUAD;
+    const spot step = {THREADS / quads, THREADS % quads};
+    spot at = {(int)threadIdx.x / quads, (int)threadIdx.x % quads}, next = at;
+    while (at.row < r.seq) {
+        pp_quad q[BATCH], add[BATCH];
 #pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            const int t = first + b * THREADS, row = t / quads, column = t % quads * PP_QUAD;
-            q[b] = pp_quad{};
-            if (row < a.seq) q[b] = pp_load<whole>(from + row * stride + column, a.dh - column);
+        for (int b = 0; b < BATCH; b++, advance(next, step, quads)) {
+            const int column = next.quad * PP_QUAD, left = a.dh - column;
+            q[b] = add[b] = pp_quad{};
+            if (next.row >= a.seq) continue;
+            q[b] = pp_load<whole>(from + next.row * stride + column, left);
+            if (renew) add[b] = pp_load<whole>(bias + column, left);
         }
 #pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            const int t = first + b * THREADS, row = t / quads, column = t % quads * PP_QUAD, left = a.dh - column;
-            if (bias && row < a.seq) {
-                const pp_quad add = pp_load<whole>(bias + column, left);
+        for (int b = 0; b < BATCH; b++, advance(at, step, quads)) {
+            const int column = at.quad * PP_QUAD;
+            if (renew && at.row < a.seq) {
 #pragma unroll
-                for (int i = 0; i < PP_QUAD; i++) q[b].v[i] = pp_round<T>(q[b].v[i] + add.v[i]);
-                pp_store<whole>(renewed + row * stride + column, left, q[b]);
+                for (int i = 0; i < PP_QUAD; i++) q[b].v[i] = pp_round<T>(q[b].v[i] + add[b].v[i]);
+                pp_store<whole>(renewed + at.row * stride + column, a.dh - column, q[b]);
             }
-            if (t < n) pp_store<true>(to + row * r.pitch + column, PP_QUAD, q[b]);
+            if (at.row < r.seq) pp_store<true>(to + at.row * r.pitch + column, PP_QUAD, q[b]);
         }
     }
 }
 
-template <typename T>
-__device__ inline void take(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
-                            const float *bias = NULL, T *renewed = NULL)
+template <bool renew, typename T>
+__device__ inline void take_matrix(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
+                                   const float *bias, T *renewed)
 {
     if (a.whole_heads)
-        take_quads<true>(a, r, to, from, stride, bias, renewed);
+        take_quads<true, renew>(a, r, to, from, stride, bias, renewed);
     else
-        take_quads<false>(a, r, to, from, stride, bias, renewed);
+        take_quads<false, renew>(a, r, to, from, stride, bias, renewed);
+}
+
+template <typename T>
+__device__ inline void take(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride)
+{
+    take_matrix<false>(a, r, to, from, stride, NULL, static_cast<T *>(NULL));
+}
+
+/* The same, and the bias is added to it where it lies. */
+template <typename T>
+__device__ inline void take_biased(const pp_attention &a, const room &r, float *to, T *from, int64_t stride,
+                                   const float *bias)
+{
+    take_matrix<true>(a, r, to, from, stride, bias, from);
 }
 
 /* scores = x y', in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the matrix apart, so that
@@ -238,12 +270,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     const int64_t stride = 3 * a.d;
     float *x = shared, *y = x + r.matrix, *scores = y + r.matrix;
     T *query = pp_attention_head(a, qkv, pair), *key = query + a.d, *value = key + a.d;
-    take(a, r, x, query, stride, bias + first, query);
-    take(a, r, y, key, stride, bias + a.d + first, key);
+    take_biased(a, r, x, query, stride, bias + first);
+    take_biased(a, r, y, key, stride, bias + a.d + first);
     __syncthreads();
     multiply_nt(r, x, y, scores);
     __syncthreads();
-    take(a, r, x, value, stride, bias + 2 * a.d + first, value);
+    take_biased(a, r, x, value, stride, bias + 2 * a.d + first);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
     __syncthreads();
