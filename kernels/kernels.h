@@ -35,8 +35,9 @@
  *                 nothing but the loss is written
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
- * sgd             rows, width                            w, g, copy: w -= frame.learning_rate * factor * g, with the
- *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory
+ * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
+ *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory. sparse: most of
+ *                 g is zero, so it pays to leave those weights alone; the same result
  */
 #ifndef PP_KERNELS_KERNELS_H
 #define PP_KERNELS_KERNELS_H

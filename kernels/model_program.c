@@ -94,7 +94,8 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
     call->f[1] = (float)shape->dropout;
 }
 
-/* One call for each tensor of the stage, over its rows and columns. */
+/* One call for each tensor of the stage, over its rows and columns. The embedding, the first one, has a gradient in the
+ * rows of the batch's words only. */
 static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
 {
     for (int i = 0; i < w->stage->tensors; i++) {
@@ -102,6 +103,7 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
         struct pp_call *call = pp_writer_call(w, kernel, (int)t->shape[0], (int)t->shape[1], i, 0);
         call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->offset);
         if (kernel != PP_KERNEL_SGD) continue;
+        call->n[2] = w->stage->embed && i == 0;
         call->ref[1] = call->ref[0];
         call->ref[0] = pp_ref_to(PP_MEM_PARAM, t->offset);
         call->ref[2] = copy_of(t);

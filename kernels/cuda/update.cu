@@ -2,6 +2,8 @@
  *
  * Norm, clip factor and optimizer step; sums of replicas; a kernel that only takes time.
  */
+#include <cfloat>
+
 #include <algorithm>
 
 #include "core/queue.h"
@@ -134,7 +136,7 @@ struct step_tensor {
     __nv_bfloat16 *copy; /* NULL: none */
     int64_t n;
     int first_block;
-    bool aligned;
+    bool aligned, sparse;
 };
 
 struct step_rate {
@@ -167,12 +169,47 @@ template <bool aligned> static __device__ inline void step(const step_tensor &t,
     }
 }
 
+static __device__ inline bool all_plus_zero(pp_quad q)
+{
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) bits |= __float_as_uint(q.v[k]);
+    return bits == 0;
+}
+
+/* The same bits, where w - (+0) * rate is w: weights without a gradient are neither read nor written. */
+template <bool aligned> static __device__ inline void step_sparse(const step_tensor &t, int64_t first, float rate)
+{
+    pp_quad g[STEP_QUADS];
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        g[q] = pp_quad{};
+        if (left > 0) g[q] = pp_load<aligned>(t.g + i, left);
+    }
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (all_plus_zero(g[q])) continue;
+        pp_quad w = pp_load<aligned>(t.w + i, left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) w.v[k] -= g[q].v[k] * rate;
+        pp_store<aligned>(t.w + i, left, w);
+    }
+}
+
 static __global__ void __launch_bounds__(THREADS) sgd(step_group group)
 {
     const step_tensor &t = group.of[tensor_of(group, (int)blockIdx.x)];
     const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)STEP_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
     const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
-    if (t.aligned)
+    const bool sparse =
+        t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not -0, infinite or no number */
+    if (sparse && t.aligned)
+        step_sparse<true>(t, first, rate);
+    else if (sparse)
+        step_sparse<false>(t, first, rate);
+    else if (t.aligned)
         step<true>(t, first, rate);
     else
         step<false>(t, first, rate);
@@ -187,6 +224,7 @@ static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
     t.n = (int64_t)c->call->n[0] * c->call->n[1];
     t.first_block = first_block;
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
+    t.sparse = c->call->n[2] && !t.copy; /* a copy is written in any case */
     return t;
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many launches calls take. Norm and optimizer step of many tensors are one: the same bits as call by call.
+ * How many launches calls take, and what they spare. Norm and optimizer step of many tensors are one launch: the same
+ * bits as call by call.
  */
+#include <math.h>
+
 #include "device_case.h"
 
 enum { CALLS = 230, GROUP = 100, GROUPS = 3 }; /* more than a launch takes, and more than two */
@@ -167,18 +170,18 @@ static void columns(void)
     struct pp_call call = {.kernel = PP_KERNEL_COLSUM, .ref = {{PP_MEM_GRAD}, {PP_MEM_IN}}};
     const struct pp_program program = {.calls = &call, .ncalls = rows > 0};
     struct pp_frame frame = {0};
-    enum { WIDTH = 64, MOST_ROWS = 200 };
+    enum { COLUMNS = 64, MOST_ROWS = 200 };
     float *memory;
     call.n[0] = rows;
-    call.n[1] = WIDTH;
+    call.n[1] = COLUMNS;
     load_cuda();
     struct pp_device *device = open_device(0, 1);
-    MUST_OK(cuda->alloc(device, 4 * WIDTH * (MOST_ROWS + 1), (void **)&memory));
+    MUST_OK(cuda->alloc(device, 4 * COLUMNS * (MOST_ROWS + 1), (void **)&memory));
     frame.base[PP_MEM_GRAD] = memory;
-    frame.base[PP_MEM_IN] = memory + WIDTH;
+    frame.base[PP_MEM_IN] = memory + COLUMNS;
     MUST_OK(ops->run(device, &program, &frame));
     drain(device, ops->compute(device));
-    cuda->release(device, memory, 4 * WIDTH * (MOST_ROWS + 1));
+    cuda->release(device, memory, 4 * COLUMNS * (MOST_ROWS + 1));
     cuda->close(device);
 }
 
@@ -195,9 +198,67 @@ static void test_columns(void **state)
     assert_int_equal(two, 2);
 }
 
+enum { WORDS = 9, WIDTH = 1000, STEP_BYTES = WORDS * WIDTH * 4 };
+
+/* Zeros of both signs and denormal numbers as weights, no gradient in two of three rows, single zeros elsewhere. */
+static void fill_step(uint32_t *w, float *g)
+{
+    static const uint32_t odd[] = {0, 0x80000000, 1, 0x80000001, 0x3f800000, 0xff7fffff, 0x7f800000};
+    for (int i = 0; i < WORDS * WIDTH; i++) {
+        w[i] = odd[i % (int)(sizeof odd / sizeof odd[0])];
+        g[i] = i / WIDTH % 3 ? 0.0f : i % 5 ? (float)(i % 11) - 5 : -0.0f;
+    }
+}
+
+static void step_words(struct pp_device *device, const struct pp_frame *frame, const uint32_t *w, bool sparse,
+                       uint32_t *after)
+{
+    struct pp_call call = {
+        .kernel = PP_KERNEL_SGD, .n = {WORDS, WIDTH, sparse}, .ref = {{PP_MEM_PARAM}, {PP_MEM_GRAD}}};
+    const struct pp_program program = {.calls = &call, .ncalls = 1};
+    MUST_OK(cuda->upload(device, frame->base[PP_MEM_PARAM], w, STEP_BYTES));
+    MUST_OK(ops->run(device, &program, frame));
+    MUST_OK(cuda->download(device, after, frame->base[PP_MEM_PARAM], STEP_BYTES));
+}
+
+/* Whatever the rate, a step that leaves out rows without a gradient gives the bits of one that does not. */
+static void sparse(void)
+{
+    static uint32_t w[WORDS * WIDTH], dense[WORDS * WIDTH], spared[WORDS * WIDTH];
+    static float g[WORDS * WIDTH];
+    const float rates[] = {0.25f, 0, -0.0f, -0.25f, INFINITY, NAN};
+    const uint32_t signalling = 0x7f800001; /* any arithmetic changes it */
+    struct pp_frame frame = {.clip_factor = 1};
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    fill_step(w, g);
+    MUST_OK(cuda->alloc(device, STEP_BYTES, &frame.base[PP_MEM_PARAM]));
+    MUST_OK(cuda->alloc(device, STEP_BYTES, &frame.base[PP_MEM_GRAD]));
+    MUST_OK(cuda->upload(device, frame.base[PP_MEM_GRAD], g, STEP_BYTES));
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        frame.learning_rate = rates[i];
+        step_words(device, &frame, w, false, dense);
+        step_words(device, &frame, w, true, spared);
+        MUST(!memcmp(dense, spared, STEP_BYTES));
+    }
+    frame.learning_rate = 0.25f;
+    for (int i = 0; i < WORDS * WIDTH; i++) w[i] = signalling;
+    step_words(device, &frame, w, true, spared);
+    for (int i = 0; i < WORDS * WIDTH; i++) MUST((spared[i] == signalling) == (i / WIDTH % 3 != 0));
+    cuda->release(device, frame.base[PP_MEM_PARAM], STEP_BYTES);
+    cuda->release(device, frame.base[PP_MEM_GRAD], STEP_BYTES);
+    cuda->close(device);
+}
+
+static void test_sparse(void **state)
+{
+    (void)state;
+    assert_clean(run_case(sparse, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_columns)};
-    return RUN_CASES(tests, 3);
+                                       cmocka_unit_test(test_columns), cmocka_unit_test(test_sparse)};
+    return RUN_CASES(tests, 4);
 }
