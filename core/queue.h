@@ -7,9 +7,11 @@
  * before it, so host threads must order the two calls. Queues and marks of one worker may be waited for by others of
  * the same process, whatever their devices.
  *
- * Nothing here blocks the host but what says so, and nothing allocates device memory after open. Every function returns
- * the device's failures as they come up, also those of earlier work: PP_NOMEM, PP_UNSUPPORTED, else PP_IO with the
- * device's own words.
+ * Nothing here blocks the host but what says so, as long as a queue has room: a GPU's takes some 1000 kernels, copies,
+ * records and waits. Into a full one a call blocks until there is room, and so may calls of other threads for the same
+ * device: whoever issues ahead of the device bounds how far (exec/worker_queue.h). Nothing allocates device memory after
+ * open. Every function returns the device's failures as they come up, also those of earlier work: PP_NOMEM,
+ * PP_UNSUPPORTED, else PP_IO with the device's own words.
  */
 #ifndef PP_CORE_QUEUE_H
 #define PP_CORE_QUEUE_H
@@ -43,7 +45,7 @@ struct pp_queue_ops {
     void (*mark_destroy)(struct pp_device *device, struct pp_mark *mark);
     pp_status (*record)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
     pp_status (*wait)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
-    /* Polls. */
+    /* Polls. Takes what launches of other threads may need too: not back to back. */
     pp_status (*reached)(struct pp_device *device, struct pp_mark *mark, bool *out);
     /* ns from one reached timed mark to another of the same device; may be negative. Resolution about 500 ns, and 24
      * bits of the distance: compare marks of one step, not of one run. */
@@ -69,13 +71,14 @@ struct pp_queue_ops {
     pp_status (*clip_factor)(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
 
-    /* Blocks: runs the program once, for profiling. kernel_ns: NULL, or [ncalls] device times of the single calls (then
+    /* Blocks: runs the program once, for profiling, and leaves nothing of it running, also after a failure. Until all of
+     * it is queued (host_ns) the device waits, and so its neighbours have less company than in training. kernel_ns: NULL, or [ncalls] device times of the single calls (then
      * out->device_ns is not meaningful, because the marks between them cost time). */
     pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                          struct pp_run_time *out, int64_t *kernel_ns);
 
-    /* Blocks: do the workers that share the device compute at the same time? Fixed work alone against the same in all
-     * of their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not,
+    /* Blocks: do the workers that share the device compute at the same time, each on a part of it? Work that fills a
+     * part more than once, alone, against the same in all of their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not,
      * so times of this configuration are meaningless; the message says what was seen. When all have opened their
      * devices, and while none of them computes; any of them may ask, and all get the same answer. */
     pp_status (*probe)(struct pp_device *device);

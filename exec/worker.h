@@ -159,6 +159,8 @@ pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUS
 pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
 /* Waits until the stop can run: its input is there, its output slot free. */
 pp_status pp_worker_await(struct pp_worker *worker, const struct pp_stop *stop) PP_MUST_CHECK;
+/* Queue devices: waits until the device is near enough behind the thread. */
+pp_status pp_worker_follow(struct pp_worker *worker) PP_MUST_CHECK;
 /* Where a slot of the step's plan lies; NULL for none. */
 void *pp_worker_slot(const struct pp_worker *worker, int32_t slot);
 /* Fails when the run has been stopped, or a peer has gone. */

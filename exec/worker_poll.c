@@ -270,6 +270,16 @@ static bool is_drained(const struct pp_worker *w)
 
 pp_status pp_worker_await(struct pp_worker *w, const struct pp_stop *stop) { WAIT_UNTIL(w, can_run(w, stop)); }
 
+/* Not a failure that a condition could return: it is told at the next turn. */
+static bool is_near(struct pp_worker *w)
+{
+    bool near = false;
+    w->status = pp_worker_queue_lead(w, &near);
+    return near;
+}
+
+pp_status pp_worker_follow(struct pp_worker *w) { WAIT_UNTIL(w, is_near(w)); }
+
 pp_status pp_worker_settle(struct pp_worker *w) { WAIT_UNTIL(w, is_settled(w)); }
 
 pp_status pp_worker_drain(struct pp_worker *w, enum pp_track_id track)

@@ -61,9 +61,27 @@ static pp_status issue(struct pp_worker *w, const struct pp_stop *stop, const st
     return marks->passed ? record(w, marks->passed) : PP_OK;
 }
 
+pp_status pp_worker_queue_lead(struct pp_worker *w, bool *is_short)
+{
+    return PP_OPS(w, reached, w->queue->lead[w->queue->leads % PP_LEADS], is_short);
+}
+
+/* Everything that the device waits for there was issued before, so it gets there whatever this thread does. */
+static pp_status bound_lead(struct pp_worker *w)
+{
+    struct pp_worker_queue *q = w->queue;
+    if (q->calls < PP_LEAD_CALLS) return PP_OK;
+    PP_TRY(pp_worker_follow(w));
+    PP_TRY(record(w, q->lead[q->leads++ % PP_LEADS]));
+    q->calls = 0;
+    return PP_OK;
+}
+
 pp_status pp_worker_queue_run(struct pp_worker *w, const struct pp_stop *stop, const struct pp_frame *frame)
 {
     char name[64];
+    PP_TRY(bound_lead(w));
+    w->queue->calls += w->step.phase->programs[w->step.phase->plan->tasks[stop->task].cls].ncalls;
     w->queue->ops->push_range(pp_task_text(&w->step.phase->plan->tasks[stop->task], name, sizeof name));
     pp_status status = issue(w, stop, frame);
     w->queue->ops->pop_range();

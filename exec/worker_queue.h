@@ -4,7 +4,8 @@
  *
  * The compute queue gets, per task: waits for the marks of its receive and of whatever still reads its output slot, the
  * kernels, and a mark if something waits for the task. Channels and sums have queues of their own, in their carriers.
- * The device may be a whole step behind the thread; at the end of a step the thread waits for the compute queue.
+ * The device may be some hundred calls behind the thread (PP_LEAD_CALLS); at the end of a step the thread waits for the
+ * compute queue.
  */
 #ifndef PP_EXEC_WORKER_QUEUE_H
 #define PP_EXEC_WORKER_QUEUE_H
@@ -25,6 +26,11 @@ struct pp_base {
     int64_t ns;
 };
 
+/* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
+ * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_CALLS and the calls of PP_LEADS programs
+ * ahead; most calls are a kernel or two. When it goes on there is as much as one part of it left in the queue. */
+enum { PP_LEADS = 2, PP_LEAD_CALLS = 150 };
+
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;
     struct pp_queue *compute;
@@ -43,7 +49,10 @@ struct pp_worker_queue {
     int turn;
     int64_t uncertainty_ns; /* of the bases, the worst so far */
     unsigned checks;        /* of the carriers: not at every look */
-    bool traces;            /* there are timed marks */
+    /* How far the thread is ahead of the device: see pp_worker_queue_run(). */
+    struct pp_mark *lead[PP_LEADS]; /* in the compute queue, behind every PP_LEAD_CALLS or more calls, by turns */
+    int leads, calls;               /* recorded so far; calls since the last one */
+    bool traces;                    /* there are timed marks */
 };
 
 /* Calls an operation of the worker's device. */
@@ -63,6 +72,8 @@ pp_status pp_worker_queue_begin(struct pp_worker *worker) PP_MUST_CHECK;
 pp_status pp_worker_queue_load(struct pp_worker *worker, void *to, const void *from, int64_t bytes) PP_MUST_CHECK;
 pp_status pp_worker_queue_run(struct pp_worker *worker, const struct pp_stop *stop,
                               const struct pp_frame *frame) PP_MUST_CHECK;
+/* Has the device reached the older mark of the thread's lead? */
+pp_status pp_worker_queue_lead(struct pp_worker *worker, bool *is_short) PP_MUST_CHECK;
 /* The parcel of an opened transfer: memory and bytes are set by these. */
 pp_status pp_worker_queue_send(struct pp_worker *worker, struct pp_flow *flow, struct pp_transfer *transfer,
                                void *memory, int64_t bytes) PP_MUST_CHECK;

@@ -127,9 +127,10 @@ static pp_status make_block(struct pp_worker *w, int microbatches)
     return PP_OPS(w, host_alloc, bytes, (void **)&w->inputs);
 }
 
-static pp_status make_bases(struct pp_worker *w)
+static pp_status make_marks(struct pp_worker *w)
 {
     for (int i = 0; i < 2; i++) PP_TRY(make_timed(w, &w->queue->base[i].mark));
+    for (int i = 0; i < PP_LEADS; i++) PP_TRY(PP_OPS(w, mark_create, false, &w->queue->lead[i]));
     return PP_OPS(w, mark_create, false, &w->queue->ended);
 }
 
@@ -160,7 +161,7 @@ pp_status pp_worker_queue_open(struct pp_worker *w, int microbatches, bool trace
     PP_TRY(make_track(w, &w->tracks[PP_TRACK_TRAIN], true));
     PP_TRY(make_track(w, &w->tracks[PP_TRACK_EVAL], false));
     PP_TRY(make_sums(w));
-    return make_bases(w);
+    return make_marks(w);
 }
 
 void pp_worker_queue_disconnect(struct pp_worker *w)
@@ -178,6 +179,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     free(q->gradients);
     destroy_summing(w, &q->norm);
     for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);
+    for (int i = 0; i < PP_LEADS; i++) destroy_mark(w, q->lead[i]);
     destroy_mark(w, q->ended);
     if (w->inputs) PP_OPS(w, host_release, w->inputs);
     if (q->host_losses) PP_OPS(w, host_release, q->host_losses);
