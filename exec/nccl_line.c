@@ -82,9 +82,12 @@ static pp_status join(struct joining *j)
     return pp_nccl_check(j->nccl, comm, exchange(j, (size_t)j->bytes), "the first exchange");
 }
 
-static void leave(struct joining *j)
+/* Does the other party go on? */
+static bool leave(struct joining *j)
 {
-    if (atomic_fetch_sub(&j->parties, 1) == 1) free(j);
+    if (atomic_fetch_sub(&j->parties, 1) > 1) return true;
+    free(j);
+    return false;
 }
 
 static void *join_main(void *arg)
@@ -92,7 +95,7 @@ static void *join_main(void *arg)
     struct joining *j = arg;
     j->status = join(j);
     if (j->status != PP_OK) snprintf(j->message, sizeof j->message, "%s", pp_message());
-    leave(j);
+    (void)leave(j);
     return NULL;
 }
 
@@ -152,7 +155,7 @@ pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_plac
 {
     const struct pp_backend *backend = line->port.backend;
     struct joining *j;
-    struct pp_mark *mark;
+    struct pp_mark *mark = NULL;
     void *memory;
     PP_TRY(PP_NEW(&j, 1));
     j->place = *place;
@@ -167,12 +170,12 @@ pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_plac
         j->memory = memory;
         status = run_joining(line, j, mark);
     }
-    leave(j);
     /* After a failure the thread may still be at it: what it uses stays, the process ends soon. */
-    if (status != PP_OK) return status;
-    backend->release(line->port.device, memory, first_bytes(place));
-    line->ops->mark_destroy(line->port.device, mark);
-    return PP_OK;
+    line->held = leave(j);
+    if (line->held) atomic_store(&line->port.world->devices_held, true);
+    if (mark) line->ops->mark_destroy(line->port.device, mark);
+    if (status == PP_OK) backend->release(line->port.device, memory, first_bytes(place));
+    return status;
 }
 
 /* --- the end --- */
@@ -198,7 +201,7 @@ void pp_nccl_line_close(struct pp_nccl_line *line)
 {
     if (line->gives_up) pthread_join(line->giving_up, NULL);
     if (line->comm) line->nccl->comm_abort(line->comm);
-    if (line->queue) line->ops->queue_destroy(line->port.device, line->queue);
+    if (line->queue && !line->held) line->ops->queue_destroy(line->port.device, line->queue);
 }
 
 pp_status pp_nccl_line_check(struct pp_nccl_line *line)

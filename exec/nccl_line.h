@@ -25,6 +25,7 @@ struct pp_nccl_line {
     pthread_t giving_up;
     bool gives_up;
     ncclComm_t given_up;
+    bool held; /* the thread that joins did not come back: it still uses the queue */
 };
 
 enum pp_nccl_use { PP_NCCL_SENDS, PP_NCCL_RECEIVES, PP_NCCL_SUMS };
@@ -41,7 +42,7 @@ struct pp_nccl_place {
 pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port) PP_MUST_CHECK;
 /* Makes the communicator and has the first exchange, together with its other members. */
 pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_place *place) PP_MUST_CHECK;
-/* Everything that was asked for must have ended on all devices of the communicator, or be given up. */
+/* A queue that is held stays, as do the devices (pp_world.devices_held). Everything that was asked for must have ended on all devices of the communicator, or be given up. */
 void pp_nccl_line_close(struct pp_nccl_line *line);
 /* Gives up: what is in the queue ends soon. */
 void pp_nccl_line_abort(struct pp_nccl_line *line);

@@ -124,6 +124,9 @@ struct pp_world {
     /* Between devices of different processes (exec/carrier.h); NULL where the host's memory is the device's. */
     const struct pp_carrier *carrier;
     bool shares_devices; /* a worker of this process has no device to itself */
+    /* A thread that cannot be ended still uses devices of this process (exec/nccl_line.c): they stay open until the
+     * process ends, which is soon. */
+    atomic_bool devices_held;
 };
 
 /* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world

@@ -134,6 +134,7 @@ void pp_worker_disconnect(struct pp_worker *w)
 void pp_worker_close(struct pp_worker *w)
 {
     if (!w) return;
+    if (w->queue && atomic_load(&w->world->devices_held)) return;
     if (w->device && w->backend->queue)
         (void)w->backend->queue->use(w->device); /* what failed is closed all the same */
     if (w->queue) pp_worker_queue_close(w);

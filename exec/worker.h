@@ -115,7 +115,8 @@ struct pp_worker {
  * over all workers. `trace_steps` steps can be traced. */
 pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const struct pp_backend *backend, int me,
                          int trace_steps, struct pp_worker **out) PP_MUST_CHECK;
-/* NULL is fine. After a failure only when all workers of the process have stopped and been disconnected. */
+/* NULL is fine. After a failure only when all workers of the process have stopped and been disconnected. Leaves all as
+ * it is where something that cannot be ended uses the devices (pp_world.devices_held). */
 void pp_worker_close(struct pp_worker *worker);
 /* Ends the worker's queues that use memory of others. Any thread, when all workers of the process have stopped. NULL is
  * fine. */
