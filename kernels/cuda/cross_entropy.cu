@@ -50,10 +50,11 @@ static __device__ void softmax_sums(const entropy<D> &e, const float *row, float
         float higher = top;
 #pragma unroll
         for (int k = 0; k < PP_QUAD; k++) higher = fmaxf(higher, s.v[k]);
-        mine *= expf(top - higher);
+        const float base = higher == -INFINITY ? 0 : higher; /* nothing but -inf so far adds 0 */
+        mine *= expf(top - base);
         top = higher;
 #pragma unroll
-        for (int k = 0; k < PP_QUAD; k++) mine += expf(s.v[k] - top);
+        for (int k = 0; k < PP_QUAD; k++) mine += expf(s.v[k] - base);
     }
     *most = pp_block_max(top, shared);
     *sum = pp_block_sum(mine * expf(top - *most), shared);

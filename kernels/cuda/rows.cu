@@ -46,7 +46,10 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     const pp_quad bias = pp_load<aligned>(r.bias + j, left);
     pp_quad q = pp_load<aligned>(u, left);
 #pragma unroll
-    for (int k = 0; k < PP_QUAD; k++) q.v[k] = fmaxf(q.v[k] + bias.v[k], 0);
+    for (int k = 0; k < PP_QUAD; k++) {
+        const float sum = q.v[k] + bias.v[k];
+        q.v[k] = sum <= 0 ? 0 : sum; /* fmaxf would hide what is not a number */
+    }
     pp_store<aligned>(u, left, pp_drop(r.drop, r.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q));
 }
 

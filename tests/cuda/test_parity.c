@@ -147,6 +147,68 @@ static void test_clip(void **state)
     check_clip(broken, 2, 1, NAN); /* a step that failed stays visible */
 }
 
+/* ---- what is no finite number ---- */
+
+/* Runs the call on `memory`, n floats, of which its operands are parts: ref[].offset. */
+static void run_on(const struct pp_call *call, float *memory, int n, double *loss)
+{
+    const struct parity_device *d = &devices[PP_FP32];
+    struct pp_call mine = *call;
+    const struct pp_program program = {.calls = &mine, .ncalls = 1};
+    const int64_t bytes = n * (int64_t)sizeof *memory;
+    void *base, *total;
+    PARITY_OK(d->backend->alloc(d->device, bytes, &base));
+    PARITY_OK(d->backend->alloc(d->device, sizeof *loss, &total));
+    PARITY_OK(d->backend->upload(d->device, base, memory, bytes));
+    for (int i = 0; i < PP_CALL_REFS; i++) mine.ref[i].region = PP_MEM_WORK;
+    const struct pp_frame frame = {.base = {[PP_MEM_WORK] = base}, .loss = total, .loss_scale = 1};
+    PARITY_OK(d->backend->run(d->device, &program, &frame, NULL, NULL));
+    PARITY_OK(d->backend->download(d->device, memory, base, bytes));
+    PARITY_OK(d->backend->download(d->device, loss, total, sizeof *loss));
+    d->backend->release(d->device, base, bytes);
+    d->backend->release(d->device, total, sizeof *loss);
+}
+
+/* relu passes it on, as the cpu's and PyTorch's do: a step that failed stays visible. */
+static void test_relu_not_a_number(void **state)
+{
+    (void)state;
+    enum { WIDTH = 7 };
+    float memory[2 * WIDTH] = {NAN, -1, 2, -INFINITY, INFINITY, 3, NAN, 0, 0, 0, 0, 0, -4, 1};
+    double loss;
+    run_on(&(struct pp_call){.kernel = PP_KERNEL_RELU, .n = {1, 1, WIDTH}, .ref = {{0}, {.offset = WIDTH * 4}}}, memory,
+           2 * WIDTH, &loss);
+    assert_true(isnan(memory[0]) && isnan(memory[6]) && isinf(memory[4]));
+    assert_true(memory[1] == 0 && memory[2] == 2 && memory[3] == 0 && memory[5] == 0);
+}
+
+enum { WORDS = 8192 }; /* two quads for each thread */
+
+/* The loss of one token whose logits are 0 but for the first `few`, each `x`; and the first word's gradient. */
+static double loss_with(float x, int few, float *gradient)
+{
+    static float memory[3 * WORDS + 1]; /* logits, bias, gradient; the target */
+    const int32_t target = WORDS - 1;
+    double loss;
+    for (int i = 0; i < 3 * WORDS; i++) memory[i] = i < few ? x : 0;
+    memcpy(&memory[3 * WORDS], &target, sizeof target);
+    run_on(&(struct pp_call){.kernel = PP_KERNEL_CROSS_ENTROPY,
+                             .n = {1, 1, WORDS, 1, WORDS},
+                             .ref = {{0}, {.offset = WORDS * 4}, {.offset = 3 * WORDS * 4}, {.offset = 2 * WORDS * 4}}},
+           memory, 3 * WORDS + 1, &loss);
+    *gradient = memory[2 * WORDS];
+    return loss;
+}
+
+/* Words of probability 0, also where a thread's first quad has no others; what is not a number shows. */
+static void test_loss_of_the_impossible(void **state)
+{
+    (void)state;
+    float gradient;
+    assert_true(fabs(loss_with(-INFINITY, WORDS / 2 + 4, &gradient) - log(WORDS / 2 - 4)) < 1e-5 && gradient == 0);
+    assert_true(isnan(loss_with(NAN, 1, &gradient)) && isnan(gradient));
+}
+
 static void test_model(void **state)
 {
     (void)state;
@@ -154,6 +216,8 @@ static void test_model(void **state)
 }
 
 /* ---- the program ---- */
+
+enum { OTHERS = 5 }; /* tests that are not of one kernel */
 
 static pp_status open_devices(void)
 {
@@ -178,12 +242,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", pp_message());
         return status == PP_UNSUPPORTED ? 77 : 1;
     }
-    struct CMUnitTest tests[PP_KERNELS + 3] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_clip),
-                                               cmocka_unit_test(test_model)};
+    struct CMUnitTest tests[PP_KERNELS + OTHERS] = {
+        cmocka_unit_test(test_sums), cmocka_unit_test(test_clip), cmocka_unit_test(test_relu_not_a_number),
+        cmocka_unit_test(test_loss_of_the_impossible), cmocka_unit_test(test_model)};
     int kernels[PP_KERNELS];
     for (int i = 0; i < PP_KERNELS; i++) {
         kernels[i] = i;
-        tests[3 + i] = (struct CMUnitTest){pp_kernel_table[i].name, test_kernel, NULL, NULL, &kernels[i]};
+        tests[OTHERS + i] = (struct CMUnitTest){pp_kernel_table[i].name, test_kernel, NULL, NULL, &kernels[i]};
     }
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests_name("parity", tests, NULL, NULL);
