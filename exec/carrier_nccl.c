@@ -24,10 +24,17 @@ struct pp_sum {
     struct pp_sum *instead; /* pp_carrier_staged's; else NULL */
 };
 
+/* Another NCCL may add in another order. */
+static char sums_text[40] = "sums by NCCL";
+
+/* Asked by the main thread, before there are workers. */
 static pp_status available(void)
 {
     const struct pp_nccl *nccl;
-    return pp_nccl_load(&nccl);
+    PP_TRY(pp_nccl_load(&nccl));
+    snprintf(sums_text, sizeof sums_text, "sums by NCCL %d.%d.%d", nccl->version / 10000, nccl->version / 100 % 100,
+             nccl->version % 100);
+    return PP_OK;
 }
 
 /* --- channels --- */
@@ -203,7 +210,7 @@ const struct pp_carrier pp_carrier_nccl = {
     .name = "nccl",
     .summary = "between GPUs of several processes: NVLink, PCIe or the network",
     .mover = "thread blocks of both GPUs, from when both ends are ready",
-    .sums = "sums by NCCL",
+    .sums = sums_text,
     .posts_in_order = true,
     .prepare = pp_nccl_set_environment,
     .available = available,

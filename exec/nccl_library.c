@@ -80,18 +80,16 @@ static pp_status set_unset(const struct setting *settings, size_t n)
 pp_status pp_nccl_set_environment(bool shared, bool alone)
 {
     char host[64] = "", id[96];
+    /* Switches that add (NVLS) do not add in one order: other bits from run to run. */
+    static const struct setting equal_bits[] = {{"NCCL_NVLS_ENABLE", "0"}};
+    PP_TRY(set_unset(equal_bits, sizeof equal_bits / sizeof *equal_bits));
     if (!shared) return PP_OK;
     gethostname(host, sizeof host - 1);
     snprintf(id, sizeof id, "%s-%ld", host, (long)getpid());
     /* Each process is a host of its own; what would look for several hosts, or for one host's shared memory, is off. */
     const struct setting sharing[] = {
-        {"NCCL_HOSTID", id},
-        {"NCCL_NET", "Socket"},
-        {"NCCL_IB_DISABLE", "1"},
-        {"NCCL_MNNVL_ENABLE", "0"},
-        {"NCCL_NVLS_ENABLE", "0"},
-        {"NCCL_RAS_ENABLE", "0"},
-        {"NCCL_CUMEM_HOST_ENABLE", "0"},
+        {"NCCL_HOSTID", id},        {"NCCL_NET", "Socket"},   {"NCCL_IB_DISABLE", "1"},
+        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"}, {"NCCL_CUMEM_HOST_ENABLE", "0"},
     };
     static const struct setting one_host[] = {{"NCCL_SOCKET_IFNAME", "lo"}};
     PP_TRY(set_unset(sharing, sizeof sharing / sizeof *sharing));

@@ -36,6 +36,7 @@ struct pp_nccl {
 pp_status pp_nccl_load(const struct pp_nccl **out) PP_MUST_CHECK;
 
 /* Sets what NCCL reads from the environment, where the user has not; by the main thread, before any other is started.
+ * Sums by switches are off, since they give other bits from run to run.
  * shared: processes of the run share a GPU, which NCCL refuses unless each looks like a host of its own; they then meet
  * through sockets, on one host (`alone`) through its loopback interface. */
 pp_status pp_nccl_set_environment(bool shared, bool alone) PP_MUST_CHECK;

@@ -29,10 +29,10 @@ compare() { # processes options...
     shift
     train threads -- --device cuda "$@"
     for transport in $carriers; do
-        train processes mpirun -n "$n" -- --device cuda --transport "$transport" "$@"
-        grep -q "^transport   $transport" processes.log || fail "$n processes, $*: not by $transport"
-        cmp threads processes || fail "$n processes, $transport, $*: other losses"
-        cmp threads.safetensors processes.safetensors || fail "$n processes, $transport, $*: other weights"
+        train "$transport" mpirun -n "$n" -- --device cuda --transport "$transport" "$@"
+        grep -q "^transport   $transport" "$transport.log" || fail "$n processes, $*: not by $transport"
+        cmp threads "$transport" || fail "$n processes, $transport, $*: other losses"
+        cmp threads.safetensors "$transport.safetensors" || fail "$n processes, $transport, $*: other weights"
     done
 }
 
@@ -51,13 +51,14 @@ compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
 compare 2 --schedule 1f1b --stages 4 --chunks 3
 compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
-compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0
+compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0 # switches must not add
+grep -qE 'equal bits .*sums by NCCL 2\.[0-9]+\.[0-9]+"' nccl.log || fail "the key does not name NCCL's version"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16
 
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
-grep -q 'times mean nothing' processes.log || fail "no word about times on a shared GPU"
+grep -q 'times mean nothing' staged.log || fail "no word about times on a shared GPU"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
 
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3

@@ -4,6 +4,7 @@
  * ends when its receive took everything. The first exchange of a pair blocks the hosts of both. Operations of one
  * communicator run one after another whatever their streams. A dead peer is noticed by the operation that waits for
  * it, which then goes on waiting until ncclCommAbort (PP_EMULATE_NCCL_MUTE=1: it is not even noticed, as over NVLink).
+ * Sums of more than two have another order unless NCCL_NVLS_ENABLE is 0.
  */
 #include <nccl.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct ncclComm {
     atomic_bool aborted;
     int device;
     bool mute;
+    bool switched;                          /* switches may add, in an order of theirs */
     bool connected[SUM + 1][PP_MESH_RANKS]; /* SUM: [0] */
     struct pp_emu_record *last;             /* the end of the last operation */
 };
@@ -142,6 +144,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
     comm->device = me.device;
     const char *mute = getenv("PP_EMULATE_NCCL_MUTE");
     comm->mute = mute && *mute == '1';
+    const char *nvls = getenv("NCCL_NVLS_ENABLE");
+    comm->switched = !nvls || *nvls != '0';
     ncclResult_t result = ncclSuccess;
     if (!pp_mesh_open(&comm->mesh, id.internal, &me, last_error, sizeof(last_error))) result = ncclSystemError;
     if (result == ncclSuccess) result = check_ranks(&comm->mesh);
@@ -220,7 +224,7 @@ static void add(const struct exchange *x, void *to, const void *part)
     }
 }
 
-/* Rank 0 adds in the order of ranks and sends the result. */
+/* Rank 0 adds in the order of ranks, or of more than two in the other one, and sends the result. */
 static bool sum(const struct exchange *x)
 {
     const struct pp_mesh *mesh = &x->comm->mesh;
@@ -230,7 +234,7 @@ static bool sum(const struct exchange *x)
     if (!part) abort();
     if (x->to != x->from) memcpy(x->to, x->from, x->bytes);
     for (int i = 1; i < mesh->ranks && ok; i++) {
-        ok = take(x, i, part);
+        ok = take(x, x->comm->switched ? mesh->ranks - i : i, part);
         if (ok) add(x, x->to, part);
     }
     for (int i = 1; i < mesh->ranks && ok; i++) ok = give(x, i, x->to);
