@@ -65,12 +65,30 @@ static pp_status open_route(const struct pp_port *port, const struct pp_job *job
     return pp_context(route->carrier->open(&spec, &route->channel), "channel from worker %d to %d", src, dst);
 }
 
+/* A carrier's first exchange keeps a GPU busy until the other end is in it too, and meanwhile the driver may hold up
+ * any call of the process that allocates, frees or loads, for another GPU as well. So where a process has several
+ * workers, nobody makes such calls but those who open what is open to be opened. Entered by all workers. */
+static pp_status meet(const struct pp_port *port)
+{
+    const struct pp_world *world = port->world;
+    const bool needed = world->count > 1 && world->carrier && world->carrier->posts_in_order;
+    return needed ? pp_barrier(port->world, port->me) : PP_OK;
+}
+
+/* All processes have equally many workers: all workers know it of all pairs. */
+static bool crosses(const struct pp_world *world, int src, int dst) { return src / world->count != dst / world->count; }
+
 static pp_status open_lanes(const struct pp_port *port, const struct pp_job *job, const struct pp_plan *plan,
                             struct pp_routes *routes)
 {
     for (int replica = 0; plan && replica < job->train->replicas; replica++)
-        for (int l = 0; l < plan->nlanes; l++)
-            if (plan->lanes[l].kind == PP_LANE_CHANNEL) PP_TRY(open_route(port, job, replica, &plan->lanes[l], routes));
+        for (int l = 0; l < plan->nlanes; l++) {
+            const struct pp_lane *lane = &plan->lanes[l];
+            const int base = replica * job->train->ranks;
+            if (lane->kind != PP_LANE_CHANNEL) continue;
+            PP_TRY(open_route(port, job, replica, lane, routes));
+            if (crosses(port->world, base + lane->src, base + lane->dst)) PP_TRY(meet(port));
+        }
     return PP_OK;
 }
 
@@ -96,20 +114,39 @@ static int64_t most_gradients(const struct pp_job *job, int rank)
     return most;
 }
 
+/* Of gradients, rank after rank. */
+static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    const int ranks = job->train->ranks, mine = port->me % ranks, replicas = job->train->replicas;
+    for (int rank = 0; rank < ranks && replicas > 1; rank++) {
+        const struct pp_group group = {rank, ranks, replicas};
+        if (rank == mine) PP_TRY(open_sum(port, group, most_gradients(job, rank), PP_SUM_FLOAT, &out->gradient));
+        PP_TRY(meet(port));
+    }
+    return PP_OK;
+}
+
+/* Of squares, replica after replica. */
+static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    const int ranks = job->train->ranks, mine = port->me / ranks;
+    for (int replica = 0; replica < job->train->replicas && ranks > 1; replica++) {
+        const struct pp_group group = {replica * ranks, 1, ranks};
+        if (replica == mine) PP_TRY(open_sum(port, group, job->model->ntensors, PP_SUM_DOUBLE, &out->norm));
+        PP_TRY(meet(port));
+    }
+    return PP_OK;
+}
+
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *train = job->train;
-    int ranks = train->ranks, rank = port->me % ranks, replica = port->me / ranks;
     PP_TRY(PP_NEW(&out->routes, train->nlanes + (job->eval ? job->eval->nlanes : 0)));
+    PP_TRY(meet(port));
     PP_TRY(open_lanes(port, job, train, out));
     PP_TRY(open_lanes(port, job, job->eval, out));
-    PP_TRY(pp_context(open_sum(port, (struct pp_group){rank, ranks, train->replicas}, most_gradients(job, rank),
-                               PP_SUM_FLOAT, &out->gradient),
-                      "sum of gradients"));
-    if (!train->clip) return PP_OK;
-    return pp_context(
-        open_sum(port, (struct pp_group){replica * ranks, 1, ranks}, job->model->ntensors, PP_SUM_DOUBLE, &out->norm),
-        "sum of squares");
+    PP_TRY(pp_context(open_gradient_sums(port, job, out), "sum of gradients"));
+    return train->clip ? pp_context(open_norm_sums(port, job, out), "sum of squares") : PP_OK;
 }
 
 static void close_sum(const struct pp_sum_route *route)
