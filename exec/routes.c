@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "core/log.h"
+
 int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
 {
     const struct pp_shape *shape = &job->model->shape;
@@ -114,6 +116,41 @@ static int64_t most_gradients(const struct pp_job *job, int rank)
     return most;
 }
 
+/* Channels of a worker to other processes, whose carrier is a communicator for each. (The evaluation has no others.) */
+static int crossing_lanes(const struct pp_world *world, const struct pp_job *job, int worker)
+{
+    const struct pp_plan *plan = job->train;
+    const int base = worker / plan->ranks * plan->ranks, rank = worker - base;
+    int n = 0;
+    for (int l = 0; l < plan->nlanes; l++) {
+        const struct pp_lane *lane = &plan->lanes[l];
+        n += lane->kind == PP_LANE_CHANNEL && (lane->src == rank || lane->dst == rank) &&
+             crosses(world, base + lane->src, base + lane->dst);
+    }
+    return n;
+}
+
+/* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
+ * sender, work that the sender needs may wait, too. */
+static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
+{
+    enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
+    const struct pp_world *world = port->world;
+    const int sums = (job->train->replicas > 1) + (job->train->clip && job->train->ranks > 1);
+    int most = 0, worker = 0;
+    if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
+    for (int i = 0; i < world->workers; i++) {
+        const int lines = crossing_lanes(world, job, i) + sums;
+        if (lines <= most) continue;
+        most = lines;
+        worker = i;
+    }
+    if (OF_A_LINE * most + OWN > QUEUES)
+        pp_warn("worker %d has %d streams with --transport %s, and a GPU %d hardware queues: some will wait for "
+                "others; if the run hangs, use --transport staged",
+                worker, OF_A_LINE * most + OWN, world->carrier->name, QUEUES);
+}
+
 /* Of gradients, rank after rank. */
 static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
@@ -142,6 +179,7 @@ pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, s
 {
     const struct pp_plan *train = job->train;
     PP_TRY(PP_NEW(&out->routes, train->nlanes + (job->eval ? job->eval->nlanes : 0)));
+    warn_of_queues(port, job);
     PP_TRY(meet(port));
     PP_TRY(open_lanes(port, job, train, out));
     PP_TRY(open_lanes(port, job, job->eval, out));

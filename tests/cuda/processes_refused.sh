@@ -37,6 +37,8 @@ PP_EMULATE_DEVICES=1 works '^transport staged, not nccl: processes share a GPU' 
 PP_EMULATE_DEVICES=1 works '^transport   nccl: ' 2 --transport nccl
 PP_EMULATE_DEVICES=2 works '^transport staged, not nccl: threads of a process share a GPU' 2 --replicas 2
 PP_EMULATE_DEVICES=2 works '^transport   nccl between processes: ' 2 --replicas 2 --transport nccl
+PP_EMULATE_DEVICES=8 works 'worker 1 has 33 streams with --transport nccl, and a GPU 32' 8 --transport nccl --layers 8 \
+    --schedule zbv --stages 4 --replicas 2 --clip 0.1
 refuses 2 '--transport nccl joins several processes' 1 --transport nccl
 refuses 2 '--transport staged joins several processes' 1 --transport staged
 
