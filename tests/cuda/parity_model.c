@@ -3,8 +3,10 @@
  * Two training steps of tiny models, on the device in its precision and on the cpu in fp32: losses, gradients, norm,
  * clip factor and weights. Two stages one after the other, two uneven microbatches each.
  *
- * Tolerances are relative: of the loss, of a tensor's distance to the cpu's against its length. bf16 and tf32 round
- * what goes into products, and what relu passes may turn where it is near zero.
+ * Tolerances are relative: of the loss, of a tensor's distance to the cpu's against its length. bf16 and tf32 read less of
+ * what goes into products (Hopper's tf32 cuts the rest off, which is twice as far as rounding), and a relu near zero may
+ * pass here what it stops there: in models as tiny as these one element is much of a tensor's length. Single kernels are
+ * compared strictly (parity_cases.c); this finds what is wired wrong.
  */
 #include "parity.h"
 
@@ -25,7 +27,7 @@ enum { STAGES = 2, ROWS = 5, PIECE = 3, SEQ = 9, TOKENS = ROWS * SEQ, STEPS = 2 
 static const double most_norm = 0.05; /* so that clipping works */
 static const struct {
     double loss, tensor;
-} tolerances[] = {[PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {2e-4, 2e-2}, [PP_BF16] = {1e-3, 1e-1}};
+} tolerances[] = {[PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}};
 
 /* A model with its memory on one device. */
 struct side {

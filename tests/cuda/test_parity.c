@@ -22,6 +22,27 @@
 
 static struct parity_device devices[3]; /* [precision] */
 
+void parity_status(pp_status status, const char *what)
+{
+    if (status != PP_OK) fail_msg("%s: %s", what, pp_message());
+}
+
+uint16_t parity_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float parity_from_bf16(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
 /* ---- kernels ---- */
 
 /* Logits can make room for their gradient only where both are of one size. */

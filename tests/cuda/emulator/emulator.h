@@ -22,11 +22,13 @@ enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132, PP_EMU_SM_BLOCKS = 32 /* on one at 
 struct pp_emu_settings {
     bool driver, peers;
     int devices;
-    uint64_t memory_bytes; /* of each device */
-    int64_t kernel_ns;     /* every launch takes at least so long */
-    int64_t jitter_us;     /* every operation starts late by a random time up to this */
-    uint64_t queue;        /* operations that a stream has room for */
-    bool partitions;       /* green contexts keep to their multiprocessors */
+    uint64_t memory_bytes;    /* of each device */
+    int64_t kernel_ns;        /* every launch takes at least so long */
+    int64_t jitter_us;        /* every operation starts late by a random time up to this */
+    int64_t first_offer_us;   /* products by the heuristic's first offer take so much longer */
+    uint32_t least_alignment; /* of operands of products, for which there are algorithms */
+    uint64_t queue;           /* operations that a stream has room for */
+    bool partitions;          /* green contexts keep to their multiprocessors */
     bool strict;
     const char *stats;
 };
