@@ -28,7 +28,7 @@ static pp_status see_peers(struct pp_device *device)
     return PP_OK;
 }
 
-/* "NVIDIA H200, 132 SMs, driver 13.0, cuBLAS 13.1, share 1/4 (32 SMs)" */
+/* "NVIDIA H200, 132 SMs, driver 13.0, cuBLAS 13.1.0, share 1/4 (32 SMs)" */
 static pp_status write_text(struct pp_device *device, const struct cudaDeviceProp *gpu)
 {
     char share[96] = "";
@@ -41,6 +41,16 @@ static pp_status write_text(struct pp_device *device, const struct cudaDevicePro
     snprintf(device->text, sizeof device->text, "%s, %d SMs, driver %d.%d, %s%s", gpu->name, gpu->multiProcessorCount,
              driver / 1000, driver % 1000 / 10, pp_cuda_gemm_describe(device->gemm), share);
     return PP_OK;
+}
+
+static pp_status open_products(const struct cudaDeviceProp *gpu,
+                               struct pp_device *device)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%.128s, %d SMs", gpu->name, gpu->multiProcessorCount);
+    const struct pp_cuda_gemm_spec products = {
+        .sms = device->share.context ? device->share.sms : 0, .gpu = name};
+    return pp_cuda_gemm_open(&products, &device->gemm);
 }
 
 static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device *device)
@@ -58,7 +68,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
     PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
-    PP_TRY(pp_cuda_gemm_open(device->share.context ? device->share.sms : 0, &device->gemm));
+    PP_TRY(open_products(&gpu, device));
     return write_text(device, &gpu);
 }
 

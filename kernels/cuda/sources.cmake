@@ -10,7 +10,9 @@ set(PP_CUDA_SOURCES
   run.c
   measure.c
   probe.c
+  algorithms.c
   gemm.c
+  gemm_plan.c
   attention_long.cu
   attention_short.cu
   prepare.cu

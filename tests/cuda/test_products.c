@@ -149,8 +149,8 @@ static struct pp_cuda_gemm *open_products(void)
     struct pp_cuda_gemm *gemm;
     EXPECT(!cudaSetDevice(0));
     EXPECT(!cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    EXPECT(pp_cuda_gemm_open(32, &gemm) == PP_OK);
-    EXPECT(!strncmp(pp_cuda_gemm_describe(gemm), "cuBLAS 13.", 10));
+    EXPECT(pp_cuda_gemm_open(&(struct pp_cuda_gemm_spec){.sms = 32}, &gemm) == PP_OK);
+    EXPECT(!strcmp(pp_cuda_gemm_describe(gemm), "cuBLAS 13.1.0"));
     return gemm;
 }
 
@@ -176,7 +176,7 @@ static void results(void)
 static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0},
                             other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0};
 
-/* The second question to the heuristic fails: a known shape asks none. */
+/* All questions to the heuristic but the first fail: a known shape asks none. */
 static void one_plan_for_a_shape(void)
 {
     struct pp_cuda_gemm *gemm = open_products();
@@ -191,11 +191,29 @@ static void one_plan_for_a_shape(void)
     pp_cuda_gemm_close(gemm);
 }
 
+/* A part of the device for which there is nothing has what the whole device would have. */
+static void second_question(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    check_product(gemm, &one, false);
+    pp_cuda_gemm_close(gemm);
+}
+
+/* Both kernels of a product, the one that writes and the one that adds, are loaded before the first step. */
+static void loads_both(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    const struct pp_call call = call_of(&one);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) != PP_OK);
+    EXPECT(strstr(pp_message(), "cuBLAS cannot run gemm_nt 27x36x12 in fp32"));
+    pp_cuda_gemm_close(gemm);
+}
+
 static void no_handle(void)
 {
     struct pp_cuda_gemm *gemm;
     EXPECT(!cudaSetDevice(0));
-    EXPECT(pp_cuda_gemm_open(0, &gemm) != PP_OK);
+    EXPECT(pp_cuda_gemm_open(&(struct pp_cuda_gemm_spec){0}, &gemm) != PP_OK);
     EXPECT(!gemm && strstr(pp_message(), "cuBLAS cannot start"));
 }
 
@@ -203,8 +221,8 @@ static void no_workspace(void)
 {
     struct pp_cuda_gemm *gemm;
     EXPECT(!cudaSetDevice(0));
-    EXPECT(pp_cuda_gemm_open(0, &gemm) == PP_NOMEM);
-    EXPECT(!gemm && strstr(pp_message(), "32 MiB"));
+    EXPECT(pp_cuda_gemm_open(&(struct pp_cuda_gemm_spec){0}, &gemm) == PP_NOMEM);
+    EXPECT(!gemm && strstr(pp_message(), "64 MiB"));
 }
 
 /* A kernel that cannot be loaded beforehand is loaded later; nothing remembers the failure. */
@@ -257,7 +275,12 @@ static void test_results(void **state)
 static void test_plans(void **state)
 {
     (void)state;
-    in_process(one_plan_for_a_shape, "cublasLtMatmulAlgoGetHeuristic:2=15"); /* not supported */
+    /* 15: not supported. Each item counts the calls that no item before it made fail. */
+    in_process(one_plan_for_a_shape, "cublasLtMatmulAlgoGetHeuristic:2=15,cublasLtMatmulAlgoGetHeuristic:2=15,"
+                                     "cublasLtMatmulAlgoGetHeuristic:2=15");
+    in_process(second_question, "cublasLtMatmulAlgoGetHeuristic:1=15");
+    in_process(second_question, "cublasLtMatmulAlgoGetHeuristic:1=15,cublasLtMatmulAlgoGetHeuristic:1=15");
+    in_process(loads_both, "cublasLtMatmul:2");
 }
 
 static void test_failures(void **state)
