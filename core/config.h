@@ -38,7 +38,8 @@ struct pp_config {
     bool resume;
     /* running */
     const char *device, *transport, *blas_core;
-    int gpus; /* 0: all there are; ppsim: one for each worker */
+    const char *algorithms; /* a file of the device's */
+    int gpus;               /* 0: all there are; ppsim: one for each worker */
     int threads, trace_steps, log_interval;
     bool no_eval;
     /* simulating */

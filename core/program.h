@@ -211,6 +211,7 @@ struct pp_device_spec {
     int gpus;                  /* --gpus: devices of the host that may be used; 0 = all there are */
     int precision;             /* enum pp_precision */
     bool (*interrupted)(void); /* long work that is not run() ends early when it says so: PP_INTERRUPTED. NULL: never */
+    const char *algorithms;    /* --algorithms: a file that says how products are computed; NULL: none */
 };
 
 struct pp_queue_ops;

@@ -16,6 +16,8 @@
 #ifndef PP_CORE_QUEUE_H
 #define PP_CORE_QUEUE_H
 
+#include <stdio.h>
+
 #include "core/program.h"
 
 struct pp_queue; /* a CUDA stream */
@@ -76,6 +78,12 @@ struct pp_queue_ops {
      * out->device_ns is not meaningful, because the marks between them cost time). */
     pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                          struct pp_run_time *out, int64_t *kernel_ns);
+
+    /* Outside of steps; NULL: there is nothing to choose from. Times by which algorithms each product of the program
+     * can be computed, in this worker's share of the device, and writes the fastest of each to `out`: lines of a file
+     * for pp_device_spec.algorithms, behind its head where nothing was written before. Products that the device's own
+     * file has are passed over. *added counts the others. Blocks, and takes device memory for as long. */
+    pp_status (*tune)(struct pp_device *device, const struct pp_program *program, FILE *out, int *added);
 
     /* Blocks: do the workers that share the device compute at the same time, each on a part of it? Work that fills a
      * part more than once, alone, against the same in all of their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not,

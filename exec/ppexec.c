@@ -88,7 +88,8 @@ static pp_status describe_device(struct pp_exec *exec, int workers)
                                   .on_host = exec->processes.on_host,
                                   .threads = exec->config.threads,
                                   .gpus = exec->config.gpus,
-                                  .precision = exec->config.precision};
+                                  .precision = exec->config.precision,
+                                  .algorithms = exec->config.algorithms};
     PP_TRY(exec->backend->open(&spec, &device));
     snprintf(exec->device_text, sizeof exec->device_text, "%s", exec->backend->describe(device));
     exec->backend->close(device);
@@ -144,6 +145,7 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
     if (!backend->waits && config->times)
         return pp_fail(PP_USAGE, "--times: device %s takes the time it needs; leave --times out, or use --device delay",
                        backend->name);
+    PP_TRY(pp_backend_check_algorithms(backend, config->algorithms));
     if (!backend->waits) return PP_OK;
     if (config->d_model < LEAST_WIDTH)
         return pp_fail(PP_USAGE, "--d-model %d: with --device %s messages carry a time; use at least %d",

@@ -28,8 +28,8 @@ struct pp_routes {
 };
 
 /* Collective over all workers: all open what they take part in, in one order: channels in the order of replicas and of
- * lanes, training before evaluation; then gradient sums, then norms; where that may keep GPUs busy, one after the other.
- * Closed by the caller even after a failure. */
+ * lanes, training before evaluation; then gradient sums, then norms; where that may keep GPUs busy, one after the
+ * other. Closed by the caller even after a failure. */
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out) PP_MUST_CHECK;
 void pp_routes_close(struct pp_routes *routes);
 /* Failures that no call reported. */

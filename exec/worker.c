@@ -80,7 +80,8 @@ struct pp_device_spec pp_world_device(const struct pp_world *world, int me, cons
                                    .threads = config->threads,
                                    .gpus = config->gpus,
                                    .precision = config->precision,
-                                   .interrupted = pp_signals_caught};
+                                   .interrupted = pp_signals_caught,
+                                   .algorithms = config->algorithms};
 }
 
 static pp_status open_parts(struct pp_worker *w, int trace_steps)

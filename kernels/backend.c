@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/queue.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/delay/delay.h"
 #include "kernels/plugin.h"
@@ -146,6 +147,15 @@ pp_status pp_backend_named(const char *name, const struct pp_backend **out)
     PP_TRY(find_device(name && !strcmp(name, "auto") ? NULL : name, &device));
     *out = device->backend;
     return PP_OK;
+}
+
+pp_status pp_backend_check_algorithms(const struct pp_backend *backend, const char *path)
+{
+    if (!path || (backend->queue && backend->queue->tune)) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "--algorithms: device %s has no algorithms to choose from: leave the option out, or use "
+                   "--device cuda",
+                   backend->name);
 }
 
 void pp_backend_list(FILE *out)

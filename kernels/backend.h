@@ -19,6 +19,9 @@ pp_status pp_backend_find(const char *name, const struct pp_backend **out) PP_MU
  * is loaded. "auto" and NULL: the cpu. PP_USAGE if unknown. */
 pp_status pp_backend_named(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
+/* PP_USAGE where a file of algorithms is given to a device that has none to choose from. path: NULL is fine. */
+pp_status pp_backend_check_algorithms(const struct pp_backend *backend, const char *path) PP_MUST_CHECK;
+
 /* One line each, for --list. */
 void pp_backend_list(FILE *out);
 

@@ -20,6 +20,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/model.h"
 #include "kernels/profile.h"
+#include "kernels/profile_algorithms.h"
 #include "kernels/profile_print.h"
 #include "schedules/schedule.h"
 
@@ -272,6 +273,7 @@ static pp_status prepare(struct session *s)
     if (s->backend->waits)
         return pp_fail(PP_USAGE, "--device %s takes the times it is given: there is nothing to measure",
                        s->backend->name);
+    PP_TRY(pp_backend_check_algorithms(s->backend, s->config.algorithms));
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_signals_catch());
@@ -298,9 +300,17 @@ static pp_status prepare(struct session *s)
     return PP_OK;
 }
 
+/* Everything else is measured with what this chooses. The first process does it while the others rest. */
+static pp_status choose_algorithms(void *arg)
+{
+    const struct session *s = arg;
+    return pp_profile_algorithms(s->profile, s->config.algorithms);
+}
+
 static pp_status measure(struct session *s)
 {
     PP_TRY(prepare(s));
+    if (s->config.algorithms) PP_TRY(pp_link_profile_alone(s->transport, &s->processes, choose_algorithms, s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
     if (s->processes.index == 0) PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
     pp_status status = measure_links(s);

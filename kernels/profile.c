@@ -196,7 +196,8 @@ struct pp_device_spec pp_profile_device(const struct pp_config *config, int work
                                    .on_host = 1,
                                    .threads = config->threads,
                                    .gpus = config->gpus,
-                                   .precision = config->precision};
+                                   .precision = config->precision,
+                                   .algorithms = config->algorithms};
 }
 
 pp_status pp_profile_use(const struct pp_backend *backend, struct pp_device *device)

@@ -43,13 +43,13 @@ static pp_status write_text(struct pp_device *device, const struct cudaDevicePro
     return PP_OK;
 }
 
-static pp_status open_products(const struct cudaDeviceProp *gpu,
+static pp_status open_products(const struct pp_device_spec *spec, const struct cudaDeviceProp *gpu,
                                struct pp_device *device)
 {
     char name[160];
     snprintf(name, sizeof name, "%.128s, %d SMs", gpu->name, gpu->multiProcessorCount);
     const struct pp_cuda_gemm_spec products = {
-        .sms = device->share.context ? device->share.sms : 0, .gpu = name};
+        .sms = device->share.context ? device->share.sms : 0, .gpu = name, .algorithms = spec->algorithms};
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 
@@ -68,7 +68,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
     PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
-    PP_TRY(open_products(&gpu, device));
+    PP_TRY(open_products(spec, &gpu, device));
     return write_text(device, &gpu);
 }
 

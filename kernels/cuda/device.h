@@ -145,6 +145,10 @@ pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *pro
                           struct pp_run_time *out, int64_t *kernel_ns);
 int64_t pp_cuda_reference_ns(struct pp_device *device);
 
+/* ---- algorithms for products (tune.c); contract: core/queue.h ---- */
+
+pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added);
+
 /* ---- do sharers compute at the same time? (probe.c) ---- */
 
 pp_status pp_cuda_probe(struct pp_device *device);

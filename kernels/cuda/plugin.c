@@ -23,6 +23,7 @@ static const struct pp_queue_ops queue_ops = {
     .sum = pp_cuda_queue_sum,
     .clip_factor = pp_cuda_queue_clip,
     .measure = pp_cuda_measure,
+    .tune = pp_cuda_tune,
     .probe = pp_cuda_probe,
     .push_range = pp_cuda_push_range,
     .pop_range = pp_cuda_pop_range,

@@ -13,6 +13,7 @@ set(PP_CUDA_SOURCES
   algorithms.c
   gemm.c
   gemm_plan.c
+  tune.c
   attention_long.cu
   attention_short.cu
   prepare.cu

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 reads the first 10 bits of
- * the factors. What it checks is what the real one would refuse, or what would make it crash.
+ * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 reads the first 10 bits
+ * of the factors. What it checks is what the real one would refuse, or what would make it crash.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which algorithm is the fastest for a product: all that the heuristic offers take turns, round after round, each time
+ * on other operands, so that none finds in the cache what the one before it has left there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/gemm_plan.h"
+
+enum {
+    CANDIDATES = 16,
+    ROUNDS = 11,
+    BLOCK_BYTES = 1 << 20, /* of random numbers, repeated */
+    ALIGNMENT = 256,
+    GATE_CYCLES = 1000000, /* about 0.5 ms: a round is queued meanwhile */
+    WORTH_PERCENT = 98     /* of the time of the heuristic's first: what takes more is not better but luckier */
+};
+
+/* Sets of operands, one behind the other. */
+struct pool {
+    char *memory;
+    int64_t offset[PP_GEMM_OPERANDS], set_bytes;
+    int64_t sets, turn;
+};
+
+struct trial {
+    struct pp_device *device;
+    struct pp_gemm_plan plan;
+    struct pool pool;
+    float beta;
+    int n; /* candidates */
+    cublasLtMatmulHeuristicResult_t candidate[CANDIDATES];
+    int64_t ns[CANDIDATES][ROUNDS];
+    int64_t median_ns[CANDIDATES];
+};
+
+/* ---- operands ---- */
+
+static int64_t aligned(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* So many sets that one has left the cache when its turn comes again; fewer where there is no room. */
+static pp_status open_pool(const struct pp_gemm_key *key, struct pool *pool)
+{
+    struct cudaDeviceProp gpu;
+    int device = 0;
+    PP_CUDA(cudaGetDevice(&device), "choosing algorithms");
+    PP_CUDA(cudaGetDeviceProperties(&gpu, device), "asking for the GPU's properties");
+    for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
+        pool->offset[i] = pool->set_bytes;
+        pool->set_bytes += aligned(pp_gemm_operand_bytes(key, i));
+    }
+    pool->sets = 2 + 2 * (int64_t)gpu.l2CacheSize / pool->set_bytes;
+    cudaError_t error = cudaMalloc((void **)&pool->memory, (size_t)(pool->sets * pool->set_bytes));
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        pool->sets = 1;
+        error = cudaMalloc((void **)&pool->memory, (size_t)pool->set_bytes);
+    }
+    return pp_cuda_check(error, "taking memory to choose algorithms");
+}
+
+/* Numbers in (-1, 1), as the operands' type has them: zeros would let the GPU run faster than it will. */
+static void fill_block(char *block, bool half)
+{
+    uint32_t x = 1;
+    for (int i = 0; i < BLOCK_BYTES; i += half ? 2 : 4) {
+        x = x * 1664525u + 1013904223u;
+        const float value = (float)(x >> 8) * 0x1p-23f - 1;
+        memcpy(block + i, (const char *)&value + (half ? 2 : 0), half ? 2 : 4); /* a bfloat16 is a float's upper half */
+    }
+}
+
+static pp_status fill_pool(const struct pool *pool, bool half, cudaStream_t stream)
+{
+    static const char doing[] = "filling operands";
+    const int64_t bytes = pool->sets * pool->set_bytes;
+    int64_t filled = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
+    char *block;
+    PP_TRY(PP_NEW(&block, BLOCK_BYTES));
+    fill_block(block, half);
+    pp_status status =
+        pp_cuda_check(cudaMemcpyAsync(pool->memory, block, (size_t)filled, cudaMemcpyHostToDevice, stream), doing);
+    for (; status == PP_OK && filled < bytes; filled *= 2) {
+        const int64_t more = bytes - filled < filled ? bytes - filled : filled;
+        status = pp_cuda_check(
+            cudaMemcpyAsync(pool->memory + filled, pool->memory, (size_t)more, cudaMemcpyDeviceToDevice, stream),
+            doing);
+    }
+    const cudaError_t ended = cudaStreamSynchronize(stream); /* it reads the block */
+    free(block);
+    return status == PP_OK ? pp_cuda_check(ended, doing) : status;
+}
+
+/* ---- rounds ---- */
+
+/* By candidate i, with the next set of operands. */
+static pp_status multiply(struct trial *t, int i)
+{
+    struct pool *pool = &t->pool;
+    char *set = pool->memory + pool->turn++ % pool->sets * pool->set_bytes;
+    void *p[PP_GEMM_OPERANDS];
+    for (int k = 0; k < PP_GEMM_OPERANDS; k++) p[k] = set + pool->offset[k];
+    t->plan.algorithm = t->candidate[i].algo;
+    t->plan.workspace_bytes = t->candidate[i].workspaceSize;
+    return pp_gemm_multiply(t->device->gemm, &t->plan, p, t->beta, t->device->compute.stream);
+}
+
+/* Loads their kernels; those that do not run after all are left out. */
+static pp_status try_all(struct trial *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const pp_status status = multiply(t, i);
+        if (status != PP_OK && status != PP_UNSUPPORTED) return status;
+        if (status == PP_OK) t->candidate[n++] = t->candidate[i];
+    }
+    t->n = n;
+    return pp_cuda_check(cudaStreamSynchronize(t->device->compute.stream), "trying algorithms");
+}
+
+/* All of them once, beginning with another one each time. The host is ahead: between two marks is a product and nothing
+ * that is late. */
+static pp_status run_round(struct trial *t, int round)
+{
+    static const char doing[] = "timing algorithms";
+    const cudaStream_t stream = t->device->compute.stream;
+    cudaEvent_t *times = t->device->times;
+    PP_CUDA(pp_cuda_spin(stream, 1, GATE_CYCLES), doing);
+    PP_CUDA(cudaEventRecord(times[0], stream), doing);
+    for (int i = 0; i < t->n; i++) {
+        PP_TRY(multiply(t, (i + round) % t->n));
+        PP_CUDA(cudaEventRecord(times[i + 1], stream), doing);
+    }
+    PP_TRY(pp_cuda_poll(times[t->n], NULL));
+    for (int i = 0; i < t->n; i++) PP_TRY(pp_cuda_between(times[i], times[i + 1], &t->ns[(i + round) % t->n][round]));
+    return PP_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int fastest(struct trial *t)
+{
+    int best = 0;
+    for (int i = 0; i < t->n; i++) {
+        qsort(t->ns[i], ROUNDS, sizeof t->ns[i][0], by_value);
+        t->median_ns[i] = t->ns[i][ROUNDS / 2];
+        if (t->median_ns[i] < t->median_ns[best]) best = i;
+    }
+    return 100 * t->median_ns[best] < WORTH_PERCENT * t->median_ns[0] ? best : 0;
+}
+
+static pp_status run_trial(struct trial *t, int *best)
+{
+    const cudaStream_t stream = t->device->compute.stream;
+    PP_TRY(fill_pool(&t->pool, t->plan.key.precision == PP_BF16, stream));
+    PP_TRY(pp_cuda_times(t->device, CANDIDATES + 1));
+    PP_TRY(try_all(t));
+    for (int round = 0; round < ROUNDS && t->n > 0; round++) PP_TRY(run_round(t, round));
+    *best = fastest(t);
+    return PP_OK;
+}
+
+/* ---- a product ---- */
+
+/* For the file and for this device. */
+static pp_status keep(const struct trial *t, int best, FILE *out)
+{
+    struct pp_algorithms *known = &t->device->gemm->algorithms;
+    const struct pp_algorithm algorithm = {
+        .key = t->plan.key, .sms = t->device->gemm->sms, .algorithm = t->candidate[best].algo};
+    char remark[120];
+    snprintf(remark, sizeof remark, "number %d of %d, %.1f us; the first %.1f us", best + 1, t->n,
+             (double)t->median_ns[best] / 1e3, (double)t->median_ns[0] / 1e3);
+    pp_algorithms_write(&algorithm, remark, out);
+    return pp_algorithms_add(known, &algorithm);
+}
+
+static pp_status try_product(struct trial *t, FILE *out, int *added)
+{
+    int best = 0;
+    PP_TRY(pp_gemm_describe(t->device->gemm, &t->plan));
+    PP_TRY(pp_gemm_candidates(t->device->gemm, &t->plan, CANDIDATES, t->candidate, &t->n));
+    if (t->n == 0) return PP_OK;
+    pp_status status = open_pool(&t->plan.key, &t->pool);
+    if (status == PP_OK) status = run_trial(t, &best);
+    (void)cudaFree(t->pool.memory);
+    if (status != PP_OK || t->n == 0) return status;
+    ++*added;
+    return keep(t, best, out);
+}
+
+static pp_status tune_call(struct pp_device *device, const struct pp_call *call, FILE *out, int *added)
+{
+    struct trial *t;
+    const struct pp_gemm_key key = pp_gemm_key_of_offsets(call);
+    if (pp_algorithms_find(&device->gemm->algorithms, &key, device->gemm->sms)) return PP_OK;
+    PP_TRY(PP_NEW(&t, 1));
+    t->device = device;
+    t->plan.key = key;
+    t->beta = call->n[3] == PP_GEMM_WRITE ? 0 : 1; /* of several microbatches' gradients all but the first are added */
+    const pp_status status = try_product(t, out, added);
+    pp_gemm_plan_free(&t->plan);
+    free(t);
+    return status;
+}
+
+pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added)
+{
+    if (ftell(out) == 0) pp_algorithms_write_head(&device->gemm->algorithms, out);
+    for (int i = 0; i < program->ncalls; i++)
+        if (pp_gemm_is_product(program->calls[i].kernel)) PP_TRY(tune_call(device, &program->calls[i], out, added));
+    return PP_OK;
+}

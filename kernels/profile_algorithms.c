@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/profile_algorithms.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/queue.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* The file as it will be. */
+struct draft {
+    const char *path;
+    char beside[PATH_BYTES];
+    FILE *out;
+    bool is_new;
+    int added;
+};
+
+static pp_status fail_file(const char *doing, const char *path)
+{
+    return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, path, strerror(errno));
+}
+
+/* Begins as what there is. */
+static pp_status open_draft(struct draft *draft, const char *path)
+{
+    char buffer[4096];
+    size_t n;
+    draft->path = path;
+    snprintf(draft->beside, sizeof draft->beside, "%s.new", path);
+    FILE *in = fopen(path, "r");
+    if (!in && errno != ENOENT) return fail_file("read", path);
+    draft->is_new = !in;
+    draft->out = fopen(draft->beside, "w");
+    if (!draft->out) {
+        const pp_status status = fail_file("write", draft->beside);
+        if (in) fclose(in);
+        return status;
+    }
+    while (in && (n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, draft->out);
+    if (in) fclose(in);
+    return PP_OK;
+}
+
+static pp_status flush(const struct draft *draft)
+{
+    return fflush(draft->out) || ferror(draft->out) ? fail_file("write", draft->beside) : PP_OK;
+}
+
+static pp_status close_draft(struct draft *draft, pp_status status)
+{
+    if (fclose(draft->out) && status == PP_OK) status = fail_file("write", draft->beside);
+    const bool wanted = status == PP_OK && (draft->is_new || draft->added > 0);
+    if (wanted && rename(draft->beside, draft->path)) status = fail_file("write", draft->path);
+    if (!wanted || status != PP_OK) (void)unlink(draft->beside);
+    return status;
+}
+
+static pp_status tune_programs(const struct pp_profile *profile, const struct pp_job *job, struct pp_device *device,
+                               struct draft *draft)
+{
+    const struct pp_profile_setup *setup = &profile->setup;
+    PP_TRY(pp_profile_use(setup->backend, device));
+    for (int c = 0; c < job->train->nclasses; c++) {
+        if (setup->interrupted && setup->interrupted())
+            return pp_fail(PP_INTERRUPTED, "interrupted while algorithms were chosen: nothing was stored");
+        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+        PP_TRY(setup->backend->queue->tune(device, &job->phase[PP_TRAIN].programs[c], draft->out, &draft->added));
+    }
+    return flush(draft);
+}
+
+/* What the device is to read: all that there is so far. The file itself as long as it is that, for messages name it. */
+static const char *known_so_far(const struct draft *draft)
+{
+    if (draft->added > 0) return draft->beside;
+    return draft->is_new ? NULL : draft->path;
+}
+
+static pp_status tune_job(const struct pp_profile *profile, const struct pp_job *job, struct draft *draft)
+{
+    const struct pp_profile_setup *setup = &profile->setup;
+    struct pp_device *device;
+    struct pp_device_spec spec = pp_profile_device(setup->config, 0, job->train->ranks * job->train->replicas);
+    PP_TRY(flush(draft));
+    spec.algorithms = known_so_far(draft);
+    PP_TRY(setup->backend->open(&spec, &device));
+    const pp_status status = tune_programs(profile, job, device, draft);
+    setup->backend->close(device);
+    return status;
+}
+
+static pp_status tune_points(const struct pp_profile *profile, struct draft *draft)
+{
+    const struct pp_profile_setup *setup = &profile->setup;
+    for (int i = 0; i < profile->npoints; i++) {
+        struct pp_job *job;
+        pp_progress("choosing algorithms: configuration %d of %d", i + 1, profile->npoints);
+        PP_TRY(pp_job_create(setup->config, &profile->points[i], setup->schedules, setup->ops, false, 0, 0, &job));
+        const pp_status status = tune_job(profile, job, draft);
+        pp_job_free(job);
+        PP_TRY(status);
+    }
+    return PP_OK;
+}
+
+pp_status pp_profile_algorithms(const struct pp_profile *profile, const char *path)
+{
+    struct draft draft = {0};
+    PP_TRY(open_draft(&draft, path));
+    pp_status status = tune_points(profile, &draft);
+    pp_progress(NULL);
+    status = close_draft(&draft, status);
+    if (status == PP_OK) pp_info("algorithms  of %d products added to %s", draft.added, path);
+    return status;
+}
