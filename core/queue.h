@@ -86,9 +86,10 @@ struct pp_queue_ops {
     pp_status (*tune)(struct pp_device *device, const struct pp_program *program, FILE *out, int *added);
 
     /* Blocks: do the workers that share the device compute at the same time, each on a part of it? Work that fills a
-     * part more than once, alone, against the same in all of their compute queues at once. PP_OK: they do, or there is nobody to share with. PP_UNSUPPORTED: they do not,
-     * so times of this configuration are meaningless; the message says what was seen. When all have opened their
-     * devices, and while none of them computes; any of them may ask, and all get the same answer. */
+     * part more than once, alone, against the same in all of their compute queues at once. PP_OK: they do, or there is
+     * nobody to share with. PP_UNSUPPORTED: they do not, so times of this configuration are meaningless; the message
+     * says what was seen. When all have opened their devices, and while none of them computes; any of them may ask, and
+     * all get the same answer. */
     pp_status (*probe)(struct pp_device *device);
 
     /* Names what the host issues from here to pop(), for profilers (NVTX). No-ops where nobody listens. */
