@@ -135,7 +135,7 @@ static void test_gap(void **state)
 {
     (void)state;
     const struct pp_backend backend = queued_backend();
-    struct pp_profile *profile = queued_profile("--preset lab --seconds 0.005 --stages 1 --gpus 1", &backend);
+    struct pp_profile *profile = queued_profile("--preset lab --clip 0.5 --seconds 0.005 --stages 1", &backend);
     struct pp_run run = {.tool = "ppprof", .device = "queued", .processes = 1, .cores = 2};
     struct pp_db *db;
     int64_t run_id, ns = -1;
