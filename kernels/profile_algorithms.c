@@ -101,7 +101,7 @@ static pp_status tune_points(const struct pp_profile *profile, struct draft *dra
     for (int i = 0; i < profile->npoints; i++) {
         struct pp_job *job;
         pp_progress("choosing algorithms: configuration %d of %d", i + 1, profile->npoints);
-        PP_TRY(pp_job_create(setup->config, &profile->points[i], setup->schedules, setup->ops, false, 0, 0, &job));
+        PP_TRY(pp_job_create(setup->config, &profile->points[i], setup->schedules, setup->ops, false, NULL, &job));
         const pp_status status = tune_job(profile, job, draft);
         pp_job_free(job);
         PP_TRY(status);

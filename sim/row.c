@@ -78,7 +78,7 @@ static const char *link_source(const struct pp_predictor *p, const struct pp_pre
 {
     const struct pp_plan *plan = prediction->job->train;
     const struct pp_cost_origin *origin = &prediction->origin;
-    if (p->timed || p->waits || plan->ranks * plan->replicas == 1) return NULL;
+    if (p->config->times || p->waits || plan->ranks * plan->replicas == 1) return NULL;
     return *origin->transport && !origin->link_computed ? origin->transport : "machine";
 }
 

@@ -36,7 +36,7 @@ static void workload(const char *line, char buf[PP_WORKLOAD_BYTES])
     int npoints;
     parse(line, words, &config);
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &npoints), PP_OK);
-    if (pp_job_create(&config, points, &pp_schedules, &pp_model_ops, false, 0, 0, &job) != PP_OK)
+    if (pp_job_create(&config, points, &pp_schedules, &pp_model_ops, false, NULL, &job) != PP_OK)
         fail_msg("'%s': %s", line, pp_message());
     assert_int_equal(pp_db_workload(&config, job, buf), PP_OK);
     pp_job_free(job);
