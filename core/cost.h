@@ -54,12 +54,12 @@ struct pp_cost {
     struct pp_class_cost *classes; /* parallel to plan->classes */
     struct pp_link_cost link;      /* all channels */
     int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
-    /* Queue devices (GPUs): each worker has a host thread that issues its tasks in the order of their ids, ahead of the
-     * device, in host_ns each. The device sees what was issued issue_latency_ns later: a computation starts no earlier
-     * than its issue began, and ends no earlier than it was issued; a transfer or collective starts when all its ends
-     * were issued. The host begins a step when the device has ended the one before. That ppexec's hosts are some hundred
-     * calls ahead at most (exec/worker_queue.h) delays no device, and is left out. false: the device computes in the
-     * worker's own thread. */
+    /* Queue devices (GPUs): each worker has a host thread that issues its tasks in the order of their ids, ahead of
+     * the device, in host_ns each. The device sees what was issued issue_latency_ns later: a computation starts no
+     * earlier than its issue began, and ends no earlier than it was issued; a transfer or collective starts when
+     * all its ends were issued. The host begins a step when the device has ended the one before. That ppexec's
+     * hosts are some hundred calls ahead at most (exec/worker_queue.h) delays no device, and is left out. false:
+     * the device computes in the worker's own thread. */
     bool host_issues;
     int64_t issue_latency_ns;
     int64_t step_overhead_ns; /* host time per step and worker outside tasks (batch, bookkeeping) */

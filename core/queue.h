@@ -9,8 +9,8 @@
  *
  * Nothing here blocks the host but what says so, as long as a queue has room: a GPU's takes some 1000 kernels, copies,
  * records and waits. Into a full one a call blocks until there is room, and so may calls of other threads for the same
- * device: whoever issues ahead of the device bounds how far (exec/worker_queue.h). Nothing allocates device memory after
- * open. Every function returns the device's failures as they come up, also those of earlier work: PP_NOMEM,
+ * device: whoever issues ahead of the device bounds how far (exec/worker_queue.h). Nothing allocates device memory
+ * after open. Every function returns the device's failures as they come up, also those of earlier work: PP_NOMEM,
  * PP_UNSUPPORTED, else PP_IO with the device's own words.
  */
 #ifndef PP_CORE_QUEUE_H
@@ -73,9 +73,10 @@ struct pp_queue_ops {
     pp_status (*clip_factor)(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
 
-    /* Blocks: runs the program once, for profiling, and leaves nothing of it running, also after a failure. Until all of
-     * it is queued (host_ns) the device waits, and so its neighbours have less company than in training. kernel_ns: NULL, or [ncalls] device times of the single calls (then
-     * out->device_ns is not meaningful, because the marks between them cost time). */
+    /* Blocks: runs the program once, for profiling, and leaves nothing of it running, also after a failure. Until
+     * all of it is queued (host_ns) the device waits, and so its neighbours have less company than in training.
+     * kernel_ns: NULL, or [ncalls] device times of the single calls (then out->device_ns is not meaningful, because
+     * the marks between them cost time). */
     pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                          struct pp_run_time *out, int64_t *kernel_ns);
 

@@ -42,7 +42,8 @@ struct pp_nccl_place {
 pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port) PP_MUST_CHECK;
 /* Makes the communicator and has the first exchange, together with its other members. */
 pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_place *place) PP_MUST_CHECK;
-/* A queue that is held stays, as do the devices (pp_world.devices_held). Everything that was asked for must have ended on all devices of the communicator, or be given up. */
+/* A queue that is held stays, as do the devices (pp_world.devices_held). Everything that was asked for must have
+ * ended on all devices of the communicator, or be given up. */
 void pp_nccl_line_close(struct pp_nccl_line *line);
 /* Gives up: what is in the queue ends soon. */
 void pp_nccl_line_abort(struct pp_nccl_line *line);

@@ -10,7 +10,9 @@ enum { OLDEST_MAJOR = 8 }; /* compute capability: bfloat16 in products */
 static void set_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* hardware queues: streams that share one wait for each other */
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* a kernel that is loaded in a step stops the device */
+    /* A kernel that is loaded in a step stops the device. This loads those of libraries too, which costs time and
+     * memory at the start. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 static pp_status count_gpus(int *count)

@@ -79,8 +79,8 @@ pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program
     return read_times(device, program, kernel_ns);
 }
 
-/* After a failure: what was queued before it uses the gate and the program's memory, which the caller may release. Waits
- * until it has ended, some seconds at most; keeps no failure. */
+/* After a failure: what was queued before it uses the gate and the program's memory, which the caller may release.
+ * Waits until it has ended, some seconds at most; keeps no failure. */
 static void rest(struct pp_device *device)
 {
     const struct timespec nap = {.tv_nsec = 100 * 1000};

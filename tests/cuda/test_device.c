@@ -3,7 +3,6 @@
  * The host's side of the backend `cuda`: queues, marks, copies, times, shares.
  */
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/devices.h"
@@ -23,18 +22,20 @@ static void open_and_close(void)
     MUST_OK(ops->probe(device)); /* alone */
     cuda->close(device);
     MUST(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32"));
+    MUST(!strcmp(getenv("CUDA_MODULE_LOADING"), "EAGER"));
 }
 
 static void keeps_environment(void)
 {
     load_cuda();
     MUST(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8"));
+    MUST(!strcmp(getenv("CUDA_MODULE_LOADING"), "LAZY"));
 }
 
 static void test_open(void **state)
 {
     (void)state;
-    static const char *const own[] = {"CUDA_DEVICE_MAX_CONNECTIONS=8", NULL};
+    static const char *const own[] = {"CUDA_DEVICE_MAX_CONNECTIONS=8", "CUDA_MODULE_LOADING=LAZY", NULL};
     assert_clean(run_case(open_and_close, strict));
     run_case(keeps_environment, own);
 }
@@ -291,41 +292,6 @@ static void test_times(void **state)
     if (emulated()) assert_int_equal(counted(account, "host_functions"), 0); /* they would hold others up */
 }
 
-/* What was queued before a failure is over when measure() returns: it uses memory that the caller gives back. */
-static void measure_fails(void)
-{
-    struct pp_call calls[5];
-    const struct pp_program program = {.calls = calls, .ncalls = 5};
-    const struct timespec moment = {.tv_nsec = 20000000};
-    struct pp_frame frame = {0};
-    struct pp_run_time time;
-    struct pp_mark *mark;
-    bool reached;
-    void *memory;
-    load_cuda();
-    struct pp_device *device = open_device(0, 1);
-    chain(calls, 5);
-    MUST_OK(cuda->alloc(device, 6 * 16, &memory));
-    MUST_OK(ops->mark_create(device, false, &mark));
-    frame.base[PP_MEM_ACT] = memory;
-    MUST(ops->measure(device, &program, &frame, &time, NULL) == PP_IO);
-    MUST_SAY("copy 1x4");
-    MUST_OK(ops->record(device, ops->compute(device), mark));
-    nanosleep(&moment, NULL);
-    MUST_OK(ops->reached(device, mark, &reached));
-    MUST(reached);
-    ops->mark_destroy(device, mark);
-    cuda->release(device, memory, 6 * 16);
-    cuda->close(device);
-}
-
-static void test_measure_fails(void **state)
-{
-    (void)state;
-    static const char *const env[] = {"PP_EMULATE_FAIL=launch:5", "PP_EMULATE_KERNEL_NS=60000000", NULL};
-    assert_clean(run_case(measure_fails, env));
-}
-
 /* The activation slot of the second microbatch begins act_row rows further on. */
 static void rows(void)
 {
@@ -413,7 +379,6 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_steps_make_nothing),
         cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_measure_fails),
     };
     return RUN_CASES(tests, 7);
 }

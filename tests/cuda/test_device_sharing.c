@@ -290,13 +290,44 @@ static void call_fails(void)
     cuda->close(device);
 }
 
+/* What was queued before a failure is over when measure() returns: it uses memory that the caller gives back. */
+static void measure_fails(void)
+{
+    enum { CALLS = 5 };
+    struct pp_call calls[CALLS];
+    const struct pp_program program = {.calls = calls, .ncalls = CALLS};
+    const struct timespec moment = {.tv_nsec = 20000000};
+    struct pp_frame frame = {0};
+    struct pp_run_time time;
+    struct pp_mark *mark;
+    bool reached;
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    for (int i = 0; i < CALLS; i++)
+        calls[i] =
+            (struct pp_call){.kernel = PP_KERNEL_COPY, .n = {1, 4}, .ref = {{PP_MEM_ACT, 0, 0}, {PP_MEM_ACT, 16, 0}}};
+    MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
+    MUST_OK(ops->mark_create(device, false, &mark));
+    MUST(ops->measure(device, &program, &frame, &time, NULL) == PP_IO);
+    MUST_SAY("copy 1x4");
+    MUST_OK(ops->record(device, ops->compute(device), mark));
+    nanosleep(&moment, NULL);
+    MUST_OK(ops->reached(device, mark, &reached));
+    MUST(reached);
+    ops->mark_destroy(device, mark);
+    cuda->release(device, frame.base[PP_MEM_ACT], 2 * 16);
+    cuda->close(device);
+}
+
 static void test_failures(void **state)
 {
     (void)state;
+    static const char *const slow[] = {"PP_EMULATE_FAIL=launch:5", "PP_EMULATE_KERNEL_NS=60000000", NULL};
     static const char *const dies[] = {"PP_EMULATE_FAIL=kernel:1", NULL};
     static const char *const fails[] = {"PP_EMULATE_FAIL=cublasLtMatmul:*", NULL};
     run_case(kernel_dies, dies);
     assert_clean(run_case(call_fails, fails));
+    assert_clean(run_case(measure_fails, slow));
 }
 
 int main(void)

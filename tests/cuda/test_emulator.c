@@ -241,18 +241,23 @@ static void full_queue(int process)
     EXPECT(!cudaStreamSynchronize(stream));
 }
 
+static int64_t time_spin(int blocks, int64_t ns, cudaStream_t stream)
+{
+    const int64_t start = now_ns();
+    EXPECT(!test_spin(blocks, ns, stream) && !cudaStreamSynchronize(stream));
+    return now_ns() - start;
+}
+
 /* As many blocks as a device holds take the time of one, the next one that of two. */
 static void waves(int process)
 {
-    enum { ALL = 132 * 32, NS = 100000000 };
+    enum { ALL = 132 * 32, NS = 100000000, TRIES = 20 };
     cudaStream_t stream = new_stream();
-    int64_t start = now_ns();
+    int64_t one = 2 * NS;
     (void)process;
-    EXPECT(!test_spin(ALL, NS, stream) && !cudaStreamSynchronize(stream));
-    EXPECT(now_ns() - start >= NS && now_ns() - start < 2 * NS);
-    start = now_ns();
-    EXPECT(!test_spin(ALL + 1, NS, stream) && !cudaStreamSynchronize(stream));
-    EXPECT(now_ns() - start >= 2 * NS);
+    for (int i = 0; i < TRIES && one >= 2 * NS; i++) one = time_spin(ALL, NS, stream); /* others may have the core */
+    EXPECT(one >= NS && one < 2 * NS);
+    EXPECT(time_spin(ALL + 1, NS, stream) >= 2 * NS);
 }
 
 static void test_streams(void **state)
