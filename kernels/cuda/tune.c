@@ -12,7 +12,8 @@
 enum {
     CANDIDATES = 16,
     ROUNDS = 11,
-    BLOCK_BYTES = 1 << 20, /* of random numbers, repeated */
+    BLOCK_BYTES = 1 << 20,  /* of random numbers, repeated */
+    SAMPLE_BYTES = 1 << 20, /* of a result, looked at twice */
     ALIGNMENT = 256,
     GATE_CYCLES = 1000000, /* about 0.5 ms: a round is queued meanwhile */
     WORTH_PERCENT = 98     /* of the time of the heuristic's first: what takes more is not better but luckier */
@@ -95,29 +96,54 @@ static pp_status fill_pool(const struct pool *pool, bool half, cudaStream_t stre
 
 /* ---- rounds ---- */
 
-/* By candidate i, with the next set of operands. */
-static pp_status multiply(struct trial *t, int i)
+/* By candidate i, with that set of operands. */
+static pp_status multiply(struct trial *t, int i, int64_t set_index, float beta)
 {
-    struct pool *pool = &t->pool;
-    char *set = pool->memory + pool->turn++ % pool->sets * pool->set_bytes;
+    const struct pool *pool = &t->pool;
+    char *set = pool->memory + set_index * pool->set_bytes;
     void *p[PP_GEMM_OPERANDS];
     for (int k = 0; k < PP_GEMM_OPERANDS; k++) p[k] = set + pool->offset[k];
     t->plan.algorithm = t->candidate[i].algo;
     t->plan.workspace_bytes = t->candidate[i].workspaceSize;
-    return pp_gemm_multiply(t->device->gemm, &t->plan, p, t->beta, t->device->compute.stream);
+    return pp_gemm_multiply(t->device->gemm, &t->plan, p, beta, t->device->compute.stream);
 }
 
-/* Loads their kernels; those that do not run after all are left out. */
+/* Does it run, and give the same bits again? sample: [2][SAMPLE_BYTES] */
+static pp_status try_one(struct trial *t, int i, char *sample, bool *good)
+{
+    static const char doing[] = "trying algorithms";
+    const cudaStream_t stream = t->device->compute.stream;
+    const int64_t all = pp_gemm_operand_bytes(&t->plan.key, PP_GEMM_RESULT);
+    const size_t bytes = all < SAMPLE_BYTES ? (size_t)all : SAMPLE_BYTES;
+    *good = false;
+    for (int k = 0; k < 2; k++) {
+        const pp_status status = multiply(t, i, 0, 0);
+        if (status == PP_UNSUPPORTED) return PP_OK;
+        PP_TRY(status);
+        PP_CUDA(cudaMemcpyAsync(sample + k * SAMPLE_BYTES, t->pool.memory + t->pool.offset[PP_GEMM_RESULT], bytes,
+                                cudaMemcpyDeviceToHost, stream),
+                doing);
+        PP_CUDA(cudaStreamSynchronize(stream), doing);
+    }
+    *good = !memcmp(sample, sample + SAMPLE_BYTES, bytes);
+    return PP_OK;
+}
+
+/* Leaves out those that are no good, and loads the kernels of the others. */
 static pp_status try_all(struct trial *t)
 {
     int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const pp_status status = multiply(t, i);
-        if (status != PP_OK && status != PP_UNSUPPORTED) return status;
-        if (status == PP_OK) t->candidate[n++] = t->candidate[i];
+    char *sample;
+    PP_TRY(PP_NEW(&sample, 2 * SAMPLE_BYTES));
+    pp_status status = PP_OK;
+    for (int i = 0; i < t->n && status == PP_OK; i++) {
+        bool good;
+        status = try_one(t, i, sample, &good);
+        if (status == PP_OK && good) t->candidate[n++] = t->candidate[i];
     }
     t->n = n;
-    return pp_cuda_check(cudaStreamSynchronize(t->device->compute.stream), "trying algorithms");
+    free(sample);
+    return status;
 }
 
 /* All of them once, beginning with another one each time. The host is ahead: between two marks is a product and nothing
@@ -130,7 +156,7 @@ static pp_status run_round(struct trial *t, int round)
     PP_CUDA(pp_cuda_spin(stream, 1, GATE_CYCLES), doing);
     PP_CUDA(cudaEventRecord(times[0], stream), doing);
     for (int i = 0; i < t->n; i++) {
-        PP_TRY(multiply(t, (i + round) % t->n));
+        PP_TRY(multiply(t, (i + round) % t->n, t->pool.turn++ % t->pool.sets, t->beta));
         PP_CUDA(cudaEventRecord(times[i + 1], stream), doing);
     }
     PP_TRY(pp_cuda_poll(times[t->n], NULL));
