@@ -238,11 +238,11 @@ def ncu_rows(text, most=12):
 def ncu_lines(folder):
     """Of each ncu log the kernels that take most of the time, with the shares of peak that ncu saw."""
     lines = []
-    for path in sorted((folder / "log").glob("speed.ncu-*.log")):
+    for path in sorted((folder / "log").glob("ncu.*.log")):
         rows = ncu_rows(read(path))
         if rows:
             head = ["kernel", "calls", "us", "share %", "SM % of peak", "DRAM % of peak"]
-            lines += ["", f"Slower than a goal: {path.stem.removeprefix('speed.ncu-')}, kernels by time (ncu):", ""]
+            lines += ["", f"Slower than a goal: {path.stem.removeprefix('ncu.')}, kernels by time (ncu):", ""]
             lines += markdown(head, rows)
     return lines
 
