@@ -76,7 +76,8 @@ static pp_status check_meaning(const struct session *s)
                 {"transport", false}, {"memory", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) && pp_config_given(config, rows[i].option))
+        if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&
+            pp_config_given(config, rows[i].option))
             return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out%s",
                            rows[i].option, rows[i].delay ? "" : ", or add --device delay");
     return PP_OK;
