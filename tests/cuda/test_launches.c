@@ -150,7 +150,7 @@ static void runs(void)
     close_tensors(&t);
 }
 
-/* A group of norms adds the sums of blocks in a second launch. What is measured waits behind a gate, which is one too. */
+/* A group of norms adds the sums of blocks in a second launch. What is measured waits behind a gate: one more. */
 static void test_groups(void **state)
 {
     (void)state;
