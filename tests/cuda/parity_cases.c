@@ -77,7 +77,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {1, 128, 3, 64, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 35, 2, 256, 0}, LARGE},
     {PP_KERNEL_ATTENTION, {2, 130, 2, 33, 0}, PLAIN},
-    {PP_KERNEL_ATTENTION, {1, 1000, 1, 16, 1}, LARGE},
+    {PP_KERNEL_ATTENTION, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION_GRAD, {1, 1, 1, 2, 1}, PLAIN},
@@ -87,7 +87,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 128, 3, 64, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 35, 2, 256, 0}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 130, 2, 33, 0}, PLAIN},
-    {PP_KERNEL_ATTENTION_GRAD, {1, 1000, 1, 16, 1}, LARGE},
+    {PP_KERNEL_ATTENTION_GRAD, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     /* rows, seq, d */
