@@ -4,7 +4,7 @@
 its own losses on the cpu, and learning.
 
   bench_gpu.py speed --ppexec PATH --out FILE.jsonl [--models tutorial,tutorial-12] [--precisions fp32,tf32,bf16]
-      [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny]
+      [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny] [--ppprof PATH]
       a line for each model, precision and number of chunks; what is in FILE.jsonl already is not measured again
   bench_gpu.py slower FILE.jsonl
       "model precision chunks" of the lines in which ppexec misses a goal
@@ -18,8 +18,9 @@ A step is everything: forward, loss, backward, clipping over all parameters, SGD
 tests/oracle/reference_model.py, "chunks" are microbatches whose gradients add up. bf16 is autocast with float32 weights
 in PyTorch, as --precision bf16 is here. Both sides take turns; a turn's figure is the median of whole steps, the device
 idle at both ends of each. With several microbatches ppexec runs with --batch-w too (weights' gradients of all of them
-at once). The floor counts, for every product, the longer of its operations at the best rate and its operands at the
-copy bandwidth, both measured in the same call, and the passes over all weights of norm and update. Without PyTorch that
+at once), and with --ppprof also by the algorithms for products which that measures first (--algorithms). The floor
+counts, for every product, the longer of its operations at the best rate and its operands at the copy bandwidth, both
+measured in the same call, and the passes over all weights of norm and update. Without PyTorch that
 sees the GPU, `speed` measures ppexec alone.
 """
 
@@ -45,6 +46,7 @@ TINY = {name: value for name, value in design.TINY.items() if name not in ("pres
 # What was expected of an H200 before one was measured: the vendor's fp32 peak, four fifths of its other rates, and the
 # copy bandwidth that others saw.
 PAPER = {"flops": {"fp32": 67e12, "tf32": 400e12, "bf16": 790e12}, "bytes": 4.3e12}
+WAYS = ("ppexec_ms", "batch_w_ms", "algorithms_ms")
 GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
 # Largest difference of a loss over the first steps: rounding of products, then of activations.
@@ -200,13 +202,29 @@ def watched(args, call):
     return result, watch.figures
 
 
+def algorithms(args, model, precision):
+    """ppprof's file of the fastest algorithms for the model's products, beside --out; "": none is wanted."""
+    if not args.ppprof:
+        return ""
+    path = pathlib.Path(args.out).parent / f"{model}-{precision}.algorithms"
+    if not path.exists():
+        words = ["--preset", model, "--device", args.device, "--precision", precision, "--chunks", args.chunks]
+        words += ["--stages", 1, "--replicas", 1, "--no-eval", "--seconds", 0.001, "--rounds", 1, *tiny_words(args)]
+        words += ["--algorithms", path, "--db", path.with_suffix(".db")]
+        done = subprocess.run([args.ppprof, *map(str, words)], stderr=subprocess.PIPE, text=True, check=False)
+        sys.stderr.write(done.stderr)
+        path.with_suffix(".db").unlink(missing_ok=True)
+    return str(path) if path.exists() else ""
+
+
 def turns(args, torch, model, precision, chunks):
     """A line of `speed`: all sides, one after the other, --turns times."""
     o, words = {**SHAPES[model], **(TINY if args.tiny else {})}, ppexec_words(args, model, chunks, precision)
     m = len(microbatch_rows(o["rows"], chunks))
     row = {"model": model, "precision": precision, "chunks": chunks, "microbatches": m, "device": args.device}
     row.update(paper_ms=floor_ms(o, chunks, precision, PAPER), torch_ms=[], ppexec_ms=[], batch_w_ms=[])
-    row.update(torch_gpu=[], ppexec_gpu=[], ceilings=torch and torch.ceilings)
+    row.update(algorithms_ms=[], torch_gpu=[], ppexec_gpu=[], ceilings=torch and torch.ceilings)
+    chosen = algorithms(args, model, precision)
     row["floor_ms"] = torch and floor_ms(o, chunks, precision, torch.ceilings)
     row["batch_w_floor_ms"] = torch and m > 1 and floor_ms(o, chunks, precision, torch.ceilings, m) or None
     for _ in range(args.turns):
@@ -220,6 +238,8 @@ def turns(args, torch, model, precision, chunks):
         row["command"] = result["command"]
         if m > 1:
             row["batch_w_ms"].append(ppexec(args.ppexec, [*words, "--batch-w", m])["ms_per_batch"])
+        if chosen:
+            row["algorithms_ms"].append(ppexec(args.ppexec, [*words, "--algorithms", chosen])["ms_per_batch"])
     return row
 
 
@@ -250,9 +270,10 @@ def speed(args):
 
 def verdict(row):
     """(ppexec's best way over the floor, over PyTorch, are the goals met?); None: not known."""
-    ways = [statistics.median(row[name]) for name in ("ppexec_ms", "batch_w_ms") if row[name]]
-    floor = ways[0] / row["floor_ms"] if row["floor_ms"] else None
-    peer = min(ways) / statistics.median(row["torch_ms"]) if row["torch_ms"] else None
+    ways = {name: statistics.median(row[name]) for name in WAYS if row.get(name)}
+    alike = min(ms for name, ms in ways.items() if name != "batch_w_ms")
+    floor = alike / row["floor_ms"] if row["floor_ms"] else None
+    peer = min(ways.values()) / statistics.median(row["torch_ms"]) if row["torch_ms"] else None
     if floor is None or peer is None:
         return floor, peer, None
     return floor, peer, peer <= 1 and (row["microbatches"] > 1 or floor <= GOAL)
@@ -317,6 +338,7 @@ def main():
     add("--chunks", default="1,8")
     add("--steps", type=int, default=12)
     add("--turns", type=int, default=2)
+    add("--ppprof", default="", help="choose algorithms for products first, and run with them as well")
     add("--torch-device", default="", help="another one for PyTorch, to try the script")
     add = known["follow"].add_argument
     add("--preset", required=True)

@@ -168,8 +168,9 @@ def speed_section(args, folder, steps):
     missing = [f"speed of {m} {p} in {c} chunks" for m, p, c in sorted(wanted - known)]
     if not rows:
         return lines, ["speed beside PyTorch and the floor"]
-    head = ["model", "precision", "chunks", "M", "ppexec ms", "with --batch-w M", "its floor ms", "PyTorch ms", "of PyTorch's"]
-    head += ["floor ms", "of the floor", "paper floor ms", "goals", "ppexec at", "PyTorch at"]
+    head = ["model", "precision", "chunks", "M", "ppexec ms", "with --batch-w M", "its floor ms", "with --algorithms"]
+    head += ["PyTorch ms", "of PyTorch's", "floor ms", "of the floor", "paper floor ms", "goals"]
+    head += ["ppexec at", "PyTorch at"]
     cells = []
     for r in rows:
         floor, peer, good = bench.verdict(r)
@@ -183,6 +184,7 @@ def speed_section(args, folder, steps):
                 times(r["ppexec_ms"]),
                 times(r["batch_w_ms"]),
                 two(r["batch_w_floor_ms"]),
+                times(r.get("algorithms_ms", [])),
                 times(r["torch_ms"]),
                 two(peer),
                 two(r["floor_ms"]),
@@ -193,7 +195,7 @@ def speed_section(args, folder, steps):
                 clock(r["torch_gpu"]),
             ]
         )
-        sides = [statistics.median(r[n]) if r[n] else "?" for n in ("ppexec_ms", "batch_w_ms", "torch_ms")]
+        sides = [statistics.median(r[n]) if r.get(n) else "?" for n in (*bench.WAYS, "torch_ms")]
         name = f"{r['model']} {r['precision']} M={r['microbatches']}"
         data.append(" ".join(map(str, [json.dumps(name), *sides, r["floor_ms"] or "?"])))
         missing += [] if r["torch_ms"] else [f"PyTorch beside {name}"]

@@ -6,6 +6,8 @@
 
 #include "sim/costs.h"
 
+enum { GROUP = 100 }; /* kernels/cuda/launch.h */
+
 int pp_norm_hops(const struct pp_plan *plan)
 {
     int hops = 0;
@@ -59,10 +61,18 @@ static double mean_bytes(const struct pp_plan *plan, int kind, const struct pp_p
     return p->bytes + p->again_bytes * (tasks - 1) / tasks;
 }
 
-static int64_t roofline(const struct pp_machine *m, const struct pp_program *p, double bytes, double flops_per_ns,
-                        double bytes_per_ns)
+/* What a task launches: one for each call; on a GPU one for up to GROUP tensors of the step, and two of the norm. */
+static int launches(const struct pp_machine *m, int kind, const struct pp_program *p)
 {
-    double ns = fmax(p->flops / flops_per_ns, bytes / bytes_per_ns) + p->ncalls * m->call_overhead_ns;
+    const int groups = (p->ncalls + GROUP - 1) / GROUP;
+    if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls;
+    return kind == PP_NORM ? 2 * groups : groups;
+}
+
+static int64_t roofline(const struct pp_machine *m, int kind, const struct pp_program *p, double bytes,
+                        double flops_per_ns, double bytes_per_ns)
+{
+    double ns = fmax(p->flops / flops_per_ns, bytes / bytes_per_ns) + launches(m, kind, p) * m->call_overhead_ns;
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -78,11 +88,11 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
     const struct pp_class *c = &job->train->classes[cls];
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     out->bytes = pp_class_bytes(job, c);
-    out->host_ns = llround((pp_kinds[c->kind].computes ? program->ncalls : 1) * m->issue_ns);
+    out->host_ns = llround((pp_kinds[c->kind].computes ? launches(m, c->kind, program) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
         double bytes = mean_bytes(job->train, c->kind, program);
-        out->ns = roofline(m, program, bytes, rates->flops_per_ns, rates->bytes_per_ns);
-        out->loaded_ns = roofline(m, program, bytes, rates->flops_per_ns, rates->loaded_bytes_per_ns);
+        out->ns = roofline(m, c->kind, program, bytes, rates->flops_per_ns, rates->bytes_per_ns);
+        out->loaded_ns = roofline(m, c->kind, program, bytes, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
     if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);

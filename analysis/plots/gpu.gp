@@ -22,7 +22,8 @@ if (what eq 'speed') {
     set xtics rotate by -35 noenhanced
     set yrange [0:*]
     plot $data using 2:xtic(1) title 'ppexec' lc rgb blue, '' using 3 title '--batch-w M' lc rgb sky, \
-        '' using 4 title 'PyTorch' lc rgb orange, '' using 5 title 'floor' lc rgb grey
+        '' using 4 title '--algorithms' lc rgb green, '' using 5 title 'PyTorch' lc rgb orange, \
+        '' using 6 title 'floor' lc rgb grey
 }
 if (what eq 'learning') {
     set xlabel 'batch'

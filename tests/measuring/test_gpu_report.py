@@ -51,6 +51,10 @@ class Floor(unittest.TestCase):
         # With several microbatches PyTorch is the goal, and the better way counts.
         many = line(microbatches=7, floor_ms=5.0, batch_w_ms=[11.0], torch_ms=[11.5])
         self.assertEqual(bench.verdict(many)[2], True)
+        # Algorithms that were chosen by time count, for one microbatch beside the floor, too.
+        chosen = line(floor_ms=9.0, algorithms_ms=[11.0])
+        self.assertEqual(bench.verdict(chosen)[2], True)
+        self.assertAlmostEqual(bench.verdict(chosen)[0], 11 / 9)
         self.assertEqual(bench.verdict(line(torch_ms=[], floor_ms=None)), (None, None, None))
 
 

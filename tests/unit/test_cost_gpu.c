@@ -185,10 +185,39 @@ static void test_machine_precisions(void **state)
     pp_job_free(job);
 }
 
+/* The step of up to 100 tensors is one launch, their norm two; on a cpu each tensor is a call. */
+static void test_machine_launches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *machine;
+        int norm, step; /* 0: one for each call */
+    } cases[] = {{"--device cuda --stages 1", "h200", 2, 1},
+                 {"--device cuda --stages 1 --layers 12", "h200", 4, 2},
+                 {"--stages 1", "epyc-zen4", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job = create_job(cases[i].options);
+        struct pp_machine m;
+        struct pp_cost *cost;
+        assert_int_equal(pp_machine_find(cases[i].machine, &m), PP_OK);
+        m.issue_ns = 1000;
+        if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+        for (int c = 0; c < cost->nclasses; c++) {
+            const int kind = job->train->classes[c].kind, calls = job->phase[PP_TRAIN].programs[c].ncalls;
+            const int launches = kind == PP_NORM ? cases[i].norm : cases[i].step;
+            if (kind == PP_NORM || kind == PP_STEP)
+                assert_int_equal(cost->classes[c].host_ns, 1000 * (launches ? launches : calls));
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_links_of_every_carrier),
-        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link), cmocka_unit_test(test_machine_precisions)};
+        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link), cmocka_unit_test(test_machine_precisions),
+        cmocka_unit_test(test_machine_launches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
