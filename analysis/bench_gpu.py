@@ -18,7 +18,8 @@ A step is everything: forward, loss, backward, clipping over all parameters, SGD
 tests/oracle/reference_model.py, "chunks" are microbatches whose gradients add up. bf16 is autocast with float32 weights
 in PyTorch, as --precision bf16 is here. Both sides take turns; a turn's figure is the median of whole steps, the device
 idle at both ends of each. With several microbatches ppexec runs with --batch-w too (weights' gradients of all of them
-at once), and with --ppprof also by the algorithms for products which that measures first (--algorithms). The floor
+at once), and with --ppprof also by the algorithms for products which that measures first (--algorithms): in the first
+turn only. The floor
 counts, for every product, the longer of its operations at the best rate and its operands at the copy bandwidth, both
 measured in the same call, and the passes over all weights of norm and update. Without PyTorch that
 sees the GPU, `speed` measures ppexec alone.
@@ -46,6 +47,7 @@ TINY = {name: value for name, value in design.TINY.items() if name not in ("pres
 # What was expected of an H200 before one was measured: the vendor's fp32 peak, four fifths of its other rates, and the
 # copy bandwidth that others saw.
 PAPER = {"flops": {"fp32": 67e12, "tf32": 400e12, "bf16": 790e12}, "bytes": 4.3e12}
+TUNING_SECONDS = 90
 WAYS = ("ppexec_ms", "batch_w_ms", "algorithms_ms")
 GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
@@ -211,10 +213,21 @@ def algorithms(args, model, precision):
         words = ["--preset", model, "--device", args.device, "--precision", precision, "--chunks", args.chunks]
         words += ["--stages", 1, "--replicas", 1, "--no-eval", "--seconds", 0.001, "--rounds", 1, *tiny_words(args)]
         words += ["--algorithms", path, "--db", path.with_suffix(".db")]
-        done = subprocess.run([args.ppprof, *map(str, words)], stderr=subprocess.PIPE, text=True, check=False)
-        sys.stderr.write(done.stderr)
+        try:
+            subprocess.run([args.ppprof, *map(str, words)], stdout=sys.stderr, check=False, timeout=TUNING_SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"{path.name}: not made within {TUNING_SECONDS} s", file=sys.stderr)
         path.with_suffix(".db").unlink(missing_ok=True)
     return str(path) if path.exists() else ""
+
+
+def other_way(args, words):
+    """[ms/batch]; nothing if it does not work, which does not take the other figures along."""
+    try:
+        return [ppexec(args.ppexec, words)["ms_per_batch"]]
+    except SystemExit as error:
+        print(error, file=sys.stderr)
+        return []
 
 
 def turns(args, torch, model, precision, chunks):
@@ -227,7 +240,9 @@ def turns(args, torch, model, precision, chunks):
     chosen = algorithms(args, model, precision)
     row["floor_ms"] = torch and floor_ms(o, chunks, precision, torch.ceilings)
     row["batch_w_floor_ms"] = torch and m > 1 and floor_ms(o, chunks, precision, torch.ceilings, m) or None
-    for _ in range(args.turns):
+    ways = {"batch_w_ms": ["--batch-w", m] if m > 1 else []}
+    ways["algorithms_ms"] = ["--algorithms", chosen] if chosen else []
+    for turn in range(args.turns):
         if torch:
             taken, figures = watched(args, lambda: torch.ms(chunks, precision, args.steps))
             row["torch_ms"].append(taken)
@@ -236,10 +251,9 @@ def turns(args, torch, model, precision, chunks):
         row["ppexec_ms"].append(result["ms_per_batch"])
         row["ppexec_gpu"].append(figures)
         row["command"] = result["command"]
-        if m > 1:
-            row["batch_w_ms"].append(ppexec(args.ppexec, [*words, "--batch-w", m])["ms_per_batch"])
-        if chosen:
-            row["algorithms_ms"].append(ppexec(args.ppexec, [*words, "--algorithms", chosen])["ms_per_batch"])
+        for name, more in ways.items() if turn == 0 else ():
+            if more:
+                row[name] += other_way(args, [*words, *more])
     return row
 
 

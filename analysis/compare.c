@@ -313,6 +313,7 @@ static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
     static const char taken_of[] =
         "SELECT value FROM run s JOIN run p ON p.device = s.device AND p.id < s.id JOIN link ON link.run = p.id "
         "WHERE s.id = ?1 AND s.cost_source NOT IN ('machine', 'times') AND parameter = '" PP_WORKER_TAKEN "' "
+        "AND NOT EXISTS (SELECT 1 FROM run_config c WHERE c.run = s.id AND c.name = 'profile' AND c.given) "
         "ORDER BY p.workload = s.workload DESC, p.threads = s.threads DESC, p.id DESC LIMIT 1";
     double most = 0;
     char remark[256];

@@ -32,8 +32,8 @@ Its ms/batch: 386 in a run of its own, 699 as published. Its losses cannot be co
 targets wrongly, and divide by another count. `ppexec`'s are means over tokens."""
 SPEED = f"""\
 One worker, a whole step (forward, backward, clipping, SGD); PyTorch and ppexec take turns on the same GPU in the same
-call. Goals: at most {bench.GOAL} of the measured floor with one microbatch, and never slower than PyTorch (the better
-of ppexec's two ways counts). The paper floor was computed before anything was measured."""
+call. Goals: at most {bench.GOAL} of the measured floor with one microbatch, and never slower than PyTorch (the best of
+ppexec's ways counts). The paper floor was computed before anything was measured."""
 FROM = """\
 What `ppsim --machine {} --preset PRESET --precision PRECISION` predicts from, with these files and without a GPU, for a
 GPU for each worker. Links between GPUs cannot be measured on one GPU: they are data-sheet values."""

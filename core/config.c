@@ -72,7 +72,8 @@ const struct pp_opt pp_config_rows[] = {
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer"},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
-     "receive buffers of each channel; 0 = one for each microbatch (default 2; with --times unlimited)"},
+     "receive buffers of each channel; 0 = one for each microbatch (default 2; unlimited with --times, unless --device "
+     "delay)"},
 
     {"epochs", PP_OPT_INT, AT(epochs), PP_PPEXEC, TRAINING, NULL, NULL, COUNT, NULL,
      "times through the data (default from the preset)"},
@@ -108,9 +109,7 @@ const struct pp_opt pp_config_rows[] = {
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
     {"algorithms", PP_OPT_TEXT, AT(algorithms), PP_PPEXEC | PP_PPPROF, RUNNING, "FILE", NULL, 0, 0, NULL,
-     "on cuda: compute products by the algorithms that this file names, not by those that cuBLAS thinks fastest; "
-     "ppprof "
-     "times them for products that the file lacks, and adds the fastest"},
+     "ppprof times them for products that the file lacks, and adds the fastest"},
     {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, pp_mover_names,
      "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
      "memory and MPI (staged); auto takes what the start allows, and ppsim what was measured"},

@@ -26,7 +26,7 @@ struct pp_config {
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
     int batch_w;
-    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; with --times unlimited) */
+    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */

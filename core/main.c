@@ -15,7 +15,7 @@ static void on_signal(int number)
     _exit(pp_exit_code(PP_INTERRUPTED));
 }
 
-/* Who was started to ignore a signal (nohup) goes on doing so. */
+/* Who was started to ignore a signal (background job of a script) goes on doing so. */
 static pp_status catch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM};

@@ -33,6 +33,7 @@ struct side {
     struct pp_link_profile *out; /* worker 0; else NULL */
     struct pp_device *device;
     void *outgoing, *incoming, *source; /* source: host memory to write from */
+    struct pp_reduce *reduce;
     int64_t room;
     struct pp_times one_way;
     struct pp_times calls[CALLS];
@@ -226,12 +227,9 @@ static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *re
 
 static pp_status measure_reduction(struct side *s)
 {
-    struct pp_reduce *reduce;
     struct pp_group group = {.first = 0, .stride = 1, .n = 2};
-    PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, &reduce));
-    pp_status status = measure_sizes_of_reduction(s, reduce);
-    pp_reduce_free(reduce);
-    return status;
+    PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, &s->reduce));
+    return measure_sizes_of_reduction(s, s->reduce);
 }
 
 static pp_status measure(struct side *s)
@@ -251,6 +249,7 @@ static pp_status measure(struct side *s)
 static void release(struct side *s)
 {
     const struct pp_backend *backend = s->setup->backend;
+    pp_reduce_free(s->reduce);
     if (s->incoming) backend->release(s->device, s->incoming, s->room);
     if (s->outgoing) backend->release(s->device, s->outgoing, s->room);
     free(s->source);

@@ -6,7 +6,7 @@
 
 #include "sim/costs.h"
 
-enum { GROUP = 100 }; /* kernels/cuda/launch.h */
+enum { GROUP = 100 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
 
 int pp_norm_hops(const struct pp_plan *plan)
 {

@@ -273,7 +273,7 @@ static pp_status set_collectives(const struct pp_job *job, const struct search *
 static bool stands_for(const struct search *s, const struct pp_mover *mover, const struct pp_plan *plan)
 {
     bool several = s->sharers < plan->ranks * plan->replicas;
-    return !(s->gpu && s->config->machine && several && !mover->joins_processes);
+    return !(s->gpu && s->config->machine && !s->config->profile && several && !mover->joins_processes);
 }
 
 /* Links of the asked transport; "auto": the first that was measured. */

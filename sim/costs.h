@@ -33,7 +33,7 @@ struct pp_cost_origin {
     char first[PP_COST_SOURCES][96];    /* signature of the first from there; "" = none */
     bool link_computed;                 /* transfers or reductions are the machine's */
     double taken; /* of the profile: the part of their time in which its workers had no core; 0: none, or not known */
-    char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl"; "" = the machine's */
+    char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl", "staged"; "" = the machine's */
 };
 
 /* Of the computations: the least certain source. */

@@ -171,8 +171,9 @@ static pp_status find_machine(struct session *s)
 static pp_status check_running(const struct session *s)
 {
     const struct pp_config *config = &s->config;
-    const struct pp_device_kind *device = pp_device_kind(config->device);
-    const bool transport = strcmp(config->transport, "auto") != 0 && !device->waits;
+    const char *waits = s->predictor.waits; /* the device that is waited for */
+    const struct pp_device_kind *device = pp_device_kind(waits ? waits : config->device);
+    const bool transport = strcmp(config->transport, "auto") != 0;
     if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
         return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
                        config->transport, config->device);

@@ -114,15 +114,17 @@ cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n)
 {
     norm_group group;
     int blocks = 0;
+    bool pieces = false;
     group.all.total = c->frame->sums;
     group.all.partial = static_cast<double *>(c->scratch);
     group.n = n;
     for (int i = 0; i < n; i++) {
         group.of[i] = norm_tensor_of(&c[i], blocks);
         blocks += group.of[i].blocks;
+        pieces = pieces || group.of[i].blocks > 1;
     }
     PP_LAUNCH(squares, blocks, NORM_THREADS, 0, c->stream, group);
-    if (blocks > n) PP_LAUNCH(add_squares, n, NORM_THREADS, 0, c->stream, group);
+    if (pieces) PP_LAUNCH(add_squares, n, NORM_THREADS, 0, c->stream, group);
     return cudaGetLastError();
 }
 

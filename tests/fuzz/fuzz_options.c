@@ -91,7 +91,7 @@ static void make_job(const struct pp_config *config, const struct pp_point *poin
     struct pp_job *job;
     int64_t ns;
     if (!is_small(config, point)) return;
-    if (pp_job_create(config, point, &pp_schedules, &pp_model_ops, !config->no_eval, 0, 0, &job) != PP_OK) return;
+    if (pp_job_create(config, point, &pp_schedules, &pp_model_ops, !config->no_eval, NULL, &job) != PP_OK) return;
     check_layout(job->layout);
     for (int c = 0; config->times && c < job->train->nclasses; c++)
         if (pp_given_class_ns(&job->times, job->train, &job->train->classes[c], &ns) == PP_OK)

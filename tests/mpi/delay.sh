@@ -33,7 +33,7 @@ compare() { # threads|processes options...
     shift
     ppsim "${pipeline[@]}" --schedule "$schedules" "$@" >predicted
     for try in $(seq $tries); do
-        ppexec_by "$by" "${pipeline[@]}" --schedule "$schedules" --epochs 1 --max-batches 4 --warmup 1 --trace-steps 1 "$@" \
+        ppexec_by "$by" "${pipeline[@]}" --schedule "$schedules" --epochs 1 --max-batches 3 --warmup 1 --trace-steps 1 "$@" \
             >measured 2>"$by.log"
         jq -e --slurpfile p predicted 'length == ($p[0] | length)' measured >/dev/null || fail "other configurations: $*"
         misses "$ranks ranks by $by $*" | tee lines
