@@ -109,7 +109,8 @@ const struct pp_opt pp_config_rows[] = {
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
      "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)"},
     {"algorithms", PP_OPT_TEXT, AT(algorithms), PP_PPEXEC | PP_PPPROF, RUNNING, "FILE", NULL, 0, 0, NULL,
-     "ppprof times them for products that the file lacks, and adds the fastest"},
+     "on cuda: compute products by the algorithms that this file names, not by those that cuBLAS thinks best; ppprof "
+     "times them for products that the file lacks, and adds the fastest"},
     {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, pp_mover_names,
      "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
      "memory and MPI (staged); auto takes what the start allows, and ppsim what was measured"},
