@@ -17,7 +17,8 @@ MODELS = {
     "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
     "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
 }
-VIRTUAL = {"gpipe": 1, "1f1b": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "interleaved-zb": 2, "zbv": 2}
+VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "zb-auto": 1}
+VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "v-half": 2, "v-min": 2})
 SCHEDULES = ("gpipe", "1f1b", "interleaved")  # if nothing else is asked for
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")

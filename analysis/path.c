@@ -110,12 +110,7 @@ static pp_status add_task(struct walk *w, int32_t task)
 {
     struct pp_path *path = w->path;
     const struct pp_node *node = &w->step->nodes[task];
-    if (path->n == w->capacity) {
-        w->capacity = w->capacity ? 2 * w->capacity : 256;
-        struct pp_path_task *grown = realloc(path->tasks, (size_t)w->capacity * sizeof *grown);
-        if (!grown) return pp_fail(PP_NOMEM, "there is not enough memory for a path of %" PRId64 " tasks", w->capacity);
-        path->tasks = grown;
-    }
+    PP_TRY(PP_GROW(&path->tasks, path->n + 1, &w->capacity));
     path->tasks[path->n++] = (struct pp_path_task){.task = task,
                                                    .kind = node->kind,
                                                    .stage = node->stage,

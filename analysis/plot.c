@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "core/printable.h"
+
 extern const char pp_plot_style_gp[];
 extern char **environ;
 
@@ -39,12 +41,14 @@ pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *fi
     return PP_OK;
 }
 
-/* A gnuplot string in single quotes. */
-static void quoted(const char *text, FILE *out)
+/* In single quotes gnuplot takes all characters as they are, but for these quotes themselves and ends of lines. */
+void pp_plot_text(const char *prefix, const char *text, FILE *script)
 {
-    fputc('\'', out);
-    for (const char *c = text; *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, out);
-    fputc('\'', out);
+    char printable[512]; /* longer than any title */
+    snprintf(printable, sizeof printable, "%s", text);
+    fprintf(script, "%s'", prefix);
+    for (const char *c = pp_printable(printable); *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
+    fputc('\'', script);
 }
 
 static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
@@ -53,7 +57,7 @@ static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
     int threads = (int)pp_cell_integer(pp_table_cell(table, row, "threads"));
     snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_cell_text(pp_table_cell(table, row, "workload")),
              pp_cell_text(pp_table_cell(table, row, "device")), threads, threads == 1 ? "" : "s");
-    quoted(text, out);
+    pp_plot_text("\nworkload = ", text, out);
 }
 
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row)
@@ -62,10 +66,9 @@ FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title,
     snprintf(file_name, sizeof file_name, "%s.gp", name);
     FILE *script = pp_plot_open(plots, file_name);
     if (!script) return NULL;
-    fprintf(script, "# Made by ppreport. To draw again: gnuplot %s\nreset session\nname = '%s'\ntitle = ", file_name,
-            name);
-    quoted(title, script);
-    fputs("\nworkload = ", script);
+    fprintf(script, "# Made by ppreport. To draw again: gnuplot %s\nreset session\n", file_name);
+    pp_plot_text("name = ", name, script);
+    pp_plot_text("\ntitle = ", title, script);
     write_workload(plots->table, row, script);
     fputc('\n', script);
     return script;

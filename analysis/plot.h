@@ -31,6 +31,9 @@ pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *fi
 /* Begins NAME.gp: name and title of the picture, workload of the row of the table. More settings may follow, then
  * finish adds the template. */
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row);
+/* Writes `prefix`, then the text as a string of gnuplot: the only way for text of a database into a script, for that
+ * may be anybody's. Templates print such strings `noenhanced`. */
+void pp_plot_text(const char *prefix, const char *text, FILE *script);
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script) PP_MUST_CHECK;
 
 pp_status pp_plot_chunks(struct pp_plots *plots) PP_MUST_CHECK;

@@ -3,7 +3,6 @@
  * ms/batch against chunks: one picture for each workload, number of stages and so on, one line for each schedule.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/plot.h"
@@ -159,7 +158,7 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     if (!script) return PP_IO;
     fprintf(script, "array lines[%d] = [", picture->nlines);
     for (int line = 0; line < picture->nlines; line++)
-        fprintf(script, "%s'%s'", line ? ", " : "", line_text(picture, line, text));
+        pp_plot_text(line ? ", " : "", line_text(picture, line, text), script);
     fputs("]\n", script);
     write_tics(picture, script);
     pp_status status = write_lines(plots, picture, name, "predicted", script);

@@ -3,7 +3,6 @@
  * One step as it was predicted above one step as it was measured, on one time axis: a row for each rank, a box for each
  * task.
  */
-#include <string.h>
 
 #include "analysis/plot.h"
 #include "analysis/timeline.h"

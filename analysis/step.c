@@ -129,12 +129,7 @@ static void keep_event(struct pp_step *s, const struct row *row)
 
 static pp_status add_edges(struct pp_step *s, int64_t *capacity, const struct row *row)
 {
-    if (s->nedges + 2 > *capacity) {
-        *capacity = *capacity ? 2 * *capacity : 1024;
-        struct pp_busy_edge *grown = realloc(s->edges, (size_t)*capacity * sizeof *grown);
-        if (!grown) return pp_fail(PP_NOMEM, "there is not enough memory for %" PRId64 " events", *capacity);
-        s->edges = grown;
-    }
+    PP_TRY(PP_GROW(&s->edges, s->nedges + 2, capacity));
     s->edges[s->nedges++] = (struct pp_busy_edge){row->start_ns, 1};
     s->edges[s->nedges++] = (struct pp_busy_edge){row->end_ns, -1};
     return PP_OK;

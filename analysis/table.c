@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/printable.h"
+
 static pp_status read_cell(sqlite3_stmt *statement, int column, struct pp_cell *cell)
 {
     cell->type = sqlite3_column_type(statement, column);
@@ -14,17 +16,8 @@ static pp_status read_cell(sqlite3_stmt *statement, int column, struct pp_cell *
     if (cell->type != SQLITE_TEXT) return PP_OK;
     const unsigned char *text = sqlite3_column_text(statement, column); /* NULL: no memory */
     cell->text = text ? strdup((const char *)text) : NULL;
+    if (cell->text) pp_printable(cell->text);
     return cell->text ? PP_OK : pp_fail(PP_NOMEM, "there is not enough memory for a table");
-}
-
-static pp_status grow(struct pp_table *table, int64_t *capacity)
-{
-    if (table->nrows < *capacity) return PP_OK;
-    *capacity = *capacity ? 2 * *capacity : 16;
-    struct pp_cell *cells = realloc(table->cells, (size_t)(*capacity * table->ncolumns) * sizeof *cells);
-    if (!cells) return pp_fail(PP_NOMEM, "there is not enough memory for a table of %" PRId64 " rows", *capacity);
-    table->cells = cells;
-    return PP_OK;
 }
 
 pp_status pp_table_read(struct pp_db *db, sqlite3_stmt *statement, const struct pp_column *columns, int ncolumns,
@@ -35,7 +28,7 @@ pp_status pp_table_read(struct pp_db *db, sqlite3_stmt *statement, const struct 
     *out = (struct pp_table){.columns = columns, .ncolumns = ncolumns};
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        PP_TRY(grow(out, &capacity));
+        PP_TRY(PP_GROW(&out->cells, (out->nrows + 1) * ncolumns, &capacity));
         struct pp_cell *row = &out->cells[out->nrows++ * ncolumns];
         memset(row, 0, (size_t)ncolumns * sizeof *row);
         for (int c = 0; c < ncolumns; c++) PP_TRY(read_cell(statement, c, &row[c]));

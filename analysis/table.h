@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A table read from the database and printed in one of three forms. TSV and JSON print values as they are stored, under
- * the names of their columns; the table for people scales and rounds them.
+ * the names of their columns; the table for people scales and rounds them. A database may be anybody's: control
+ * characters of texts are '?' (core/printable.h) from when they are read.
  */
 #ifndef PP_ANALYSIS_TABLE_H
 #define PP_ANALYSIS_TABLE_H
@@ -23,7 +24,7 @@ struct pp_cell {
     int type; /* SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT or SQLITE_NULL */
     int64_t integer;
     double real;
-    char *text; /* SQLITE_TEXT only; owned */
+    char *text; /* SQLITE_TEXT only; printable; owned */
 };
 
 struct pp_table {

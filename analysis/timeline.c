@@ -100,12 +100,7 @@ static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timel
     PP_TRY(pp_db_query(db, bars, PP_VALUES(PP_INT(timeline->run), PP_INT(step)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        if (timeline->nbars == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            struct pp_bar *grown = realloc(timeline->bars, (size_t)capacity * sizeof *grown);
-            if (!grown) return pp_fail(PP_NOMEM, "there is not enough memory for %" PRId64 " events", capacity);
-            timeline->bars = grown;
-        }
+        PP_TRY(PP_GROW(&timeline->bars, timeline->nbars + 1, &capacity));
         PP_TRY(read_bar(db, statement, timeline, &timeline->bars[timeline->nbars++]));
         PP_TRY(pp_db_row(db, statement, &found));
     }

@@ -55,11 +55,12 @@ const struct pp_opt pp_config_rows[] = {
     {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch"},
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
-     "order of forwards and backwards; --list names them. A list is a sweep, here and in the next three"},
+     "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
+     "PyTorch's CSV. A list is a sweep, here and in the next three"},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)"},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
-     "stages on each rank, V (default 2 for schedules that run several, 1 for others)"},
+     "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)"},
     {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "microbatches to cut the rows of a batch into (default from the preset)"},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
@@ -71,6 +72,9 @@ const struct pp_opt pp_config_rows[] = {
     {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer"},
+    {"in-flight", PP_OPT_INT, AT(in_flight), PP_RUNS, PIPELINE, NULL, NULL, 1, 1 << 24, NULL,
+     "microbatches that a rank may hold at once, of schedules that ask: zb-auto (default P), 1f1b-eager (P to 2P-1, "
+     "the default)"},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
      "receive buffers of each channel; 0 = one for each microbatch (default 2; unlimited with --times, unless --device "
      "delay)"},
@@ -181,6 +185,9 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    if (config->in_flight && config->batch_w > 1)
+        return pp_fail(PP_USAGE, "--in-flight: --batch-w %d keeps activations longer than that says; leave one out",
+                       config->batch_w);
     if (!config->times && !pp_device_kind(config->device)->waits && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
@@ -241,12 +248,12 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
     };
 }
 
-int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n)
+int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n)
 {
     const struct pp_ints *asked = &config->virtual_stages;
     *n = asked->n ? asked->n : 1;
     if (asked->n) return asked->v[i];
-    return interleaved ? 2 : 1;
+    return standard;
 }
 
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)

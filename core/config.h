@@ -25,7 +25,7 @@ struct pp_config {
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
-    int batch_w;
+    int batch_w, in_flight; /* in_flight 0: as the schedule likes */
     int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
@@ -83,9 +83,8 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
-/* V for a schedule: what was asked, else 2 for schedules of several stages on a rank and 1 otherwise. The list's
- * entry i; n in *n. */
-int pp_config_virtual(const struct pp_config *config, bool interleaved, int i, int *n);
+/* V for a schedule: what was asked, else its standard. The list's entry i; n in *n. */
+int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n);
 
 /* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where
  * nothing was, `standard`. */

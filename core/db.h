@@ -18,6 +18,7 @@
 
 #include "core/config.h"
 #include "core/job.h"
+#include "core/stats.h"
 #include "core/status.h"
 #include "core/trace.h"
 
@@ -77,6 +78,8 @@ struct pp_sample {
     int64_t mean_ns; /* winsorised (core/stats.h); 0: not known */
     double flops, moved_bytes;
 };
+/* bytes is 0, flops and moved_bytes are not known. name, context: borrowed. */
+struct pp_sample pp_sample_of(const char *name, const char *context, int load, const struct pp_quantiles *ns);
 /* Name of the kernel row that holds what issuing a task takes the host (queue devices). */
 #define PP_SAMPLE_ISSUE "issue"
 /* ... that holds what a task takes besides its kernels, for each of them: the median over the tasks of a profile (its

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/db_query.h"
+#include "core/printable.h"
 
 #define HEADER "# ppkit profile 1"
 
@@ -55,8 +56,10 @@ static pp_status write_line(sqlite3_stmt *row, const char *record, int first, FI
         const int type = sqlite3_column_type(row, i);
         if (type == SQLITE_TEXT) {
             const char *text = (const char *)sqlite3_column_text(row, i);
-            if (!text) return pp_fail(PP_NOMEM, "there is not enough memory to write the profile");
-            fprintf(out, "\t%s", text);
+            char *copy = text ? strdup(text) : NULL;
+            if (!copy) return pp_fail(PP_NOMEM, "there is not enough memory to write the profile");
+            fprintf(out, "\t%s", pp_printable(copy));
+            free(copy);
         } else if (type == SQLITE_FLOAT) {
             fprintf(out, "\t%.17g", sqlite3_column_double(row, i));
         } else {
@@ -163,17 +166,9 @@ static pp_status take_task(struct reader *r, char **f)
     int64_t n[2], ns[4] = {0};
     PP_TRY(read_counts(r, &f[3], 2, n));
     for (int i = 0; i < 4; i++) PP_TRY(read_integer(r, f[5 + i], 0, longest_ns, &ns[i]));
-    const struct pp_sample sample = {.name = f[1],
-                                     .context = word(f[2]),
-                                     .load = (int)n[0],
-                                     .count = n[1],
-                                     .mean_ns = ns[0],
-                                     .median_ns = ns[1],
-                                     .p5_ns = ns[2],
-                                     .p95_ns = ns[3],
-                                     .min_ns = ns[2],
-                                     .flops = NAN,
-                                     .moved_bytes = NAN};
+    const struct pp_quantiles known = {
+        .count = n[1], .mean_ns = ns[0], .median_ns = ns[1], .p5_ns = ns[2], .p95_ns = ns[3], .min_ns = ns[2]};
+    const struct pp_sample sample = pp_sample_of(f[1], word(f[2]), (int)n[0], &known);
     return pp_db_add_sample(r->db, r->run, PP_SAMPLE_TASK, &sample);
 }
 
@@ -188,17 +183,9 @@ static pp_status add_kernel(struct reader *r, const char *name, const char *task
     PP_TRY(read_integer(r, f[5], strcmp(name, PP_SAMPLE_GAP) == 0 ? -longest_ns : 0, longest_ns, &ns));
     if (snprintf(context, sizeof context, "%s%s%s", task, whole ? "" : " ", whole ? "" : f[2]) >= (int)sizeof context)
         return bad(r, "the name of the task is too long");
-    const struct pp_sample sample = {.name = name,
-                                     .context = context,
-                                     .load = (int)n[0],
-                                     .count = n[1],
-                                     .mean_ns = ns,
-                                     .median_ns = ns,
-                                     .p5_ns = ns,
-                                     .p95_ns = ns,
-                                     .min_ns = ns,
-                                     .flops = NAN,
-                                     .moved_bytes = NAN};
+    const struct pp_quantiles same = {
+        .count = n[1], .mean_ns = ns, .median_ns = ns, .p5_ns = ns, .p95_ns = ns, .min_ns = ns};
+    const struct pp_sample sample = pp_sample_of(name, context, (int)n[0], &same);
     return pp_db_add_sample(r->db, r->run, PP_SAMPLE_KERNEL, &sample);
 }
 

@@ -2,8 +2,8 @@
  *
  * Rows into the database (schema: core/schema.sql).
  */
+#include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/db.h"
@@ -58,6 +58,7 @@ static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const st
 static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
+    const double parameters = job->model ? (double)job->model->parameters : NAN; /* NULL */
     int64_t id;
     char hash[HASH_BYTES];
     PP_TRY(plan_id(db, plan, job, &id));
@@ -68,8 +69,8 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
                          PP_VALUES(PP_INT(run_id), PP_INT(id), PP_TEXT(hash_text(plan, hash)), PP_TEXT(plan->schedule),
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
                                    PP_INT(plan->microbatches), PP_INT(plan->replicas),
-                                   PP_TEXT(pp_checkpoint_names[plan->checkpoint]),
-                                   PP_INT(job->model ? job->model->parameters : 0), PP_TEXT(job->accumulation_key)));
+                                   PP_TEXT(pp_checkpoint_names[plan->checkpoint]), PP_REAL(parameters),
+                                   PP_TEXT(job->accumulation_key)));
 }
 
 static pp_status insert_config(struct pp_db *db, int64_t run_id, unsigned tool, const struct pp_config *config)
@@ -171,6 +172,21 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 {
     return pp_db_add(db, "INSERT OR REPLACE INTO memory VALUES(?1, ?2, ?3, ?4)",
                      PP_VALUES(PP_INT(run_id), PP_INT(worker), PP_TEXT(kind), PP_INT(bytes)));
+}
+
+struct pp_sample pp_sample_of(const char *name, const char *context, int load, const struct pp_quantiles *ns)
+{
+    return (struct pp_sample){.name = name,
+                              .context = context,
+                              .load = load,
+                              .count = ns->count,
+                              .median_ns = ns->median_ns,
+                              .p5_ns = ns->p5_ns,
+                              .p95_ns = ns->p95_ns,
+                              .min_ns = ns->min_ns,
+                              .mean_ns = ns->mean_ns,
+                              .flops = NAN,
+                              .moved_bytes = NAN};
 }
 
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind, const struct pp_sample *s)

@@ -3,12 +3,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-static pp_status known(const struct pp_schedules *schedules, const char *name, bool *virtual_stages)
+#include "core/plan_hash.h"
+#include "core/stage_costs.h"
+
+static pp_status known(const struct pp_schedules *schedules, const char *name, int *virtual_stages)
 {
     char near[64];
-    if (schedules->find(name, virtual_stages)) return PP_OK;
+    pp_status status = schedules->find(name, virtual_stages);
+    if (status != PP_USAGE) return status;
+    if (access(name, F_OK) == 0)
+        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the file of that name is ./%s", name, name);
     const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
     if (nearest)
         return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)",
@@ -19,25 +25,23 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, b
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n)
 {
-    bool virtual_stages;
-    int total = 0, nv;
+    int standard[PP_LIST_MAX], total = 0, nv;
     *n = 0;
     for (int s = 0; s < config->schedule.n; s++) {
-        PP_TRY(known(schedules, config->schedule.v[s], &virtual_stages));
-        pp_config_virtual(config, virtual_stages, 0, &nv);
+        PP_TRY(known(schedules, config->schedule.v[s], &standard[s]));
+        pp_config_virtual(config, standard[s], 0, &nv);
         total += config->stages.n * nv * config->chunks.n;
     }
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < config->schedule.n; s++) {
-        if (!schedules->find(config->schedule.v[s], &virtual_stages)) continue;
-        pp_config_virtual(config, virtual_stages, 0, &nv);
+        pp_config_virtual(config, standard[s], 0, &nv);
         for (int p = 0; p < config->stages.n; p++)
             for (int v = 0; v < nv; v++)
                 for (int c = 0; c < config->chunks.n; c++)
                     (*points)[(*n)++] =
                         (struct pp_point){.schedule = config->schedule.v[s],
                                           .stages = config->stages.v[p],
-                                          .virtual_stages = pp_config_virtual(config, virtual_stages, v, &nv),
+                                          .virtual_stages = pp_config_virtual(config, standard[s], v, &nv),
                                           .chunks = config->chunks.v[c]};
     }
     return PP_OK;
@@ -47,12 +51,15 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
                            size_t size)
 {
-    int *cut = malloc((size_t)rows * sizeof *cut), listed = 0;
+    int *cut = malloc((size_t)rows * sizeof *cut), listed = 0, checked = 0;
+    bool works = false;
     size_t used = 0;
     text[0] = '\0';
     for (int chunks = 1; cut && chunks <= rows && used + 16 < size && listed < 12; chunks++) {
-        int m = pp_chunk_rows(rows, chunks, cut);
-        if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
+        const int m = pp_chunk_rows(rows, chunks, cut);
+        if (m != checked) works = schedules->check(point->schedule, point->stages, point->virtual_stages, m) == PP_OK;
+        checked = m;
+        if (!works) continue;
         used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", chunks);
     }
     free(cut);
@@ -63,12 +70,10 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     const struct pp_point *point = &job->point;
     pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
     if (status != PP_USAGE) return status;
-    /* One microbatch suits every schedule: if it is refused too, the number of chunks is not the reason. */
     char message[512], chunks[128];
     snprintf(message, sizeof message, "%s", pp_message());
-    if (schedules->check(point->schedule, point->stages, point->virtual_stages, 1) != PP_OK)
-        return pp_fail(PP_USAGE, "%s", message);
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
+    if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* the number of chunks is not all that is wrong */
     return pp_fail(PP_USAGE, "%s; with %d rows, --chunks %s work", message, rows, chunks);
 }
 
@@ -87,7 +92,30 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .optimizer = true,
                                  .clip = config->clip > 0,
                                  .act_group = groups,
-                                 .batch_w = config->batch_w};
+                                 .batch_w = config->batch_w,
+                                 .in_flight = config->in_flight};
+}
+
+pp_status pp_job_build_train(struct pp_job *job, const struct pp_schedules *schedules, const struct pp_plan_spec *spec)
+{
+    const struct pp_config *config = job->config;
+    const int v = spec->virtual_stages, checkpoint = spec->checkpoint;
+    struct pp_plan_spec timed = *spec;
+    struct pp_stage_costs costs;
+    int64_t *arrays = NULL;
+    pp_status status;
+    if (!schedules->timed(spec->schedule)) return schedules->build(spec, &job->train);
+    timed.costs = &costs;
+    PP_TRY_DONE(schedules->check(spec->schedule, spec->ranks, v, spec->microbatches));
+    if (config->times)
+        status = pp_stage_costs_given(&job->times, spec->ranks * v, v, checkpoint, &arrays, &costs);
+    else
+        status = pp_stage_costs_counted(job->model, job->model_ops, spec->rows[0], config->tokens, checkpoint, &arrays,
+                                        &costs);
+    if (status == PP_OK) status = schedules->build(&timed, &job->train);
+done:
+    free(arrays);
+    return status;
 }
 
 /* Evaluation: forward only, one replica. Whatever the schedule, batches are cut in the same way, so that losses have
@@ -115,7 +143,7 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
     int m = pp_chunk_rows(config->rows, job->point.chunks, rows);
     PP_TRY_DONE(check_point(job, schedules, config->rows, m));
     struct pp_plan_spec spec = spec_of(job, rows, m, groups);
-    PP_TRY_DONE(schedules->build(&spec, &job->train));
+    PP_TRY_DONE(pp_job_build_train(job, schedules, &spec));
     PP_TRY_DONE(pp_plan_check(job->train));
     if (evaluate) status = build_eval(job, schedules, rows, groups);
 done:
@@ -187,11 +215,48 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
     return PP_OK;
 }
 
-static void name_key(struct pp_job *job)
+/* The microbatches that a stage's gradients have seen so far: those of I or B, and those of W or B. */
+struct additions {
+    int32_t last[2];
+    uint64_t hash[2];
+};
+
+static void add(struct additions *stage, int which, int32_t microbatch, bool *other)
 {
+    *other |= microbatch < stage->last[which];
+    stage->last[which] = microbatch;
+    stage->hash[which] = pp_plan_hash_word(stage->hash[which], (uint32_t)microbatch);
+}
+
+/* Into *number: names the order in which gradients are added, where some stage does not add them in that of the
+ * microbatches (a schedule of a file); 0: all do. Layer by layer, so that it does not matter how they are cut. */
+static pp_status other_order(const struct pp_job *job, uint32_t *number)
+{
+    const struct pp_plan *plan = job->train;
+    struct additions *stages;
+    bool other = false;
+    uint64_t hash = 0;
+    PP_TRY(PP_NEW(&stages, plan->stages));
+    for (int64_t t = 0; t < plan->ntasks; t++) {
+        const struct pp_task *task = &plan->tasks[t];
+        if (task->kind == PP_B || task->kind == PP_I) add(&stages[task->stage], 0, task->microbatch, &other);
+        if (task->kind == PP_B || task->kind == PP_W) add(&stages[task->stage], 1, task->microbatch, &other);
+    }
+    for (int s = 0; s < plan->stages; s++)
+        for (int layer = 0; layer < job->model->stages[s].layers; layer++)
+            hash = pp_plan_hash_word(pp_plan_hash_word(hash, stages[s].hash[0]), stages[s].hash[1]);
+    free(stages);
+    *number = other ? (uint32_t)(hash >> 32) | 1 : 0;
+    return PP_OK;
+}
+
+static pp_status name_key(struct pp_job *job)
+{
+    uint32_t order;
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape;
     char precision[16] = "", columns[24] = "";
+    PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
     size_t used = (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s rows",
@@ -203,8 +268,11 @@ static void name_key(struct pp_job *job)
                                  plan->rows[m]);
     }
     if (plan->slot_microbatches > 1 && used + 16 < sizeof job->accumulation_key)
-        snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
-                 plan->slot_microbatches);
+        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
+                                 plan->slot_microbatches);
+    if (order && used + 16 < sizeof job->accumulation_key)
+        snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " order %08x", order);
+    return PP_OK;
 }
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
@@ -228,7 +296,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
     PP_TRY_DONE(make_phases(job, tails ? tails : &(struct pp_tails){0}));
     PP_TRY_DONE(make_layout(job));
-    name_key(job);
+    PP_TRY_DONE(name_key(job));
     *out = job;
 done:
     if (status != PP_OK) pp_job_free(job);

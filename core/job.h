@@ -19,8 +19,10 @@ struct pp_schedules {
     pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);
     /* Is the shape possible in training? PP_USAGE with a message that names what works. */
     pp_status (*check)(const char *schedule, int ranks, int virtual_stages, int microbatches);
-    /* True if the name is registered; *virtual_stages: it runs several stages per rank. */
-    bool (*find)(const char *name, bool *virtual_stages);
+    /* PP_USAGE where nothing has that name; PP_INPUT where it is of a file that holds no schedule. *virtual_stages: how
+     * many stages a rank has unless something else is asked. */
+    pp_status (*find)(const char *name, int *virtual_stages);
+    bool (*timed)(const char *name); /* it decides by pp_plan_spec.costs */
     void (*list)(FILE *out);
     const char *(*names)(void); /* "gpipe|1f1b|..." */
 };
@@ -69,9 +71,19 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
                         const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
 
+/* Sets job->train. The schedule is told the times of the job's stages, if it decides by them: --times, else the
+ * operations of the model; spec->costs does not count. */
+pp_status pp_job_build_train(struct pp_job *job, const struct pp_schedules *schedules,
+                             const struct pp_plan_spec *spec) PP_MUST_CHECK;
+
+/* Holds the longest pp_job_context(): a schedule's name as a plan keeps it, " except_last share 1/", and any int. What
+ * is cut off would be taken for the time of another share. */
+enum { PP_CONTEXT_SIZE = PP_SCHEDULE_NAME + sizeof " except_last share 1/2147483647" };
+
 /* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b
  * never") say how many activation slots are in use, so how cold they are; where several workers share a GPU, which part
- * of it the task has ("1f1b never share 1/4"). sharers: of one GPU; 1: none share. Into buf; returns buf. */
+ * of it the task has ("1f1b never share 1/4"). sharers: of one GPU; 1: none share. Into buf of PP_CONTEXT_SIZE bytes;
+ * returns buf. */
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size);
 
 #endif

@@ -2,7 +2,6 @@
 #include "core/layout.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ALIGN = 256 };
 static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/printable.h"
 
 enum { LINE_BYTES = 2048 };
 
@@ -37,6 +37,7 @@ static void write_line(const char *prefix, const char *kind, const char *fmt, va
     char line[LINE_BYTES];
     size_t used = (size_t)snprintf(line, sizeof line, "%s%s%s", prefix, *prefix ? ": " : "", kind);
     vsnprintf(line + used, sizeof line - used, fmt, args);
+    pp_printable(line); /* names in it may come from anybody's files */
     pthread_mutex_lock(&lock);
     clear_progress();
     fprintf(stderr, "%s\n", line);

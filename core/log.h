@@ -7,7 +7,6 @@
 #define PP_CORE_LOG_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "core/status.h"
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,18 +16,16 @@ static void on_signal(int number)
     _exit(pp_exit_code(PP_INTERRUPTED));
 }
 
-/* Who was started to ignore a signal (background job of a script) goes on doing so. */
-static pp_status catch_signals(void)
+pp_status pp_catch_signals(void (*handler)(int), int flags)
 {
     static const int numbers[] = {SIGINT, SIGTERM};
-    struct sigaction action = {.sa_handler = on_signal}, before;
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         int failed = sigaction(numbers[i], NULL, &before);
         if (!failed && before.sa_handler != SIG_IGN) failed = sigaction(numbers[i], &action, NULL);
         if (failed) return pp_fail(PP_IO, "cannot catch signal %d: %s", numbers[i], strerror(errno));
     }
-    signal(SIGXFSZ, SIG_IGN);
     return PP_OK;
 }
 
@@ -36,6 +35,16 @@ static void list(const struct pp_listing *listings, FILE *out)
         fprintf(out, "%s:\n", listings->heading);
         listings->print(out);
     }
+}
+
+void pp_list_row(FILE *out, const char *name, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(out, "  %-16s ", name);
+    vfprintf(out, fmt, args);
+    fputc('\n', out);
+    va_end(args);
 }
 
 /* Prints the answer if one was asked for. */
@@ -58,7 +67,8 @@ int pp_main(const struct pp_main *program, int argc, char **argv)
     const char *operand = NULL;
     int noperands;
     pp_log_init(info->name, false);
-    pp_status status = catch_signals();
+    signal(SIGXFSZ, SIG_IGN);
+    pp_status status = pp_catch_signals(on_signal, 0);
     if (status == PP_OK)
         status = pp_config_parse(info->tool, argc, argv, program->config, &operand, *info->operands != 0, &noperands);
     const bool begun = status == PP_OK && !answer(program);

@@ -16,6 +16,9 @@ struct pp_listing {
     void (*print)(FILE *out);
 };
 
+/* A row of it. */
+void pp_list_row(FILE *out, const char *name, const char *fmt, ...) PP_PRINTF(3, 4);
+
 struct pp_main {
     const struct pp_program_info *info; /* with operands: it takes one at most */
     const struct pp_listing *listings;  /* ends with a heading of NULL; NULL: the program has no --list */
@@ -31,6 +34,10 @@ struct pp_main {
 /* Returns the exit code. A write beyond the file size limit (ulimit -f) fails, with a message, instead of ending the
  * process. SIGINT and SIGTERM end it at once with the exit code of what was interrupted, unless run() catches them. */
 int pp_main(const struct pp_main *program, int argc, char **argv) PP_MUST_CHECK;
+
+/* SIGINT and SIGTERM call `handler`, but for those that the process was started to ignore (nohup, background job of a
+ * script): these stay ignored. flags: of sigaction(). PP_IO. */
+pp_status pp_catch_signals(void (*handler)(int), int flags) PP_MUST_CHECK;
 
 /* Writes out what was printed; a program that tells more afterwards calls it before. PP_IO. */
 pp_status pp_flush_output(void) PP_MUST_CHECK;

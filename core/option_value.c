@@ -136,7 +136,8 @@ static pp_status next_entry(const struct pp_opt *row, const char **at, int n, ch
     size_t length = strcspn(*at, ",");
     if (length == 0) return pp_fail(PP_USAGE, "--%s: the list has an empty entry", row->name);
     if (n == PP_LIST_MAX) return pp_fail(PP_USAGE, "--%s: the list has more than %d entries", row->name, PP_LIST_MAX);
-    if (length >= size) return pp_fail(PP_USAGE, "--%s: '%.*s' is too long", row->name, (int)length, *at);
+    if (length >= size)
+        return pp_fail(PP_USAGE, "--%s: the list is too long at '%.*s'", row->name, (int)length, *at);
     memcpy(entry, *at, length);
     entry[length] = '\0';
     *at += length;

@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "core/status.h"
@@ -28,7 +27,7 @@ enum pp_opt_type {
 
 enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
-struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[512]; };
+struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
 
 /* Which programs take an option. */
 enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_RUNS = 7, PP_ALL_TOOLS = 15 };

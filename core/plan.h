@@ -123,6 +123,16 @@ struct pp_wrap {
 enum pp_checkpoint { PP_CHECKPOINT_NEVER, PP_CHECKPOINT_EXCEPT_LAST, PP_CHECKPOINT_ALWAYS };
 extern const char *const pp_checkpoint_names[];
 
+/* What a schedule may decide by. Times in one unit, memory in another, both as their giver likes; whole numbers, so
+ * that every machine decides alike. A straggler, jitter or a shorter last microbatch are not told. */
+struct pp_stage_costs {
+    const int64_t *forward, *input, *weight; /* [stages] time of F, I, W of one microbatch */
+    int64_t hop;                             /* from a task's end to when another rank has its result */
+    /* [stages] memory of a microbatch from the start of F to the end of I, from there to the end of W; [ranks] memory
+     * that there is. All NULL: each microbatch counts 1, and there is room for pp_plan_spec.in_flight. */
+    const int64_t *held, *held_weight, *cap;
+};
+
 /* What a plan is made from. */
 struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
@@ -138,10 +148,14 @@ struct pp_plan_spec {
     /* K > 1: up to K successive microbatches' weight gradients of a stage are one W task (count > 1), where the order
      * of the schedule, with each B cut into I and W, allows the W to wait. 0 and 1: as the schedule has them. */
     int batch_w;
+    int in_flight; /* most microbatches that a rank holds, of schedules that ask for it; 0: as the schedule likes */
+    const struct pp_stage_costs *costs; /* NULL: all tasks take equally long, hops no time */
 };
 
+enum { PP_SCHEDULE_NAME = 32 }; /* bytes of a schedule's name, with its end */
+
 struct pp_plan {
-    char schedule[32];
+    char schedule[PP_SCHEDULE_NAME];
     uint64_t hash;
     int ranks, virtual_stages, stages, microbatches, replicas;
     int checkpoint, recv_buffers;

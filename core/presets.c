@@ -5,8 +5,9 @@
  */
 #include "core/config.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "core/main.h"
 
 struct setting {
     const char *option, *value;
@@ -47,7 +48,7 @@ enum { PRESETS = sizeof presets / sizeof *presets };
 
 void pp_config_list_presets(FILE *out)
 {
-    for (int i = 0; i < PRESETS; i++) fprintf(out, "  %-12s %s\n", presets[i].name, presets[i].summary);
+    for (int i = 0; i < PRESETS; i++) pp_list_row(out, presets[i].name, "%s", presets[i].summary);
 }
 
 static const struct setting *find_settings(const char *name)

@@ -64,12 +64,17 @@ struct pp_call {
     struct pp_ref ref[PP_CALL_REFS];
 };
 
+/* What a call does. */
+struct pp_work {
+    double flops, bytes; /* arithmetic; bytes of operands read and written */
+    double again_bytes;  /* added to bytes where the frame accumulates gradients; may be negative */
+};
+
 struct pp_program {
     struct pp_call *calls;
     int ncalls;
     int64_t work_bytes;  /* scratch it needs */
     double flops, bytes; /* arithmetic, and bytes of operands read and written, summed over its calls */
-    double again_bytes;  /* added to bytes where the frame accumulates gradients; may be negative */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
      * p0.2"). The key of measured task times. */
     char signature[96];
@@ -187,6 +192,7 @@ struct pp_model_ops {
     int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
+    struct pp_work (*call_work)(const struct pp_call *call);
 };
 
 void pp_program_free(struct pp_program *program);

@@ -4,17 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 pp_status pp_times_add(struct pp_times *times, int64_t ns)
 {
-    if (times->n == times->capacity) {
-        int capacity = times->capacity ? 2 * times->capacity : 32;
-        int64_t *grown = realloc(times->ns, (size_t)capacity * sizeof *grown);
-        if (!grown) return pp_fail(PP_NOMEM, "cannot keep %d durations: out of memory", capacity);
-        times->ns = grown;
-        times->capacity = capacity;
-    }
+    PP_TRY(PP_GROW(&times->ns, times->n + 1, &times->room));
     times->ns[times->n++] = ns;
     return PP_OK;
 }

@@ -16,7 +16,8 @@
 /* A list of durations that grows. Zeroed = empty. */
 struct pp_times {
     int64_t *ns;
-    int n, capacity;
+    int n;
+    int64_t room;
 };
 
 struct pp_quantiles {

@@ -5,7 +5,6 @@
 #include <malloc.h>
 #endif
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +51,19 @@ pp_status pp_alloc_bytes(void *out, size_t n, size_t size)
     void *memory = calloc(n ? n : 1, size);
     memcpy(out, &memory, sizeof memory);
     if (!memory) return pp_fail(PP_NOMEM, "cannot allocate %zu x %zu bytes", n, size);
+    return PP_OK;
+}
+
+pp_status pp_grow_bytes(void *array, int64_t n, int64_t *room, size_t size)
+{
+    const int64_t least = 32, twice = 2 * *room > least ? 2 * *room : least, more = twice > n ? twice : n;
+    void *old, *grown;
+    if (n <= *room) return PP_OK;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, (size_t)more * size);
+    if (!grown) return pp_fail(PP_NOMEM, "cannot allocate %lld x %zu bytes", (long long)more, size);
+    memcpy(array, &grown, sizeof grown);
+    *room = more;
     return PP_OK;
 }
 

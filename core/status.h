@@ -11,6 +11,7 @@
 #define PP_CORE_STATUS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* X(name, exit code, meaning) */
 #define PP_STATUS_LIST(X) \
@@ -62,7 +63,12 @@ int pp_exit_code(pp_status status);
 pp_status pp_alloc_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 #define PP_NEW(out, n) pp_alloc_bytes((out), (size_t)(n), sizeof **(out))
 
-/* The same for an array of many megabytes that all of is used: in large pages where the system has them, which takes
+/* Room for n elements in an array that has it for *room and grows as it is filled: it moves, and new elements are not
+ * set. Does nothing if there is room; after a failure the array is as it was. An array that is NULL has room for 0. */
+pp_status pp_grow_bytes(void *array, int64_t n, int64_t *room, size_t size) PP_MUST_CHECK;
+#define PP_GROW(array, n, room) ((n) <= *(room) ? PP_OK : pp_grow_bytes((array), (n), (room), sizeof **(array)))
+
+/* As PP_NEW, for an array of many megabytes that all of is used: in large pages where the system has them, which takes
  * no more memory, only less time. */
 pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 #define PP_NEW_LARGE(out, n) pp_alloc_large_bytes((out), (size_t)(n), sizeof **(out))

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plan_hash.h"
+
 static const char *const part_names[PP_PARTS] = {"training", "validation", "test"};
 
 enum { CONSTANT_BATCHES = 3 }; /* an epoch of the lab */
@@ -27,6 +29,17 @@ pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
     else
         pp_data_free(data);
     return status;
+}
+
+uint64_t pp_data_hash(const struct pp_data *data)
+{
+    uint64_t hash = (uint64_t)data->sequences;
+    for (int part = 0; part < PP_PARTS; part++) {
+        hash = pp_plan_hash_word(hash, (uint64_t)data->length[part]);
+        for (int64_t i = 0; data->words[part] && i < data->length[part]; i++)
+            hash = pp_plan_hash_word(hash, (uint32_t)data->words[part][i]);
+    }
+    return hash;
 }
 
 int64_t pp_data_bytes(const struct pp_data *data)

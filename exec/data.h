@@ -36,6 +36,8 @@ void pp_data_free(struct pp_data *data); /* NULL is fine */
 pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
 /* The same, and the bytes that pp_data_load() would keep. */
 pp_status pp_data_survey(struct pp_config *config, int64_t *bytes) PP_MUST_CHECK;
+/* Names the words: equal for equal data. */
+uint64_t pp_data_hash(const struct pp_data *data);
 /* Bytes of the words. */
 int64_t pp_data_bytes(const struct pp_data *data);
 

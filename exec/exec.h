@@ -24,12 +24,14 @@ struct pp_exec {
     /* For a device that waits where no times are given: sets those of a job that was just made. NULL: they are. */
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;
+    bool agreed; /* all processes end with the same failure, and know it: none needs to be aborted */
     char device_text[160];
 };
 
 /* The figures of one configuration (docs/FORMATS.md). Arrays belong to it. */
 struct pp_result {
     struct pp_point point;
+    char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
     int microbatches, replicas, ranks, workers, vocabulary;
     int first_step; /* of the losses */
     int64_t parameters;

@@ -19,20 +19,9 @@ pp_status pp_link_sample(struct pp_link_profile *out, const char *name, const ch
                          const struct pp_quantiles *ns)
 {
     if (out->nsamples == PP_LINK_SAMPLES) return pp_fail(PP_INTERNAL, "more than %d samples of links", PP_LINK_SAMPLES);
-    out->samples[out->nsamples++] = (struct pp_sample){
-        .name = name,
-        .context = context,
-        .load = 2,
-        .bytes = bytes,
-        .count = ns->count,
-        .median_ns = ns->median_ns,
-        .p5_ns = ns->p5_ns,
-        .p95_ns = ns->p95_ns,
-        .min_ns = ns->min_ns,
-        .mean_ns = ns->mean_ns,
-        .flops = NAN,
-        .moved_bytes = NAN,
-    };
+    struct pp_sample *sample = &out->samples[out->nsamples++];
+    *sample = pp_sample_of(name, context, 2, ns);
+    sample->bytes = bytes;
     return PP_OK;
 }
 

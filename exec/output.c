@@ -37,10 +37,10 @@ static json_t *make_row(const struct pp_result *r)
     char plan[24];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
-                     "schedule", r->point.schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages,
-                     "chunks", r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas,
-                     "ms_per_batch", pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble),
-                     "peak_bytes", integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
+                     "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
+                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
+                     pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
+                     integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
                      reals(r->losses, r->nlosses), "valid_loss", reals(r->valid_losses, r->nvalid), "test_loss",
                      pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
                      (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
@@ -65,7 +65,7 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
 {
     int width = (int)strlen("schedule");
     for (int i = 0; i < n; i++)
-        if ((int)strlen(results[i].point.schedule) > width) width = (int)strlen(results[i].point.schedule);
+        if ((int)strlen(results[i].schedule) > width) width = (int)strlen(results[i].schedule);
     fprintf(out,
             "%-*s   P   V  chunks    M   D    ms/batch  bubble %%    peak MiB        loss  valid loss   test loss\n",
             width, "schedule");
@@ -74,7 +74,7 @@ static void print_table(const struct pp_result *results, int n, FILE *out)
         int64_t peak = 0;
         for (int rank = 0; rank < r->ranks; rank++)
             if (r->peak_bytes[rank] > peak) peak = r->peak_bytes[rank];
-        fprintf(out, "%-*s %3d %3d %7d %4d %3d", width, r->point.schedule, r->point.stages, r->point.virtual_stages,
+        fprintf(out, "%-*s %3d %3d %7d %4d %3d", width, r->schedule, r->point.stages, r->point.virtual_stages,
                 r->point.chunks, r->microbatches, r->replicas);
         print_figure(r->stored.ms_per_batch, 10, 3, out);
         print_figure(100 * r->stored.bubble, 8, 2, out);

@@ -3,7 +3,6 @@
  * ppexec: trains a Transformer in a pipeline, for real, and measures it.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -13,6 +12,7 @@
 #include "exec/exec.h"
 #include "exec/place.h"
 #include "exec/signals.h"
+#include "exec/terms.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/model.h"
@@ -33,7 +33,8 @@ static const struct pp_program_info info = {
                    "they are divided over the "
                    "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
                    "in the database (--db).\n\n"
-                   "SIGINT and SIGTERM end the run; what was recorded until then stays in the database. With "
+                   "SIGINT and SIGTERM end the run, unless it was started to ignore them; what was recorded until "
+                   "then stays in the database. With "
                    "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
                    "command is given again with --resume.",
     .examples =
@@ -55,9 +56,12 @@ struct session {
 
 static void list_transports(FILE *out)
 {
-    for (int i = 0; pp_transports[i]; i++)
-        fprintf(out, "  %-12s %s\n", pp_transports[i]->name, pp_transports[i]->summary);
-    for (int i = 0; pp_carriers[i]; i++) fprintf(out, "  %-12s %s\n", pp_carriers[i]->name, pp_carriers[i]->summary);
+    for (int i = 0; pp_transports[i]; i++) pp_list_row(out, pp_transports[i]->name, "%s", pp_transports[i]->summary);
+}
+
+static void list_carriers(FILE *out)
+{
+    for (int i = 0; pp_carriers[i]; i++) pp_list_row(out, pp_carriers[i]->name, "%s", pp_carriers[i]->summary);
 }
 
 /* Of one process. An impossible configuration has none. */
@@ -101,12 +105,14 @@ static pp_status set_waits(void *context, struct pp_job *job)
 {
     const struct session *s = context;
     struct pp_cost_origin origin;
+    char remark[256];
     PP_TRY(pp_waits_from_profile(job, s->profile, s->measured, &origin));
     pp_info("times       of the newest profile of %s in %s", s->measured, s->exec.config.db);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && origin.from[i] > 0)
             pp_warn("%d of %d task shapes %s (the first: %s)", origin.from[i], origin.classes, pp_cost_source_words[i],
                     origin.first[i]);
+    if (origin.hop_missing) pp_warn("%s", pp_waits_hop_remark(&s->exec.config, s->measured, remark, sizeof remark));
     return PP_OK;
 }
 
@@ -153,6 +159,25 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
     return PP_OK;
 }
 
+/* What follows the start of the transport. */
+static pp_status prepare_joined(struct session *s)
+{
+    struct pp_exec *exec = &s->exec;
+    struct pp_config *config = &exec->config;
+    pp_place_process(&exec->processes, (int64_t)most_workers(s) * config->threads);
+    PP_TRY(pp_signals_catch());
+    PP_TRY(pp_backend_find(config->device, &exec->backend));
+    PP_TRY(check_device(config, exec->backend));
+    pp_config_found_device(config, exec->backend->name);
+    PP_TRY(open_profile(s));
+    PP_TRY(
+        pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
+    PP_TRY(pp_data_load(config, &exec->data));
+    config->vocab = exec->data->vocabulary;
+    PP_TRY(pp_split_time(config, &pp_model_ops, s->profile ? s->measured : exec->backend->name, NULL));
+    return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
+}
+
 static pp_status prepare(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
@@ -171,18 +196,17 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
-    pp_place_process(&exec->processes, (int64_t)most_workers(s) * config->threads);
-    PP_TRY(pp_signals_catch());
-    PP_TRY(pp_backend_find(config->device, &exec->backend));
-    PP_TRY(check_device(config, exec->backend));
-    pp_config_found_device(config, exec->backend->name);
-    PP_TRY(open_profile(s));
-    PP_TRY(
-        pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
-    PP_TRY(pp_data_load(config, &exec->data));
-    config->vocab = exec->data->vocabulary;
-    PP_TRY(pp_split_time(config, &pp_model_ops, s->profile ? s->measured : exec->backend->name, NULL));
-    return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
+    const pp_status status = prepare_joined(s);
+    return status == PP_OK || status == PP_USAGE ? pp_agree_on_options(exec, s->npoints, status) : status;
+}
+
+/* What there is of devices each process sees by itself. */
+static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
+{
+    PP_TRY(pp_point_check(&exec->config, point));
+    const pp_status status = describe_device(exec, workers_of(exec, point));
+    const bool goes_on = status == PP_OK || status == PP_USAGE;
+    return goes_on ? pp_agree_on_status(exec, status) : status;
 }
 
 /* In a sweep the impossible configurations are left out. */
@@ -191,8 +215,7 @@ static pp_status train(struct session *s)
     PP_TRY(prepare(s));
     for (int i = 0; i < s->npoints; i++) {
         const struct pp_point *p = &s->points[i];
-        pp_status status = pp_point_check(&s->exec.config, p);
-        if (status == PP_OK) status = describe_device(&s->exec, workers_of(&s->exec, p));
+        pp_status status = check_point(&s->exec, p);
         if (status == PP_OK) status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
         if (status == PP_USAGE && s->npoints > 1)
             pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks,
@@ -228,19 +251,21 @@ static void release(struct session *s)
     pp_split_time_free(&s->exec.config);
 }
 
-/* All processes must end. Wrong usage all of them see alike; what else failed may have failed in this one only. */
+/* All processes must end. Wrong usage all of them see alike, and what they agreed on; what else failed may have failed
+ * in this one only. */
 static void leave(void *session, pp_status status)
 {
     struct session *s = session;
     const struct pp_exec *exec = &s->exec;
     bool first = !s->started || exec->processes.index == 0, consequence = status == PP_PEER || status == PP_INTERRUPTED;
-    bool speaks = first || (status != PP_USAGE && !consequence);
+    const bool alike = status == PP_USAGE || exec->agreed;
+    bool speaks = first || (!alike && !consequence);
     if (status != PP_OK && speaks && !first) {
         sleep(1); /* if the first process failed too, it speaks for all, and all are ended: a signal */
         speaks = !pp_signals_caught();
     }
     if (status != PP_OK && speaks) pp_error("%s", pp_message());
-    if (s->started && status != PP_OK && status != PP_USAGE) exec->transport->abort(pp_exit_code(status));
+    if (s->started && status != PP_OK && !alike) exec->transport->abort(pp_exit_code(status));
     if (s->started) exec->transport->finish();
     release(s);
 }
@@ -248,11 +273,9 @@ static void leave(void *session, pp_status status)
 int main(int argc, char **argv)
 {
     static struct session session;
-    const struct pp_listing listings[] = {{"schedules", pp_schedules.list},
-                                          {"presets", pp_config_list_presets},
-                                          {"devices", pp_backend_list},
-                                          {"transports", list_transports},
-                                          {0}};
+    const struct pp_listing listings[] = {
+        {"schedules", pp_schedules.list}, {"presets", pp_config_list_presets},         {"devices", pp_backend_list},
+        {"transports", list_transports},  {"transports of GPU memory", list_carriers}, {0}};
     const struct pp_main program = {.info = &info,
                                     .listings = listings,
                                     .config = &session.exec.config,

@@ -2,7 +2,6 @@
 #include "exec/report.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "exec/carrier.h"
@@ -74,7 +73,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens,
             s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     if (s->restart.resumed) pp_info("resumed     after %d steps, from %s", s->agenda->first, s->restart.path);
-    pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->point.schedule, job->point.stages,
+    pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->train->schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
     key_line(exec, job);
     pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,

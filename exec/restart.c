@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "core/plan_hash.h"
 
 #define SUFFIX ".checkpoint"
 #define VERSION "1"
@@ -25,17 +24,6 @@ static const char *const fixed_options[] = {
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
                   note_version[] = "ppkit checkpoint";
 
-static uint64_t hash_of(const struct pp_data *data)
-{
-    uint64_t hash = (uint64_t)data->sequences;
-    for (int part = 0; part < PP_PARTS; part++) {
-        hash = pp_plan_hash_word(hash, (uint64_t)data->length[part]);
-        for (int64_t i = 0; data->words[part] && i < data->length[part]; i++)
-            hash = pp_plan_hash_word(hash, (uint32_t)data->words[part][i]);
-    }
-    return hash;
-}
-
 static void identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                      const char *bits, struct pp_notes *notes)
 {
@@ -45,7 +33,7 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
         snprintf(name, sizeof name, "--%s", fixed_options[i]);
         pp_notes_add(notes, name, pp_config_text(config, fixed_options[i], text, sizeof text));
     }
-    snprintf(text, sizeof text, "%016" PRIx64, hash_of(data));
+    snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
     pp_notes_add(notes, note_data, text);
     pp_notes_add(notes, note_key, job->accumulation_key);
     pp_notes_add(notes, note_bits, bits);

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/stats.h"
 #include "exec/report.h"
@@ -108,6 +109,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .first_step = s->agenda->first,
                               .parameters = s->job->model->parameters,
                               .plan = plan->hash};
+    memcpy(out->schedule, plan->schedule, sizeof out->schedule);
     PP_TRY(PP_NEW(&out->peak_bytes, plan->ranks));
     PP_TRY(PP_NEW(&out->process_bytes, out->workers));
     PP_TRY(PP_NEW(&out->losses, s->journal.written));

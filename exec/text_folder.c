@@ -22,14 +22,8 @@ struct reader {
 static pp_status take_word(void *arg, const char *word, size_t length)
 {
     struct reader *r = arg;
-    if (r->length == r->capacity) {
-        int64_t capacity = r->capacity ? r->capacity * 2 : 1 << 16;
-        int32_t *grown = realloc(r->words, (size_t)capacity * sizeof *grown);
-        if (!grown) return pp_fail(PP_NOMEM, "cannot allocate memory for %lld words of text", (long long)capacity);
-        r->words = grown;
-        r->capacity = capacity;
-    }
     int32_t number;
+    PP_TRY(PP_GROW(&r->words, r->length + 1, &r->capacity));
     if (r->learning)
         PP_TRY(pp_vocabulary_add(r->vocabulary, word, length, &number));
     else

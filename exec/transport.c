@@ -7,7 +7,6 @@
 
 #include "core/cores.h"
 #include "core/movers.h"
-#include "exec/signals.h"
 
 const struct pp_transport *const pp_transports[] = {
 #define PP_TRANSPORT(name, joins, needs) PP_WHERE(PP_HAVE_##needs, &pp_transport_##name, )

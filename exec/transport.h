@@ -70,6 +70,9 @@ struct pp_transport {
     void (*finish)(void);
     /* Ends all processes of the run, this one too where there are several; else returns. */
     void (*abort)(int exit_code);
+    /* Outside of worlds, by the main thread of every process, in the same order everywhere: all = [processes][bytes],
+     * by index. After a failure (PP_INTERRUPTED: a signal) the memory may still be written. */
+    pp_status (*gather)(const void *mine, int bytes, void *all);
     /* What the transport needs for one world, in world->state[] at its index. */
     pp_status (*attach)(struct pp_world *world, void **state);
     void (*detach)(struct pp_world *world, void *state);

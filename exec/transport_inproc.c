@@ -38,6 +38,12 @@ static void finish(void) {}
 
 static void stop_nobody_else(int exit_code) { (void)exit_code; }
 
+static pp_status gather(const void *mine, int bytes, void *all)
+{
+    memcpy(all, mine, (size_t)bytes);
+    return PP_OK;
+}
+
 static pp_status attach(struct pp_world *world, void **out)
 {
     size_t n = (size_t)world->count * (size_t)world->count * PP_MESSAGE_KINDS;
@@ -140,6 +146,7 @@ const struct pp_transport pp_transport_inproc = {
     .start = start,
     .finish = finish,
     .abort = stop_nobody_else,
+    .gather = gather,
     .attach = attach,
     .detach = detach,
     .send = post_send,

@@ -8,8 +8,10 @@
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/clock.h"
+#include "exec/signals.h"
 #include "exec/transport.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request must fit struct pp_request");
@@ -84,6 +86,24 @@ static void abort_all(int exit_code)
     int count = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &count);
     if (count > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+/* A process that waits leaves its core to those that still load data. */
+static pp_status gather(const void *mine, int bytes, void *all)
+{
+    const struct timespec nap = {.tv_nsec = 200000};
+    MPI_Request request;
+    int done = 0;
+    PP_TRY(
+        check(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD, &request), "MPI_Iallgather"));
+    for (;;) {
+        PP_TRY(check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test of a gather"));
+        if (done) return PP_OK;
+        if (pp_signals_caught())
+            return pp_fail(PP_INTERRUPTED,
+                           "stopped by a signal (the launcher sends one when another process has failed)");
+        nanosleep(&nap, NULL);
+    }
 }
 
 static pp_status attach(struct pp_world *world, void **out)
@@ -171,6 +191,7 @@ const struct pp_transport pp_transport_mpi = {
     .start = start,
     .finish = finish,
     .abort = abort_all,
+    .gather = gather,
     .attach = attach,
     .detach = detach,
     .send = post_send,

@@ -3,7 +3,6 @@
  * Waiting and stopping. A bell is a futex: the counter moves with each ring, so a ring between looking and sleeping is
  * not lost.
  */
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/main.h"
 #include "core/queue.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/delay/delay.h"
@@ -164,7 +165,7 @@ void pp_backend_list(FILE *out)
         const struct device *d = &devices[i];
         char path[PATH_BYTES * 2];
         const bool there = !d->plugin || find_plugin(d, path, sizeof path) == PP_OK;
-        fprintf(out, "%-12s %s%s%s%s\n", d->backend->name, d->backend->summary, there ? "" : " (",
-                there ? "" : pp_message(), there ? "" : ")");
+        pp_list_row(out, d->backend->name, "%s%s%s%s", d->backend->summary, there ? "" : " (",
+                    there ? "" : pp_message(), there ? "" : ")");
     }
 }

@@ -122,16 +122,8 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
-    switch (call->kernel) {
-    case PP_KERNEL_GEMM_NT:
-    case PP_KERNEL_GEMM_NN:
-    case PP_KERNEL_GEMM_TN:
-        return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
-    case PP_KERNEL_EMBED_GRAD:
-        return -(double)sizeof(float) * call->n[2] * call->n[3];
-    default:
-        return 0;
-    }
+    if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
+    return call->kernel == PP_KERNEL_EMBED_GRAD ? -(double)sizeof(float) * call->n[2] * call->n[3] : 0;
 }
 
 double pp_call_bytes(const struct pp_call *call)
@@ -144,16 +136,16 @@ double pp_call_bytes(const struct pp_call *call)
     return bytes;
 }
 
-static bool is_product(const struct pp_call *call)
+struct pp_work pp_call_work(const struct pp_call *call)
 {
-    return call->kernel == PP_KERNEL_GEMM_NT || call->kernel == PP_KERNEL_GEMM_NN || call->kernel == PP_KERNEL_GEMM_TN;
+    return (struct pp_work){pp_call_flops(call), pp_call_bytes(call), pp_call_again_bytes(call)};
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
-    const bool wide = is_product(call) && call->n[4] && call->precision == PP_BF16;
+    const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);

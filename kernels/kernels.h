@@ -77,6 +77,11 @@ struct pp_kernel_info {
 };
 extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 
+static inline bool pp_kernel_is_product(int kernel)
+{
+    return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN;
+}
+
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). */
 enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME };
 
@@ -99,6 +104,8 @@ double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
 /* What is added to the bytes where frame.accumulate is set; may be negative. */
 double pp_call_again_bytes(const struct pp_call *call);
+
+struct pp_work pp_call_work(const struct pp_call *call); /* all three */
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.

@@ -233,4 +233,5 @@ const struct pp_model_ops pp_model_ops = {
     .program = pp_model_program,
     .act_bytes = pp_model_act_bytes,
     .call_name = pp_call_text,
+    .call_work = pp_call_work,
 };

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; NORM, STEP: one a tensor */
@@ -196,7 +195,6 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     for (int i = 0; i < out->ncalls; i++) {
         out->flops += pp_call_flops(&out->calls[i]);
         out->bytes += pp_call_bytes(&out->calls[i]);
-        out->again_bytes += pp_call_again_bytes(&out->calls[i]);
     }
     return PP_OK;
 }

@@ -4,9 +4,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/clock.h"
 #include "core/cores.h"
 #include "core/log.h"
 #include "core/main.h"
@@ -100,6 +98,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     config.d_model = config.vocab = 2;
     config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
+    config.in_flight = 0;
     pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
     point.chunks = config.rows;
     if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &many);

@@ -159,7 +159,7 @@ static pp_status visit_point(struct session *s, const struct pp_point *point, bo
     const struct pp_profile_setup *setup = &s->profile->setup;
     struct visit v = {.session = s, .open = open};
     PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, NULL, &v.job));
-    char context[48];
+    char context[PP_CONTEXT_SIZE];
     pp_profile_context(setup, v.job, context, sizeof context);
     pp_status status = PP_NEW(&v.shape, v.job->train->nclasses);
     for (int c = 0; c < v.job->train->nclasses && status == PP_OK; c++) {

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,39 +25,44 @@ static pp_status fail_file(const char *doing, const char *path)
     return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, path, strerror(errno));
 }
 
-/* Begins as what there is. */
-static pp_status open_draft(struct draft *draft, const char *path)
+static pp_status flush(const struct draft *draft)
+{
+    return fflush(draft->out) || ferror(draft->out) ? fail_file("write", draft->beside) : PP_OK;
+}
+
+/* Puts the draft in the file's place if all of it is there and it is wanted; else there is no draft any more. */
+static pp_status close_draft(struct draft *draft, pp_status status)
+{
+    if (status == PP_OK) status = flush(draft);
+    if (fclose(draft->out) && status == PP_OK) status = fail_file("write", draft->beside);
+    const bool wanted = status == PP_OK && (draft->is_new || draft->added > 0);
+    if (wanted && rename(draft->beside, draft->path)) status = fail_file("write", draft->path);
+    if (!wanted || status != PP_OK) (void)unlink(draft->beside);
+    return status;
+}
+
+static pp_status copy(FILE *in, const struct draft *draft)
 {
     char buffer[4096];
     size_t n;
+    while ((n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, draft->out);
+    return ferror(in) ? fail_file("read", draft->path) : flush(draft);
+}
+
+/* Begins as what there is. */
+static pp_status open_draft(struct draft *draft, const char *path)
+{
+    pp_status status = PP_OK;
     draft->path = path;
     snprintf(draft->beside, sizeof draft->beside, "%s.new", path);
     FILE *in = fopen(path, "r");
     if (!in && errno != ENOENT) return fail_file("read", path);
     draft->is_new = !in;
     draft->out = fopen(draft->beside, "w");
-    if (!draft->out) {
-        const pp_status status = fail_file("write", draft->beside);
-        if (in) fclose(in);
-        return status;
-    }
-    while (in && (n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, draft->out);
+    if (!draft->out) status = fail_file("write", draft->beside);
+    if (draft->out && in) status = copy(in, draft);
     if (in) fclose(in);
-    return PP_OK;
-}
-
-static pp_status flush(const struct draft *draft)
-{
-    return fflush(draft->out) || ferror(draft->out) ? fail_file("write", draft->beside) : PP_OK;
-}
-
-static pp_status close_draft(struct draft *draft, pp_status status)
-{
-    if (fclose(draft->out) && status == PP_OK) status = fail_file("write", draft->beside);
-    const bool wanted = status == PP_OK && (draft->is_new || draft->added > 0);
-    if (wanted && rename(draft->beside, draft->path)) status = fail_file("write", draft->path);
-    if (!wanted || status != PP_OK) (void)unlink(draft->beside);
-    return status;
+    return draft->out && status != PP_OK ? close_draft(draft, status) : status;
 }
 
 static pp_status tune_programs(const struct pp_profile *profile, const struct pp_job *job, struct pp_device *device,
@@ -87,7 +91,6 @@ static pp_status tune_job(const struct pp_profile *profile, const struct pp_job 
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_device *device;
     struct pp_device_spec spec = pp_profile_device(setup->config, 0, job->train->ranks * job->train->replicas);
-    PP_TRY(flush(draft));
     spec.algorithms = known_so_far(draft);
     PP_TRY(setup->backend->open(&spec, &device));
     const pp_status status = tune_programs(profile, job, device, draft);

@@ -85,7 +85,7 @@ static pp_status add_cell(struct pp_profile *profile, struct pp_profile_shape *s
 static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
-    char context[48];
+    char context[PP_CONTEXT_SIZE];
     pp_profile_context(&profile->setup, job, context, sizeof context);
     PP_TRY(add_load(profile, plan));
     for (int c = 0; c < plan->nclasses; c++) {

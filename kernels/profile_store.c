@@ -10,35 +10,18 @@
 
 #include "kernels/profile.h"
 
-static struct pp_sample sample_of(const char *name, const char *context, int load, const struct pp_quantiles *ns)
-{
-    return (struct pp_sample){
-        .name = name,
-        .context = context,
-        .load = load,
-        .count = ns->count,
-        .median_ns = ns->median_ns,
-        .p5_ns = ns->p5_ns,
-        .p95_ns = ns->p95_ns,
-        .min_ns = ns->min_ns,
-        .mean_ns = ns->mean_ns,
-        .flops = NAN,
-        .moved_bytes = NAN,
-    };
-}
-
 /* A figure without spread. */
 static struct pp_sample figure_of(const char *name, const char *context, int load, int64_t ns)
 {
     struct pp_quantiles same = {.count = 1, .median_ns = ns, .p5_ns = ns, .p95_ns = ns, .min_ns = ns, .mean_ns = ns};
-    return sample_of(name, context, load, &same);
+    return pp_sample_of(name, context, load, &same);
 }
 
 static pp_status store_kernels(const struct pp_profile_cell *cell, const char *context, struct pp_db *db,
                                int64_t run_id)
 {
     for (int k = 0; k < cell->nkernels; k++) {
-        struct pp_sample s = sample_of(cell->kernels[k].name, context, cell->load, &cell->kernels[k].ns);
+        struct pp_sample s = pp_sample_of(cell->kernels[k].name, context, cell->load, &cell->kernels[k].ns);
         PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
     }
     if (cell->nkernels == 0) return PP_OK;
@@ -64,11 +47,11 @@ static pp_status store_cell(const struct pp_profile_shape *shape, const struct p
     char context[sizeof shape->signature + sizeof shape->context];
     if (cell->ns.count == 0) return PP_OK;
     snprintf(context, sizeof context, "%s%s", shape->signature, share_of(shape));
-    struct pp_sample s = sample_of(shape->signature, shape->context, cell->load, &cell->ns);
+    struct pp_sample s = pp_sample_of(shape->signature, shape->context, cell->load, &cell->ns);
     s.flops = shape->flops;
     s.moved_bytes = shape->bytes;
     PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_TASK, &s));
-    struct pp_sample issue = sample_of(PP_SAMPLE_ISSUE, context, cell->load, &cell->host_ns);
+    struct pp_sample issue = pp_sample_of(PP_SAMPLE_ISSUE, context, cell->load, &cell->host_ns);
     if (issue.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &issue));
     return store_kernels(cell, context, db, run_id);
 }
@@ -91,7 +74,7 @@ static pp_status store_gap(const struct pp_profile *profile, int load, const cha
         if (has_gap(profile, &profile->shapes[i], load, share))
             status = pp_times_add(&gaps, profile->shapes[i].cell[load].gap_ns);
     struct pp_quantiles ns = pp_times_quantiles(&gaps);
-    struct pp_sample s = sample_of(PP_SAMPLE_GAP, share, profile->loads[load], &ns);
+    struct pp_sample s = pp_sample_of(PP_SAMPLE_GAP, share, profile->loads[load], &ns);
     s.mean_ns = s.median_ns;
     pp_times_free(&gaps);
     return status == PP_OK ? pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s) : status;
@@ -120,7 +103,7 @@ pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t
     PP_TRY(store_gaps(profile, db, run_id));
     for (int i = 0; i < 3; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
-        struct pp_sample s = sample_of("reference", when[i], 1, &ns);
+        struct pp_sample s = pp_sample_of("reference", when[i], 1, &ns);
         if (ns.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
     }
     if (!isnan(pp_profile_taken(profile)))

@@ -5,16 +5,32 @@
  */
 #include "schedules/builder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedules/building.h"
+#include "schedules/file.h"
 #include "schedules/orders.h"
 
-static pp_status check(const char *name, int ranks, int virtual_stages, int microbatches, bool training)
+static pp_status check_in_flight(const struct pp_plan_spec *spec, const struct pp_schedule *schedule)
 {
+    const struct pp_schedule *other;
+    char names[128] = "";
+    size_t used = 0;
+    if (!spec->in_flight || (schedule && schedule->in_flight)) return PP_OK;
+    for (int i = 0; (other = pp_schedule_at(i)) && used < sizeof names; i++)
+        if (other->in_flight)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", other->name);
+    return pp_fail(PP_USAGE, "schedule %s does not take --in-flight; %s do", spec->schedule, names);
+}
+
+static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape *shape)
+{
+    const int ranks = spec->ranks, virtual_stages = spec->virtual_stages, microbatches = spec->microbatches;
+    const char *name = spec->schedule;
     const struct pp_schedule *schedule = pp_schedule_find(name);
-    if (!schedule)
+    if (!schedule && !pp_schedule_is_file(name))
         return pp_fail(PP_USAGE, "there is no schedule \"%s\"; the schedules are %s", name, pp_schedules.names());
     if (ranks < 1 || virtual_stages < 1 || microbatches < 1)
         return pp_fail(PP_USAGE, "stages, virtual stages and chunks must be at least 1");
@@ -22,16 +38,30 @@ static pp_status check(const char *name, int ranks, int virtual_stages, int micr
     if (ranks > 32768 || ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
         return pp_fail(PP_USAGE, "%d ranks x %d virtual stages x %d microbatches is more than a plan can hold", ranks,
                        virtual_stages, microbatches);
+    PP_TRY(check_in_flight(spec, schedule));
+    *shape = (struct pp_schedule_shape){.ranks = ranks,
+                                        .virtual_stages = virtual_stages,
+                                        .stages = ranks * virtual_stages,
+                                        .microbatches = microbatches,
+                                        .training = spec->training,
+                                        .in_flight = spec->in_flight,
+                                        .costs = spec->costs};
+    if (!schedule) return pp_file_check(name, shape);
     if (virtual_stages > 1 && !schedule->virtual_stages)
         return pp_fail(PP_USAGE, "schedule %s runs one stage per rank: --virtual must be 1, not %d", schedule->name,
                        virtual_stages);
-    struct pp_schedule_shape shape = {ranks, virtual_stages, ranks * virtual_stages, microbatches, training};
-    return schedule->check ? schedule->check(&shape) : PP_OK;
+    return schedule->check ? schedule->check(shape) : PP_OK;
 }
 
 pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int microbatches)
 {
-    return check(name, ranks, virtual_stages, microbatches, true);
+    struct pp_schedule_shape shape;
+    const struct pp_plan_spec spec = {.schedule = name,
+                                      .ranks = ranks,
+                                      .virtual_stages = virtual_stages,
+                                      .microbatches = microbatches,
+                                      .training = true};
+    return check(&spec, &shape);
 }
 
 /* Copies what the specification says into the plan. */
@@ -306,18 +336,18 @@ pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_
 
 pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
 {
-    *out = NULL;
-    PP_TRY(check(spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches, spec->training));
-    const struct pp_schedule *schedule = pp_schedule_find(spec->schedule);
-    const int stages = spec->ranks * spec->virtual_stages;
-    const struct pp_schedule_shape shape = {spec->ranks, spec->virtual_stages, stages, spec->microbatches,
-                                            spec->training};
-    const struct pp_order_source source = {.schedule = schedule, .shape = shape};
+    struct pp_order_source source = {0};
     struct pp_plan_spec named = *spec;
     int *stage_rank;
-    named.schedule = schedule->name;
-    PP_TRY(PP_NEW(&stage_rank, stages));
-    for (int s = 0; s < stages; s++)
+    *out = NULL;
+    PP_TRY(check(spec, &source.shape));
+    const struct pp_schedule *schedule = source.schedule = pp_schedule_find(spec->schedule);
+    if (!schedule) return pp_file_build(spec, out);
+    char name[PP_SCHEDULE_NAME];
+    snprintf(name, sizeof name, spec->in_flight ? "%s:%d" : "%s", schedule->name, spec->in_flight);
+    named.schedule = name;
+    PP_TRY(PP_NEW(&stage_rank, source.shape.stages));
+    for (int s = 0; s < source.shape.stages; s++)
         stage_rank[s] = schedule->stage_rank ? schedule->stage_rank(&source.shape, s) : s % spec->ranks;
     pp_status status = build(&named, &source, stage_rank, out);
     free(stage_rank);

@@ -241,8 +241,9 @@ static pp_status stuck(const struct builder *b)
                          "%srank %d waits for the input of %s of stage %d, microbatch %d", used ? "; " : "", r,
                          pp_kinds[op->kind].name, op->stage, op->microbatch);
     }
-    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffers per channel: %s", b->plan->schedule,
-                   b->plan->recv_buffers, text);
+    if (b->plan->recv_buffers == 0) return pp_fail(PP_INPUT, "schedule %s deadlocks: %s", b->plan->schedule, text);
+    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffers per channel (--recv-buffers): %s",
+                   b->plan->schedule, b->plan->recv_buffers, text);
 }
 
 pp_status pp_builder_emit(struct builder *b)

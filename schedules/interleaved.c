@@ -11,7 +11,6 @@
  */
 #include "schedules/interleaved.h"
 
-#include <stdio.h>
 
 static int rounds(int ranks, int microbatches) { return microbatches < ranks ? 1 : microbatches / ranks; }
 

@@ -2,6 +2,7 @@
 #include "schedules/orders.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "schedules/building.h"
 
@@ -42,21 +43,6 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
     return PP_OK;
 }
 
-/* A stage's first contribution to its gradients overwrites them. Which task that is would be another one for its norms
- * than for its matrices if B, which makes both, stood beside I and W, which make one each; PP_TASK_FIRST tells one. */
-static pp_status check_alike(const struct pp_plan *plan, const uint8_t *seen)
-{
-    for (int s = 0; s < plan->stages; s++) {
-        uint8_t any = 0;
-        for (int m = 0; m < plan->microbatches; m++) any |= seen[pp_cell(plan, s, m)];
-        if ((any & SEEN_B) && (any & (SEEN_I | SEEN_W)))
-            return pp_fail(PP_INPUT,
-                           "rank %d: stage %d has microbatches with B and others with I and W; all must be alike",
-                           plan->stage_rank[s], s);
-    }
-    return PP_OK;
-}
-
 static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
 {
     for (int s = 0; s < plan->stages; s++)
@@ -79,6 +65,7 @@ struct reading {
     uint8_t *seen; /* [pp_cells()] */
     struct pp_op *ops;
     int64_t n, capacity;
+    uint8_t *split;   /* [stages] every backward of the stage is I and W */
     int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
 };
 
@@ -117,7 +104,7 @@ static void expand(struct reading *e, const struct pp_op *op)
     if (pp_is_backward(op->kind) && pp_recomputed(e->plan, op->microbatch)) append(e, PP_R, op);
     if (op->kind == PP_W) {
         weight_gradient(e, op);
-    } else if (op->kind == PP_B && batched(e->plan)) {
+    } else if (op->kind == PP_B && e->split[op->stage]) {
         append(e, PP_I, op);
         weight_gradient(e, op);
     } else {
@@ -125,9 +112,28 @@ static void expand(struct reading *e, const struct pp_op *op)
     }
 }
 
+/* A stage's first contribution to its gradients overwrites them. Which task that is would be another one for its norms
+ * than for its matrices if B, which makes both, stood beside I and W, which make one each; PP_TASK_FIRST tells one. So
+ * a stage that has I and W for one microbatch has them for all. Returns how many Bs become two. */
+static int64_t find_split(struct reading *e, const struct pp_order *order)
+{
+    const int stages = e->plan->stages; /* what is not among them is refused later */
+    int64_t more = 0;
+    for (int64_t i = 0; i < order->n; i++) {
+        const struct pp_op *op = &order->ops[i];
+        if ((op->kind == PP_I || op->kind == PP_W) && op->stage >= 0 && op->stage < stages) e->split[op->stage] = 1;
+    }
+    for (int64_t i = 0; i < order->n; i++) {
+        const struct pp_op *op = &order->ops[i];
+        if (op->kind == PP_B && op->stage >= 0 && op->stage < stages) more += e->split[op->stage];
+    }
+    return more;
+}
+
 static pp_status read_order(struct reading *e, int rank, const struct pp_order *order)
 {
-    PP_TRY(grow(e, order->n * (1 + recomputes(e->plan) + batched(e->plan))));
+    const int64_t more = find_split(e, order);
+    PP_TRY(grow(e, order->n * (1 + recomputes(e->plan)) + more));
     for (int64_t i = 0; i < order->n; i++) {
         PP_TRY(check_op(e->plan, rank, &order->ops[i], e->seen));
         if (order->ops[i].kind == PP_F || e->plan->training) expand(e, &order->ops[i]);
@@ -135,22 +141,34 @@ static pp_status read_order(struct reading *e, int rank, const struct pp_order *
     return PP_OK;
 }
 
+static void free_orders(struct pp_order *orders, int n)
+{
+    for (int r = 0; orders && r < n; r++) free(orders[r].ops);
+    free(orders);
+}
+
 static pp_status read_orders(struct reading *e, const struct pp_order_source *source, int64_t *first)
 {
-    struct pp_order made = {0};
-    pp_status status = PP_OK;
+    const struct pp_schedule *schedule = source->given ? NULL : source->schedule;
+    const bool together = schedule && schedule->orders;
+    const int n = together ? e->plan->ranks : 1;
+    struct pp_order *made = NULL;
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&made, n));
+    if (together) PP_TRY_DONE(schedule->orders(&source->shape, made));
     for (int r = 0; r < e->plan->ranks; r++) {
-        const struct pp_order *order = source->given ? &source->given[r] : &made;
+        const struct pp_order *order = source->given ? &source->given[r] : &made[together ? r : 0];
         first[r] = e->n;
-        made.n = 0;
-        if (!source->given) PP_TRY_DONE(source->schedule->order(&source->shape, r, &made));
+        if (schedule && !together) {
+            made->n = 0;
+            PP_TRY_DONE(schedule->order(&source->shape, r, made));
+        }
         PP_TRY_DONE(read_order(e, r, order));
     }
     first[e->plan->ranks] = e->n;
-    PP_TRY_DONE(check_complete(e->plan, e->seen));
-    if (!batched(e->plan)) status = check_alike(e->plan, e->seen); /* else every B becomes I and W */
+    status = check_complete(e->plan, e->seen);
 done:
-    free(made.ops);
+    free_orders(made, n);
     return status;
 }
 
@@ -161,11 +179,14 @@ pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_sourc
     const int64_t cells = pp_cells(plan);
     pp_status status;
     PP_TRY_DONE(PP_NEW(&e.seen, cells));
+    PP_TRY_DONE(PP_NEW(&e.split, plan->stages));
+    memset(e.split, batched(plan), (size_t)plan->stages);
     if (batched(plan)) PP_TRY_DONE(PP_NEW(&e.waiting, cells));
     PP_TRY_DONE(grow(&e, cells * (1 + plan->training + recomputes(plan))));
     status = read_orders(&e, source, first);
 done:
     free(e.seen);
+    free(e.split);
     free(e.waiting);
     *ops = e.ops;
     return status;

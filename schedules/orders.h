@@ -8,7 +8,8 @@
 #include "core/plan.h"
 #include "schedules/schedule.h"
 
-/* Given orders, or a schedule's. Those are made one rank at a time: of a large plan all orders at once are much. */
+/* Given orders, or a schedule's. Those are made one rank at a time, where the schedule can: of a large plan all orders
+ * at once are much. */
 struct pp_order_source {
     const struct pp_order *given; /* [ranks]; NULL: by */
     const struct pp_schedule *schedule;
@@ -16,9 +17,10 @@ struct pp_order_source {
 };
 
 /* The computations of all ranks as the plan runs them, those of rank r from first[r] to first[r + 1] - 1: R directly
- * before its backward where the checkpoint mode says so; forwards only if the plan does not train. Where activation
- * slots hold several microbatches, every B becomes I and W, and the W of all microbatches of a slot become one, at the
- * place of the last of them. *ops is the caller's to free, also on failure; first: [ranks + 1].
+ * before its backward where the checkpoint mode says so; forwards only if the plan does not train. If a stage has I and
+ * W for one microbatch, each of its Bs becomes I and W. Where activation slots hold several microbatches, every B does,
+ * and the W of all microbatches of a slot become one, at the place of the last of them. *ops is the caller's to free,
+ * also on failure; first: [ranks + 1].
  *
  * Every (stage, microbatch) must have exactly one F and one B, or one I and one W, on its stage's rank, in that
  * sequence; else PP_INPUT with a message that names rank and task. Backwards of a forward-only plan are allowed and

@@ -3,7 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/main.h"
 #include "schedules/builder.h"
+#include "schedules/file.h"
 #include "schedules/schedule.h"
 
 #define PP_SCHEDULE(id) extern const struct pp_schedule pp_schedule_##id;
@@ -27,16 +29,24 @@ const struct pp_schedule *pp_schedule_find(const char *name)
     return NULL;
 }
 
-static bool find(const char *name, bool *virtual_stages)
+static pp_status find(const char *name, int *virtual_stages)
 {
     const struct pp_schedule *schedule = pp_schedule_find(name);
-    if (schedule) *virtual_stages = schedule->virtual_stages;
-    return schedule != NULL;
+    *virtual_stages = schedule && schedule->virtual_stages ? 2 : 1;
+    if (schedule) return PP_OK;
+    if (pp_schedule_is_file(name)) return pp_file_find(name, virtual_stages);
+    return pp_fail(PP_USAGE, "there is no schedule \"%s\"", name);
+}
+
+static bool timed(const char *name)
+{
+    const struct pp_schedule *schedule = pp_schedule_find(name);
+    return schedule && schedule->timed;
 }
 
 static void list(FILE *out)
 {
-    for (int i = 0; i < SCHEDULES; i++) fprintf(out, "  %-14s %s\n", table[i]->name, table[i]->summary);
+    for (int i = 0; i < SCHEDULES; i++) pp_list_row(out, table[i]->name, "%s", table[i]->summary);
 }
 
 static const char *names(void)
@@ -51,4 +61,4 @@ static const char *names(void)
 }
 
 const struct pp_schedules pp_schedules = {
-    .build = pp_plan_build, .check = pp_schedule_check, .find = find, .list = list, .names = names};
+    .build = pp_plan_build, .check = pp_schedule_check, .find = find, .timed = timed, .list = list, .names = names};

@@ -32,6 +32,8 @@ struct pp_order {
 struct pp_schedule_shape {
     int ranks, virtual_stages, stages, microbatches; /* P, V, S = P*V, M */
     bool training;                                   /* false: of the order only the forwards count */
+    int in_flight;                                   /* see struct pp_plan_spec; 0: the schedule's default */
+    const struct pp_stage_costs *costs;              /* core/plan.h; NULL: nothing is known */
 };
 
 struct pp_schedule {
@@ -40,8 +42,12 @@ struct pp_schedule {
     /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
      * fine. */
     pp_status (*check)(const struct pp_schedule_shape *shape);
+    bool in_flight; /* --in-flight says how many microbatches a rank may hold; else it must be 0 */
+    bool timed;     /* decides by shape->costs */
     /* Appends the computations of `rank` in order. Called once per rank. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
+    /* Instead of order(), where one search finds the orders of all ranks: appends to orders[rank], which are empty. */
+    pp_status (*orders)(const struct pp_schedule_shape *shape, struct pp_order *orders);
     /* The rank of a stage. NULL = loop: stage mod P. */
     int (*stage_rank)(const struct pp_schedule_shape *shape, int stage);
 };

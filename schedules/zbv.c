@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ZB-V (Qi, Wan, Amar, Lin 2024, "Pipeline Parallelism with Controllable Memory"; order of torch.distributed.pipelining
- * ScheduleZBVZeroBubble): two stages on each rank, laid out as a V: stage r and stage 2P-1-r on rank r, so that the
- * loss is on rank 0 and stages P-1 and P are neighbours without a transfer. The backward is split as in zero_bubble.h.
- * Every rank holds at most P microbatches.
+ * ScheduleZBVZeroBubble): the stages lie as in v_shape.h, the backward is split as in zero_bubble.h. Every rank holds
+ * at most P microbatches.
  */
-#include "schedules/schedule.h"
+#include "schedules/v_shape.h"
 
-static pp_status check(const struct pp_schedule_shape *shape)
-{
-    if (shape->virtual_stages == 2) return PP_OK;
-    return pp_fail(PP_USAGE, "schedule zbv runs two stages per rank: --virtual must be 2, not %d",
-                   shape->virtual_stages);
-}
-
-static int stage_rank(const struct pp_schedule_shape *shape, int stage)
-{
-    return stage < shape->ranks ? stage : shape->stages - 1 - stage;
-}
+static pp_status check(const struct pp_schedule_shape *shape) { return pp_v_check(shape, "zbv"); }
 
 /* Appends F, I and W of a rank's two stages, each kind in the order of microbatches. The rule below is for 2P-1
  * microbatches or more; of fewer, what is beyond them is left out. */
@@ -72,4 +61,4 @@ const struct pp_schedule pp_schedule_zbv = {.name = "zbv",
                                             .virtual_stages = true,
                                             .check = check,
                                             .order = order,
-                                            .stage_rank = stage_rank};
+                                            .stage_rank = pp_v_stage_rank};

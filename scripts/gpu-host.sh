@@ -37,7 +37,18 @@ mpi_environment() {
 
 has_torch() { python3 -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() or '"$emulated"' else 1)' 2>/dev/null; }
 
+# This host, and where its Python has PyTorch, which takes many seconds to import: it is asked once.
+torch_place() {
+    python3 -c 'import importlib.util as u, platform as p; t = u.find_spec("torch"); print("host:", p.node(), t and t.origin)' 2>/dev/null
+}
+
+# has_library NAME: the loader knows it. Read to its end: a pipe that grep -q closes would make ldconfig fail.
+has_library() { grep -qF "$1" <<<"$(ldconfig -p)"; }
+
+# show_host KNOWN: what it printed when it was last called in this folder of results.
 show_host() {
+    local place
+    place="$(torch_place) $(cat /proc/sys/kernel/random/boot_id)"
     nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader 2>/dev/null | head -1 | sed 's/^/GPU: /'
     uname -a
     grep -m1 'model name' /proc/cpuinfo
@@ -52,7 +63,14 @@ show_host() {
     done
     ls -l "$(toolkit)"/include/{cuda,cublasLt,nccl}.h "$(toolkit)"/lib64/lib{cudart,cublasLt,nccl}.so*
     echo "NCCL of Python: $(pip_nccl); cuBLAS of Python: $(pip_cublas)"
-    if has_torch; then echo "PyTorch: yes"; else echo "PyTorch: none that sees the GPU"; fi
+    echo "$place"
+    if grep -qxF "$place" <<<"$1" && grep -m1 '^PyTorch: ' <<<"$1"; then
+        :
+    elif has_torch; then
+        echo "PyTorch: yes"
+    else
+        echo "PyTorch: none that sees the GPU"
+    fi
     if [ -f .gpu-bundle/bundle.tar.gz ]; then echo "bundle: yes"; fi
 }
 
@@ -62,6 +80,13 @@ pip_cublas() {
     python3 -c 'import glob, nvidia, os
 found = [h for p in nvidia.__path__ for h in glob.glob(p + "/*/include/cublasLt.h")]
 print(os.path.dirname(os.path.dirname(found[0])))' 2>/dev/null
+}
+# For all that compiles: the headers of Python's cuBLAS, where the toolkit has none. $cublas is its folder, else empty.
+cublas=
+cublas_environment() {
+    if [ -e "$(toolkit)/include/cublasLt.h" ]; then return 0; fi
+    cublas=$(pip_cublas)
+    if [ -n "$cublas" ]; then export CPATH=$cublas/include${CPATH:+:$CPATH}; fi
 }
 toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 

@@ -110,14 +110,9 @@ static pp_status new_piece(struct cores *c, int32_t *out)
         return PP_OK;
     }
     if (c->npieces == c->capacity) {
-        int32_t capacity = c->capacity ? 2 * c->capacity : 64;
-        struct piece *pieces = realloc(c->pieces, (size_t)capacity * sizeof *pieces);
-        if (!pieces) return pp_fail(PP_NOMEM, "cannot allocate %d simulated activities", capacity);
-        c->pieces = pieces;
-        int32_t *heap = realloc(c->heap, (size_t)capacity * sizeof *heap);
-        if (!heap) return pp_fail(PP_NOMEM, "cannot allocate %d simulated activities", capacity);
-        c->heap = heap;
-        c->capacity = capacity;
+        int64_t room = c->capacity;
+        PP_TRY(PP_GROW(&c->pieces, c->npieces + 1, &room));
+        PP_TRY(PP_GROW(&c->heap, c->npieces + 1, &c->capacity));
     }
     *out = c->npieces++;
     return PP_OK;

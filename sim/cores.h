@@ -27,7 +27,8 @@ struct cores {
     int domains;
     int *active, *active_rated; /* [domains] cores with work: now; when rates were last set */
     struct piece *pieces;
-    int32_t npieces, capacity, unused; /* unused: first of a chain */
+    int64_t capacity;                  /* of pieces and heap */
+    int32_t npieces, unused;           /* unused: first of a chain */
     int32_t *heap, nheap;              /* pieces by time of end */
     int32_t *on_core;                  /* [ranks] first piece of a chain; -1 = idle */
     int32_t *load;                     /* [ranks] pieces on the core */

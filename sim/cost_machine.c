@@ -54,11 +54,11 @@ static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m
                    m->name, pp_precision_names[precision]);
 }
 
-/* Bytes that a task of the class moves: on the average of a step, whose first gradient of a stage adds to nothing. */
-static double mean_bytes(const struct pp_plan *plan, int kind, const struct pp_program *p)
+/* The part of a stage's tasks in a step that add to its gradients: all but the first. */
+static double adding(const struct pp_plan *plan, int kind)
 {
     int k = kind == PP_W ? plan->slot_microbatches : 1, tasks = (plan->microbatches + k - 1) / k;
-    return p->bytes + p->again_bytes * (tasks - 1) / tasks;
+    return (double)(tasks - 1) / tasks;
 }
 
 /* What a task launches: one for each call; on a GPU one for up to GROUP tensors of the step, and two of the norm. */
@@ -69,10 +69,19 @@ static int launches(const struct pp_machine *m, int kind, const struct pp_progra
     return kind == PP_NORM ? 2 * groups : groups;
 }
 
-static int64_t roofline(const struct pp_machine *m, int kind, const struct pp_program *p, double bytes,
-                        double flops_per_ns, double bytes_per_ns)
+/* Calls run one after another, so each takes its own longer time: memory rests during a product, and arithmetic during
+ * what only moves data. */
+static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, int cls, double flops_per_ns,
+                        double bytes_per_ns)
 {
-    double ns = fmax(p->flops / flops_per_ns, bytes / bytes_per_ns) + launches(m, kind, p) * m->call_overhead_ns;
+    const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
+    const int kind = job->train->classes[cls].kind;
+    const double again = adding(job->train, kind);
+    double ns = launches(m, kind, p) * m->call_overhead_ns;
+    for (int i = 0; i < p->ncalls; i++) {
+        const struct pp_work work = job->model_ops->call_work(&p->calls[i]);
+        ns += fmax(work.flops / flops_per_ns, (work.bytes + again * work.again_bytes) / bytes_per_ns);
+    }
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -90,9 +99,8 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
     out->bytes = pp_class_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(m, c->kind, program) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        double bytes = mean_bytes(job->train, c->kind, program);
-        out->ns = roofline(m, c->kind, program, bytes, rates->flops_per_ns, rates->bytes_per_ns);
-        out->loaded_ns = roofline(m, c->kind, program, bytes, rates->flops_per_ns, rates->loaded_bytes_per_ns);
+        out->ns = roofline(job, m, cls, rates->flops_per_ns, rates->bytes_per_ns);
+        out->loaded_ns = roofline(job, m, cls, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
     if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);

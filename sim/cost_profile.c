@@ -22,7 +22,7 @@ struct search {
     bool gpu;
     int threads, load, sharers;
     double task_host_ns; /* gpu: what a task takes the host besides issuing its calls */
-    char context[48];    /* pp_job_context */
+    char context[PP_CONTEXT_SIZE];
 };
 
 /* A measured row count of some work: nearest below, nearest above. */

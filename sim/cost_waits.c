@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/cost_waits.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "core/devices.h"
+#include "core/movers.h"
 #include "sim/bound.h"
 
 pp_status pp_waits_choose(struct pp_config *config, struct pp_db *db, const char *path, char *device, size_t size)
@@ -81,7 +81,28 @@ pp_status pp_waits_from_profile(struct pp_job *job, struct pp_db *db, const char
     if (status == PP_OK && found.transport[0]) set_hop(job, cost);
     pp_cost_free(cost);
     *origin = found;
+    origin->hop_missing = job->train->ranks > 1 && !found.transport[0];
     origin->link_computed = false;
     origin->transport[0] = '\0';
     return status;
+}
+
+const char *pp_waits_hop_remark(const struct pp_config *config, const char *device, char *buf, size_t size)
+{
+    const int moves = pp_device_kind(device)->queue ? PP_OF_DEVICES : PP_OF_HOSTS;
+    const struct pp_mover *asked = pp_mover_find(config->transport, moves);
+    const bool processes = asked && asked->joins_processes;
+    size_t used = (size_t)snprintf(buf, size, "no profile of %s has a link", device);
+    const char *before = " ";
+    for (int i = 0; i < pp_nmovers; i++) {
+        if (pp_movers[i].moves != moves || (asked && asked != &pp_movers[i]) || used >= size) continue;
+        used += (size_t)snprintf(buf + used, size - used, "%s\"%s\"", before, pp_movers[i].p2p);
+        before = " or ";
+    }
+    if (used < size)
+        snprintf(buf + used, size - used,
+                 ", so hops take no time; measure one with the same options and %sppprof --device %s%s%s",
+                 processes ? "mpirun -n 2 " : "", device, processes ? " --transport " : ", on two cores or more",
+                 processes ? asked->name : "");
+    return buf;
 }

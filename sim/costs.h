@@ -20,7 +20,7 @@ pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_t
 /* Workers that share a GPU: --gpus 0 gives each worker one. */
 int pp_cost_sharers(const struct pp_job *job);
 
-/* Every program: max(FLOPs / attainable FLOP/s, bytes / bandwidth) + calls * overhead of a call. */
+/* Every program: the sum over its calls of max(FLOPs / attainable FLOP/s, bytes / bandwidth) + overhead of a call. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 
@@ -32,6 +32,7 @@ struct pp_cost_origin {
     int classes, from[PP_COST_SOURCES]; /* all of them; by enum pp_cost_source */
     char first[PP_COST_SOURCES][96];    /* signature of the first from there; "" = none */
     bool link_computed;                 /* transfers or reductions are the machine's */
+    bool hop_missing;                   /* transfers take no time: pp_waits_from_profile() found none */
     double taken; /* of the profile: the part of their time in which its workers had no core; 0: none, or not known */
     char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl", "staged"; "" = the machine's */
 };

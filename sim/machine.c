@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/main.h"
 #include "core/program.h"
 #include "sim/embedded.h"
 
@@ -241,5 +242,5 @@ void pp_machine_list(FILE *out)
 {
     struct pp_machine found;
     for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++)
-        if (pp_machine_find(m->name, &found) == PP_OK) fprintf(out, "  %-14s %s\n", found.name, found.summary);
+        if (pp_machine_find(m->name, &found) == PP_OK) pp_list_row(out, found.name, "%s", found.summary);
 }

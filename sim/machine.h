@@ -7,7 +7,6 @@
 #define PP_SIM_MACHINE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "core/status.h"

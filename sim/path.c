@@ -163,12 +163,7 @@ static void reverse(int32_t *tasks, int64_t n)
 
 static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t task)
 {
-    if (path->n == *capacity) {
-        *capacity = *capacity ? 2 * *capacity : 256;
-        int32_t *larger = realloc(path->tasks, (size_t)*capacity * sizeof *larger);
-        if (!larger) return pp_fail(PP_NOMEM, "cannot allocate a critical path of %lld tasks", (long long)*capacity);
-        path->tasks = larger;
-    }
+    PP_TRY(PP_GROW(&path->tasks, path->n + 1, capacity));
     path->tasks[path->n++] = task;
     return PP_OK;
 }

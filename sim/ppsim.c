@@ -60,6 +60,7 @@ struct session {
     size_t drawn_size;
     int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
     int measured;                             /* ... with some times that were measured */
+    bool hop_told;                            /* that hops take no time */
     double taken;                             /* the most of all configurations */
 };
 
@@ -199,6 +200,7 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
 static void tell_source(struct session *s, const struct pp_point *point, const struct pp_cost_origin *o)
 {
     const char *machine = s->predictor.machine.name;
+    char remark[256];
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && o->from[i] > 0 && s->from[i]++ == 0)
             pp_warn("%s, %d stages, %d chunks: %d of %d task shapes %s (the first: %s)%s%s", point->schedule,
@@ -208,6 +210,10 @@ static void tell_source(struct session *s, const struct pp_point *point, const s
     if (o->classes > 0 && o->link_computed && s->link_computed++ == 0)
         pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
                 point->schedule, point->stages, machine);
+    if (o->hop_missing && !s->hop_told)
+        pp_warn("%s, %d stages: %s", point->schedule, point->stages,
+                pp_waits_hop_remark(&s->config, s->predictor.waits, remark, sizeof remark));
+    s->hop_told |= o->hop_missing;
 }
 
 static void tell_totals(const struct session *s)

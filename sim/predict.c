@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/predict.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/devices.h"
@@ -19,14 +18,10 @@ static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
                                 .replicas = 1,
                                 .checkpoint = config->checkpoint,
                                 .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
-                                .training = true};
-    struct pp_shape shape;
-    PP_TRY(p->schedules->build(&spec, &job->train));
-    PP_TRY(pp_plan_check(job->train));
-    pp_config_shape(config, &shape);
-    /* In one piece: only its number of parameters is wanted, and no model at all is fine too. */
-    if (p->ops->create(&shape, 1, "uniform", NULL, &job->model) != PP_OK) job->model = NULL;
-    return PP_OK;
+                                .training = true,
+                                .in_flight = config->in_flight};
+    PP_TRY(pp_job_build_train(job, p->schedules, &spec));
+    return pp_plan_check(job->train);
 }
 
 static pp_status create_given(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)

@@ -24,7 +24,7 @@ struct pp_predictor {
 };
 
 struct pp_prediction {
-    struct pp_job *job; /* pp_predict_only_times(): only the training plan, and a model that was not cut, or none */
+    struct pp_job *job; /* pp_predict_only_times(): only the training plan, no model */
     struct pp_cost *cost;
     struct pp_cost_origin origin; /* zeroed unless the database had times */
     struct pp_process_cost process;

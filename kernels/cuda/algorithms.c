@@ -24,20 +24,13 @@ void pp_algorithms_free(struct pp_algorithms *a)
 {
     free(a->v);
     a->v = NULL;
-    a->n = a->room = 0;
+    a->n = 0;
+    a->room = 0;
 }
 
 pp_status pp_algorithms_add(struct pp_algorithms *a, const struct pp_algorithm *algorithm)
 {
-    if (a->n == a->room) {
-        const int room = a->room ? 2 * a->room : 32;
-        struct pp_algorithm *v;
-        PP_TRY(PP_NEW(&v, room));
-        if (a->n) memcpy(v, a->v, sizeof *v * (size_t)a->n);
-        free(a->v);
-        a->v = v;
-        a->room = room;
-    }
+    PP_TRY(PP_GROW(&a->v, a->n + 1, &a->room));
     a->v[a->n++] = *algorithm;
     return PP_OK;
 }

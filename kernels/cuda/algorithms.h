@@ -11,7 +11,6 @@
 #define PP_KERNELS_CUDA_ALGORITHMS_H
 
 #include <cublasLt.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 #include "core/status.h"
@@ -37,7 +36,8 @@ struct pp_algorithms {
     char gpu[160];    /* what it must be of */
     uint64_t hash;    /* of the file's bytes */
     struct pp_algorithm *v;
-    int n, room;
+    int n;
+    int64_t room;
 };
 
 /* Begins with nothing, for this GPU and the cuBLAS that is loaded. */

@@ -55,19 +55,6 @@ void pp_cuda_gemm_close(struct pp_cuda_gemm *gemm)
 
 const char *pp_cuda_gemm_describe(const struct pp_cuda_gemm *gemm) { return gemm->text; }
 
-static pp_status make_room(struct pp_cuda_gemm *gemm)
-{
-    if (gemm->nplans < gemm->room) return PP_OK;
-    const int room = gemm->room ? 2 * gemm->room : 32;
-    struct pp_gemm_plan *plans;
-    PP_TRY(PP_NEW(&plans, room));
-    if (gemm->nplans) memcpy(plans, gemm->plans, sizeof *plans * (size_t)gemm->nplans);
-    free(gemm->plans);
-    gemm->plans = plans;
-    gemm->room = room;
-    return PP_OK;
-}
-
 static struct pp_gemm_plan *plan_find(const struct pp_cuda_gemm *gemm, const struct pp_gemm_key *key)
 {
     for (int i = 0; i < gemm->nplans; i++)
@@ -77,7 +64,7 @@ static struct pp_gemm_plan *plan_find(const struct pp_cuda_gemm *gemm, const str
 
 static pp_status plan_make(struct pp_cuda_gemm *gemm, const struct pp_gemm_key *key, struct pp_gemm_plan **out)
 {
-    PP_TRY(make_room(gemm));
+    PP_TRY(PP_GROW(&gemm->plans, gemm->nplans + 1, &gemm->room));
     struct pp_gemm_plan *plan = &gemm->plans[gemm->nplans];
     *plan = (struct pp_gemm_plan){.key = *key};
     pp_status status = pp_gemm_describe(gemm, plan);
@@ -119,7 +106,7 @@ static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan
 
 pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call, cudaStream_t stream)
 {
-    if (!pp_gemm_is_product(call->kernel)) return PP_OK;
+    if (!pp_kernel_is_product(call->kernel)) return PP_OK;
     const struct pp_gemm_key key = pp_gemm_key_of_offsets(call);
     struct pp_gemm_plan *plan;
     if (plan_find(gemm, &key)) return PP_OK;

@@ -254,8 +254,6 @@ int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand)
            bytes_of(type_of(key, operand));
 }
 
-bool pp_gemm_is_product(int kernel) { return operation_of(kernel) != NULL; }
-
 pp_status pp_gemm_multiply(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, void *const *p, float beta,
                            cudaStream_t stream)
 {

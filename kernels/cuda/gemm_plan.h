@@ -23,7 +23,8 @@ struct pp_cuda_gemm {
     void *workspace;
     int sms;
     struct pp_gemm_plan *plans;
-    int nplans, room;
+    int nplans;
+    int64_t room;
     struct pp_algorithms algorithms;
     char text[80];
 };
@@ -31,7 +32,6 @@ struct pp_cuda_gemm {
 /* The index among a call's operands, which are C, A, B, of FIRST, SECOND, RESULT. */
 extern const int pp_gemm_operand_of[PP_GEMM_OPERANDS];
 
-bool pp_gemm_is_product(int kernel);
 /* where: of the operands in pp_call's order, addresses or offsets, with whatever is added to them. */
 struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *where);
 /* ... as the offsets in the call say. */

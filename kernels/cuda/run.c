@@ -7,8 +7,6 @@ static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) 
 #undef X
 };
 
-static bool is_product(int kernel) { return kernel >= PP_KERNEL_GEMM_NT && kernel <= PP_KERNEL_GEMM_TN; }
-
 static void *address(const struct pp_frame *frame, struct pp_ref ref)
 {
     char *base = frame->base[ref.region];
@@ -47,7 +45,7 @@ pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_ca
     struct pp_cuda_call c[PP_CUDA_GROUP];
     char text[96];
     for (int i = 0; i < n; i++) c[i] = cuda_call(device, &calls[i], frame);
-    if (is_product(calls->kernel)) {
+    if (pp_kernel_is_product(calls->kernel)) {
         const pp_status status = pp_cuda_gemm_run(c);
         return status == PP_OK ? PP_OK : pp_context(status, "%s", pp_call_text(calls, text, sizeof text));
     }

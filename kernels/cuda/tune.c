@@ -240,6 +240,6 @@ pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *progra
 {
     if (ftell(out) == 0) pp_algorithms_write_head(&device->gemm->algorithms, out);
     for (int i = 0; i < program->ncalls; i++)
-        if (pp_gemm_is_product(program->calls[i].kernel)) PP_TRY(tune_call(device, &program->calls[i], out, added));
+        if (pp_kernel_is_product(program->calls[i].kernel)) PP_TRY(tune_call(device, &program->calls[i], out, added));
     return PP_OK;
 }

@@ -134,8 +134,6 @@ static int64_t step(struct bench *b)
     return pp_now_ns() - start;
 }
 
-static bool is_product(int kernel) { return kernel >= PP_KERNEL_GEMM_NT && kernel <= PP_KERNEL_GEMM_TN; }
-
 static bool same_product(const struct pp_call *a, const struct pp_call *b)
 {
     return a->kernel == b->kernel && !memcmp(a->n, b->n, sizeof a->n);
@@ -156,7 +154,7 @@ static void run_alone(struct bench *b)
     for (int kind = 0; kind < 2; kind++)
         for (int i = 0; i < b->program[kind].ncalls; i++) {
             struct pp_program one = {.calls = &b->program[kind].calls[i], .ncalls = 1};
-            if (!is_product(one.calls->kernel) || first_like(&b->program[kind], i) != i) continue;
+            if (!pp_kernel_is_product(one.calls->kernel) || first_like(&b->program[kind], i) != i) continue;
             for (int again = 0; again < ALONE; again++) {
                 int64_t ns;
                 check(b->backend->run(b->device, &one, &b->frame, NULL, &ns));
@@ -181,7 +179,7 @@ static struct sums add_up(const struct bench *b)
                 s.flops[call->kernel] += pp_call_flops(call);
                 s.bytes[call->kernel] += pp_call_bytes(call) + (m > 0 ? pp_call_again_bytes(call) : 0);
                 s.step_ns += ns;
-                if (!is_product(call->kernel)) continue;
+                if (!pp_kernel_is_product(call->kernel)) continue;
                 s.products_ns += ns;
                 s.alone_ns += (double)b->alone_ns[kind][first_like(&b->program[kind], i)];
             }
@@ -193,7 +191,7 @@ static void print(const struct bench *b, int64_t best)
     const struct sums s = add_up(b);
     double flops = 0;
     for (int k = 0; k < PP_KERNELS; k++)
-        if (is_product(k)) flops += s.flops[k];
+        if (pp_kernel_is_product(k)) flops += s.flops[k];
     printf("%s: %s\n", b->preset->name, b->backend->describe(b->device));
     printf("step %.3f ms, calls %.3f ms, products %.3f ms at %.1f Gflop/s, alone %.3f ms at %.1f Gflop/s\n",
            (double)best / 1e6, s.step_ns / 1e6, s.products_ns / 1e6, flops / s.products_ns, s.alone_ns / 1e6,

@@ -115,23 +115,18 @@ static void fill_operand(const struct run *r, int i)
 
 /* ---- the call ---- */
 
-static bool is_product(int kernel)
-{
-    return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN;
-}
-
 /* To 2 bytes: programs pad what they can, and cuBLAS need not have an algorithm for it. */
 static bool is_badly_aligned(const struct run *r)
 {
     const int *n = r->call.n;
-    return is_product(r->call.kernel) && r->d->precision == PP_BF16 &&
+    return pp_kernel_is_product(r->call.kernel) && r->d->precision == PP_BF16 &&
            (r->variant & PARITY_SHIFT || (n[0] | n[1] | n[2]) % 2);
 }
 
 /* A gradient, which the call overwrites unless it accumulates. */
 static bool is_gradient(const struct pp_call *call, int i, const struct pp_operand *info)
 {
-    if (is_product(call->kernel)) return i == 0 && call->n[3] == PP_GEMM_BY_FRAME;
+    if (pp_kernel_is_product(call->kernel)) return i == 0 && call->n[3] == PP_GEMM_BY_FRAME;
     return info->type == PP_TYPE_FLOAT && info->use == PP_USE_BOTH && strstr(info->name, "grad");
 }
 

@@ -9,6 +9,7 @@ need pgrep
 
 RANDOM=4711
 export PP_EMULATE_DEVICES=6
+killed_s=$((3 * killed_s)) # three emulated GPUs on two cores
 for round in $(seq 20); do
     transport=$((round % 4)) # of four rounds three by NCCL
     export PP_EMULATE_NCCL_MUTE=$((round % 2))
@@ -26,7 +27,7 @@ for round in $(seq 20); do
     [ "${#processes[@]}" -eq 3 ] || [ $((round % 3)) -eq 0 ] || fail "mpirun has ${#processes[@]} children"
     sleep 0.0$((RANDOM % 100))
     kill -9 "${processes[RANDOM % ${#processes[@]}]}"
-    await_end "$launcher"
+    await_end "$launcher" "$killed_s"
     [ "$status" -ne 0 ] || fail "round $round: exit status 0"
     [ ! -s out.log ] || fail "round $round: something was printed"
     for process in "${processes[@]}"; do await_gone "$process"; done

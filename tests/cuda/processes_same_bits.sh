@@ -8,7 +8,7 @@ source "$(dirname "$0")/../mpi/common.sh"
 need jq
 
 model=(--d-model 24 --heads 2 --d-ff 40 --layers 4 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
-    --generated-tokens 3000 --max-batches 4 --epochs 2 --eval-batches 2 --eval-rows 5 --log-interval 1)
+    --generated-tokens 3000 --max-batches 2 --epochs 2 --eval-batches 2 --eval-rows 5 --log-interval 1)
 losses='.[0] | [.loss, .valid_loss, .test_loss]'
 
 train() { # NAME [mpirun -n N] -- options...

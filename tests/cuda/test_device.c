@@ -2,7 +2,6 @@
  *
  * The host's side of the backend `cuda`: queues, marks, copies, times, shares.
  */
-#include <pthread.h>
 #include <unistd.h>
 
 #include "core/devices.h"

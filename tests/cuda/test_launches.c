@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "core/clock.h"
 #include "device_case.h"
 
 enum { CALLS = 230, GROUP = 100, GROUPS = 3 }; /* more than a launch takes, and more than two */
@@ -256,9 +257,47 @@ static void test_sparse(void **state)
     assert_clean(run_case(sparse, NULL));
 }
 
+/* The last call cannot be queued. Those before it end before measure() does, for they use memory of the caller. */
+static void failed_measure(void)
+{
+    enum { FEW = 5, ROW_BYTES = 16 };
+    struct pp_call calls[FEW];
+    const struct pp_program program = {.calls = calls, .ncalls = FEW};
+    const int64_t least = atoll(getenv("PP_EMULATE_KERNEL_NS"));
+    const float first[] = {1, 2, 3, 4};
+    struct pp_run_time time;
+    struct pp_frame frame = {0};
+    float last[4];
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    for (int i = 0; i < FEW; i++)
+        calls[i] = (struct pp_call){.kernel = PP_KERNEL_COPY,
+                                    .n = {1, 4},
+                                    .ref = {{PP_MEM_ACT, ROW_BYTES * (i + 1), 0}, {PP_MEM_ACT, ROW_BYTES * i, 0}}};
+    MUST_OK(cuda->alloc(device, ROW_BYTES * (FEW + 1), &frame.base[PP_MEM_ACT]));
+    MUST_OK(ops->prepare(device, &program));
+    MUST_OK(cuda->upload(device, frame.base[PP_MEM_ACT], first, sizeof first));
+    const int64_t begin = pp_now_ns();
+    MUST(ops->measure(device, &program, &frame, &time, NULL) == PP_IO);
+    MUST(pp_now_ns() - begin >= (FEW - 1) * least);
+    MUST_OK(cuda->download(device, last, (char *)frame.base[PP_MEM_ACT] + (FEW - 1) * ROW_BYTES, sizeof last));
+    MUST(!memcmp(last, first, sizeof last));
+    cuda->release(device, frame.base[PP_MEM_ACT], ROW_BYTES * (FEW + 1));
+    cuda->close(device);
+}
+
+static void test_failed_measure(void **state)
+{
+    (void)state;
+    /* the gate is a launch, too */
+    static const char *const env[] = {"PP_EMULATE_FAIL=launch:6", "PP_EMULATE_KERNEL_NS=20000000", NULL};
+    assert_clean(run_case(failed_measure, env));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_columns), cmocka_unit_test(test_sparse)};
+                                       cmocka_unit_test(test_columns), cmocka_unit_test(test_sparse),
+                                       cmocka_unit_test(test_failed_measure)};
     return RUN_CASES(tests, 4);
 }

@@ -140,15 +140,18 @@ def main():
         start = parent + "/start"
         prepare(start)
         for name, command in COMMANDS.items():
+            known = {}  # kind: calls of a run without a fault
             for kind, count in KINDS:
                 if options.only not in f"{name} {kind}":
                     continue
-                folder = f"{parent}/{name}-{kind}-{count}"
-                shutil.copytree(start, folder)
-                if run(options.library, folder, command, kind).returncode != 0:
-                    sys.exit(f"{name} fails without a fault")
-                with open(folder + "/calls", encoding="utf-8") as report:
-                    calls = int(report.read())
+                if kind not in known:
+                    folder = f"{parent}/{name}-{kind}"
+                    shutil.copytree(start, folder)
+                    if run(options.library, folder, command, kind).returncode != 0:
+                        sys.exit(f"{name} fails without a fault")
+                    with open(folder + "/calls", encoding="utf-8") as report:
+                        known[kind] = int(report.read())
+                calls = known[kind]
                 jobs = [pool.submit(attempt, options.library, start, name, kind, at, count) for at in numbers(calls, options.runs)]
                 results = [job.result() for job in jobs]
                 for message in filter(None, (message for message, _ in results)):

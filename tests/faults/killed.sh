@@ -70,7 +70,7 @@ for round in $(seq "$times"); do
     victim=$(victim_of "$launcher")
     mapfile -t all < <(pgrep -P "$launcher" -x ppexec || true)
     kill -9 "$victim" || fail "round $round: it ended before it was killed"
-    await_end "$launcher"
+    await_end "$launcher" "$killed_s"
     [ "$status" -ne 0 ] || fail "round $round: exit status 0"
     for process in "${all[@]}"; do await_gone "$process"; done
     [ ! -s out.log ] || fail "round $round: something was printed"

@@ -37,7 +37,7 @@ static void add_profile(struct pp_db *db)
     struct pp_run info = {"ppprof", "cpu", "synthetic", "inproc", NULL, 1, 2};
     struct pp_predictor p = predictor(NULL);
     struct pp_job *job;
-    char context[48];
+    char context[PP_CONTEXT_SIZE];
     int64_t run;
     must(pp_predict_job(&p, &points[0], &job));
     must(pp_db_run_begin(db, &info, &config, NULL, &run));

@@ -22,14 +22,14 @@ test -s share/doc/ppkit/README.md
 bin/ppexec --list >said
 plugin=$(find . -name ppkit-cuda.so)
 if [ -n "$plugin" ]; then
-    grep -q '^cuda .*cuBLAS$' said
+    grep -q '^  cuda .*cuBLAS$' said
     mkdir moved
     mv bin lib* moved
     if CUDA_VISIBLE_DEVICES='' moved/bin/ppexec --device cuda --preset lab 2>said; then exit 1; fi
     grep -qE 'no NVIDIA driver|no GPU' said
     mv moved/* .
 else
-    grep -q '^cuda .*not in this build' said
+    grep -q '^  cuda .*not in this build' said
 fi
 
 # Nothing may be read from the build or the source: run from an empty folder.

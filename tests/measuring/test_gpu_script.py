@@ -14,7 +14,7 @@ PROGRAM = """#!/bin/sh
 case "$*" in *--version*) exit 0 ;; *"--precision $FAIL "*) exit 1 ;; esac
 echo "$(basename "$0") $*" >>"$CALLS"
 while [ $# -gt 0 ]; do if [ "$1" = --db ]; then : >"$2"; fi; shift; done
-printf '# ppkit profile 1\\nend\\n'
+printf '# ppkit profile 1\\nrun\\tof this one\\nend\\n'
 """
 
 
@@ -67,6 +67,58 @@ class Script(unittest.TestCase):
         self.start("build", PP_GPU_ONLY="none")
         self.assertFalse((done / "build.compile").exists())
         self.assertIn("there is no build yet", self.start("profile")[1])
+
+    def test_a_profile_whose_database_did_not_come_back_is_added_to(self):
+        self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
+        text = self.results / "profiles" / "emulated-tutorial.tsv"
+        text.write_text("# ppkit profile 1\nrun\tof another host\nend\n")
+        (self.results / "profile-tutorial.db").unlink()
+        self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
+        self.assertIn("of another host", text.read_text())
+        for _ in range(2):  # with a database, too
+            self.start("profile")
+            self.assertEqual(text.read_text(), "# ppkit profile 1\nrun\tof another host\nrun\tof this one\nend\n")
+
+    def fake(self, name, text):
+        """A file in a folder that comes first in PATH and PYTHONPATH."""
+        path = self.results.parent / "fakes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        before = {name: os.environ.get(name, "") for name in ("PATH", "PYTHONPATH")}
+        return {name: f"{self.results.parent / 'fakes'}:{value}" for name, value in before.items()}
+
+    def test_pytorch_is_imported_once_per_host(self):
+        imported = self.results.parent / "imported"
+        text = f"import unittest.mock\nopen({str(imported)!r}, 'a').write('x')\ncuda = unittest.mock.Mock()\n"
+        fakes = self.fake("torch.py", text)
+        for _ in range(2):
+            self.start("profile", PP_GPU_ONLY="none", **fakes)
+            self.assertIn("\nPyTorch: yes\n", (self.results / "host.txt").read_text())
+        self.assertEqual(imported.read_text(), "x")
+        (self.results / "host.txt").write_text("host: another\nPyTorch: none that sees the GPU\n")
+        self.start("profile", PP_GPU_ONLY="none", **fakes)
+        self.assertIn("\nPyTorch: yes\n", (self.results / "host.txt").read_text())
+
+    def test_a_library_is_found_in_a_list_that_is_longer_than_a_pipe(self):
+        fakes = self.fake("ldconfig", "#!/bin/sh\necho libnccl.so.2\nseq 100000\n")
+        command = "set -o pipefail; results=. emulated=0; . scripts/gpu-host.sh; has_library libnccl.so.2"
+        subprocess.run(["bash", "-c", command], cwd=ROOT, env={**os.environ, **fakes}, check=True)
+
+    def test_headers_of_pythons_cublas_serve_all_that_compiles(self):
+        folder = self.results.parent / "fakes"
+        self.fake("nvidia/__init__.py", "")
+        self.fake("nvidia/cublas/include/cublasLt.h", "")
+        self.fake("bin/nvcc", "#!/bin/sh\n")  # of a toolkit without them
+        for name in ("nvidia-smi", "ctest"):
+            self.fake(name, "#!/bin/sh\n")
+        fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $CPATH" >>"$CALLS"\n')
+        fakes["PATH"] = f"{folder}/bin:{fakes['PATH']}"
+        for name in ("CMakeCache.txt", "lib/ppkit/ppkit-cuda.so"):
+            (self.results / "build" / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.results / "build" / name).write_text("")
+        self.start("tests", PP_GPU_EMULATED="0", CPATH="", PPKIT_CUDA_BACKEND="", **fakes)
+        self.assertIn(f"cmake {folder}/nvidia/cublas/include\n", self.calls.read_text())
 
     def test_page_and_archives_come_back(self):
         out = self.results.parent / "out"

@@ -32,15 +32,20 @@ long_run=(ppexec --d-model 32 --heads 2 --d-ff 32 --vocab 500 --epochs 100000 --
 
 # What takes a second on a machine that is idle, and many on one that is not; what hangs takes longer.
 patience_s=60
+# Users are promised that a run of which something was killed ends within 10 s. PP_SLOWER: how many times as slow programs are here.
+killed_s=$((10 * ${PP_SLOWER:-1}))
 
-# within_patience COMMAND...: tries it until it succeeds
-within_patience() {
-    local end=$((SECONDS + patience_s))
+# within SECONDS COMMAND...: tries it until it succeeds
+within() {
+    local end=$((SECONDS + $1))
+    shift
     until "$@"; do
         [ "$SECONDS" -lt "$end" ] || return 1
         sleep 0.05
     done
 }
+
+within_patience() { within "$patience_s" "$@"; }
 
 has_steps() { [ "$(sqlite3 run.db 'SELECT count(*) FROM step' 2>/dev/null || echo 0)" -gt 0 ]; }
 has_ended() { ! kill -0 "$1" 2>/dev/null; }
@@ -49,18 +54,18 @@ is_gone() { ! grep -q '^State:.*[RSDT]' "/proc/$1/status" 2>/dev/null; }
 # Waits until the database has steps of the run.
 await_steps() { within_patience has_steps || fail "no steps in the database after $patience_s s"; }
 
-# await_end PID: its exit status in $status.
+# await_end PID [SECONDS]: its exit status in $status.
 await_end() {
-    if ! within_patience has_ended "$1"; then
+    if ! within "${2:-$patience_s}" has_ended "$1"; then
         kill -9 "$1"
-        fail "still running $patience_s s later"
+        fail "still running ${2:-$patience_s} s later"
     fi
     status=0
     wait "$1" || status=$?
 }
 
 # The same for a process that is not a child of this shell. Dead ones whose parent does not care count as gone.
-await_gone() { within_patience is_gone "$1" || fail "process $1 is still there $patience_s s later"; }
+await_gone() { within "$killed_s" is_gone "$1" || fail "process $1 is still there $killed_s s later"; }
 
 # The database opens, is sound, and holds steps without a gap.
 check_database() {

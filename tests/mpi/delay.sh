@@ -6,7 +6,7 @@
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need jq
-ranks=${1:-8} chunks=${2:-16} times=${3:-5,6,4,1} tolerance=${4:-10} tries=3
+ranks=${1:-8} chunks=${2:-8} times=${3:-5,6,4,1} tolerance=${4:-10} tries=3
 schedules=$(ppsim --list | sed -n '/^schedules:/,/^presets:/p' | awk '/^ / {print $1}' | paste -sd,)
 [ -n "$schedules" ] || fail "ppsim --list shows no schedules"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ctrl-C and SIGTERM end a run of threads: exit status 130, nothing on standard output, what was recorded is in the database.
+# A run that was started to ignore them (nohup, background job of a script) goes on.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3
@@ -17,4 +18,15 @@ for signal in INT TERM; do
     grep -q 'stopped by a signal' err.log || fail "SIG$signal: no message"
     check_database
     [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
+done
+
+rm -f run.db*
+steps() { sqlite3 run.db 'SELECT count(*) FROM step'; }
+goes_on() { [ "$(steps)" -gt "$before" ]; }
+(trap '' HUP INT TERM && exec "${long_run[@]}" --stages 2) >out.log 2>err.log &
+trap 'kill -9 $!; rm -rf "$folder"' EXIT
+await_steps
+for signal in HUP INT TERM; do
+    before=$(steps)
+    if ! kill -s "$signal" $! || ! within_patience goes_on; then fail "SIG$signal: ignored by whoever started it, it ended the run"; fi
 done

@@ -14,7 +14,7 @@ for victim in 1 2; do
     mapfile -t processes < <(pgrep -P "$launcher")
     [ "${#processes[@]}" -eq 2 ] || fail "mpirun has ${#processes[@]} children"
     kill -9 "${processes[victim - 1]}"
-    await_end "$launcher"
+    await_end "$launcher" "$killed_s"
     [ "$status" -ne 0 ] || fail "exit status 0"
     [ ! -s out.log ] || fail "something was printed"
     for process in "${processes[@]}"; do await_gone "$process"; done

@@ -24,7 +24,7 @@ kill_one() {
     within_patience test -e run.st.checkpoint || fail "no checkpoint after $patience_s s"
     mapfile -t processes < <(pgrep -P "$launcher")
     kill -9 "${processes[RANDOM % 2]}"
-    await_end "$launcher"
+    await_end "$launcher" "$killed_s"
     [ "$status" -ne 0 ] || fail "exit status 0"
 }
 

@@ -29,7 +29,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 CHECKPOINTS = ("never", "except_last", "always")
 # How many stages a rank may have.
 VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
-VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,)})
+VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,), "v-half": (2,), "v-min": (2,)})
 TOLERANCE = 1e-4
 TINY = 1e-30  # below, float32 has few digits left
 SKIP = 77

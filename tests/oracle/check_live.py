@@ -55,7 +55,7 @@ def random_options(dice):
     ranks, virtual = dice.choice((1, 2, 3, 4)), dice.choice((1, 2))
     rows = dice.randint(2, 9)
     one, several = ("gpipe", "1f1b", "zb-h1", "zb-h2"), ("interleaved", "interleaved-zb", "bfs")
-    schedule = dice.choice(one if virtual == 1 else several + ("zbv",) * (virtual == 2))
+    schedule = dice.choice(one if virtual == 1 else several + ("zbv", "v-half", "v-min") * (virtual == 2))
     chunks = dice.randint(1, rows)
     made = dict(
         preset=dice.choice(("small", "lab")),

@@ -9,6 +9,9 @@ idle cells and without REDUCE_GRAD.
 One correction is made. The order that PyTorch's 1F1B class shows (not the one it runs) numbers the forwards of the
 last rank from 1 to M instead of 0 to M-1, because its counter of forwards starts behind a warm-up that the last rank
 does not have. Here the last rank gets the numbers that PyTorch runs.
+
+DualPipeV's pairs of a forward and a backward are written one after the other, as PyTorch runs them by default, and a
+backward of a stage that also has I and W as I and W: ppkit splits all of a stage's backwards or none.
 """
 
 import argparse
@@ -18,7 +21,7 @@ from torch.distributed.pipelining import _schedule_visualizer as visualizer
 from torch.distributed.pipelining.schedules import _Action, _ComputationType
 
 TORCH_NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
-TORCH_NAMES.update({"interleaved-zb": "InterleavedZeroBubble", "zbv": "ZBVZeroBubble"})
+TORCH_NAMES.update({"interleaved-zb": "InterleavedZeroBubble", "zbv": "ZBVZeroBubble", "dualpipev": "DualPipeV"})
 COMPUTE = ("F", "B", "I", "W")
 
 
@@ -41,8 +44,13 @@ def cases():
                     yield "interleaved-zb", ranks, virtual, microbatches
                 if virtual == 2:
                     yield "zbv", ranks, 2, microbatches
+                if virtual == 2 and microbatches >= 2 * ranks:
+                    yield "dualpipev", ranks, 2, microbatches
     yield "interleaved", 16, 2, 32
     yield "zbv", 16, 2, 40
+    yield "dualpipev", 4, 2, 24
+    yield "dualpipev", 8, 2, 20
+    yield "dualpipev", 16, 2, 40
 
 
 def undo_last_rank_slip(row, microbatches):
@@ -60,9 +68,28 @@ def undo_last_rank_slip(row, microbatches):
     ]
 
 
+def unpaired(row):
+    """The actions of a row, those of overlapped pairs one by one."""
+    for action in row:
+        if action is not None:
+            yield from getattr(action, "sub_actions", None) or (action,)
+
+
+def split_alike(row):
+    """Every B of a stage with I and W as I and W."""
+    split = {a.stage_index for a in row if a.computation_type == _ComputationType.BACKWARD_WEIGHT}
+    for a in row:
+        if a.computation_type == _ComputationType.FULL_BACKWARD and a.stage_index in split:
+            yield _Action(a.stage_index, _ComputationType.BACKWARD_INPUT, a.microbatch_index)
+            yield _Action(a.stage_index, _ComputationType.BACKWARD_WEIGHT, a.microbatch_index)
+        else:
+            yield a
+
+
 def order(schedule, ranks, virtual, microbatches):
     rows = visualizer.get_schedule_ops(TORCH_NAMES[schedule], ranks, microbatches, virtual)
-    rows = [[a for a in row if a is not None and a.computation_type.value in COMPUTE] for row in rows]
+    rows = [[a for a in unpaired(row) if a.computation_type.value in COMPUTE] for row in rows]
+    rows = [list(split_alike(row)) for row in rows]
     if schedule == "1f1b":
         rows[-1] = undo_last_rank_slip(rows[-1], microbatches)
     return rows

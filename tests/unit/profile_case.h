@@ -167,7 +167,7 @@ static inline void check_plan(const struct pp_profile *profile, const struct pp_
 {
     const struct pp_plan *plan = job->train;
     int load = pp_profile_load(profile, plan);
-    char context[48];
+    char context[PP_CONTEXT_SIZE];
     assert_int_equal(profile->loads[load], pp_profile_at_once(&profile->setup, plan));
     for (int c = 0; c < plan->nclasses; c++) {
         if (!pp_kinds[plan->classes[c].kind].computes) continue;

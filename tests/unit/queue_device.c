@@ -133,7 +133,7 @@ static pp_status measure(struct pp_device *device, const struct pp_program *prog
 {
     PP_TRY(queued_usable(device, NULL));
     pthread_mutex_lock(&queued_lock);
-    while (device->compute->first || device->compute->busy) pthread_cond_wait(&queued_moved, &queued_lock);
+    while (device->compute->first || device->compute->busy) pthread_cond_wait(&device->compute->moved, &queued_lock);
     pthread_mutex_unlock(&queued_lock);
     const int64_t start = pp_now_ns();
     PP_TRY(pp_backend_cpu.run(device->cpu, program, frame, NULL, kernel_ns));

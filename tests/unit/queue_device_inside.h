@@ -16,6 +16,7 @@ struct point {
     int references; /* of the mark, of the queue, of waits */
     bool reached;
     int64_t ns;
+    pthread_cond_t moved; /* it was reached */
 };
 
 struct pp_mark {
@@ -44,6 +45,7 @@ struct pp_queue {
     pthread_t thread;
     struct work *first, *last;
     bool busy, stop;
+    pthread_cond_t moved; /* it got work, became idle, or shall stop */
     uint64_t random;
 };
 
@@ -58,10 +60,8 @@ struct pp_device {
     int nprograms;
 };
 
-/* One lock for all of them: speed does not matter here. `moved` tells that a point was reached, that a queue got work
- * or became idle. */
+/* One lock for all of them; whom it concerns is woken, nobody else. */
 extern pthread_mutex_t queued_lock;
-extern pthread_cond_t queued_moved;
 
 /* The device is this thread's and works, the queue (unless NULL) is the device's. */
 pp_status queued_usable(struct pp_device *device, const struct pp_queue *queue);

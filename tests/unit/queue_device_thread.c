@@ -9,7 +9,6 @@
 #include "queue_device_inside.h"
 
 pthread_mutex_t queued_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t queued_moved = PTHREAD_COND_INITIALIZER;
 static _Thread_local struct pp_device *current;
 
 void queued_use(struct pp_device *device) { current = device; }
@@ -18,7 +17,9 @@ void queued_use(struct pp_device *device) { current = device; }
 
 static void release_point(struct point *point)
 {
-    if (point && --point->references == 0) free(point);
+    if (!point || --point->references > 0) return;
+    pthread_cond_destroy(&point->moved);
+    free(point);
 }
 
 static void delay(struct pp_queue *queue)
@@ -82,10 +83,11 @@ static void perform(struct pp_queue *queue, struct work *work)
 static void finish(struct pp_queue *queue, struct work *work)
 {
     struct pp_device *device = queue->device;
-    while (work->kind == WORK_WAIT && !work->point->reached) pthread_cond_wait(&queued_moved, &queued_lock);
+    while (work->kind == WORK_WAIT && !work->point->reached) pthread_cond_wait(&work->point->moved, &queued_lock);
     if (work->kind == WORK_RECORD) {
         work->point->ns = pp_now_ns();
         work->point->reached = true;
+        pthread_cond_broadcast(&work->point->moved);
     }
     if (work->kind == WORK_RUN && ++device->runs == device->settings.fail_run &&
         device->worker == device->settings.fail_worker && !device->settings.at_once)
@@ -98,7 +100,7 @@ static void *work_through(void *arg)
     struct pp_queue *queue = arg;
     pthread_mutex_lock(&queued_lock);
     for (;;) {
-        while (!queue->first && !queue->stop) pthread_cond_wait(&queued_moved, &queued_lock);
+        while (!queue->first && !queue->stop) pthread_cond_wait(&queue->moved, &queued_lock);
         struct work *work = queue->first;
         if (!work) break;
         queue->busy = true;
@@ -112,7 +114,7 @@ static void *work_through(void *arg)
         queue->first = work->next;
         queue->busy = false;
         free(work);
-        pthread_cond_broadcast(&queued_moved);
+        if (!queue->first) pthread_cond_broadcast(&queue->moved);
     }
     pthread_mutex_unlock(&queued_lock);
     return NULL;
@@ -139,7 +141,7 @@ pp_status queued_put(struct pp_queue *queue, const struct work *work)
     else
         queue->first = copy;
     queue->last = copy;
-    pthread_cond_broadcast(&queued_moved);
+    pthread_cond_broadcast(&queue->moved);
     pthread_mutex_unlock(&queued_lock);
     return PP_OK;
 }
@@ -150,6 +152,7 @@ pp_status queued_queue_create(struct pp_device *device, struct pp_queue **out)
     PP_TRY(queued_usable(device, NULL));
     PP_TRY(PP_NEW(out, 1));
     (*out)->device = device;
+    pthread_cond_init(&(*out)->moved, NULL);
     (*out)->random = (device->settings.seed + __atomic_fetch_add(&number, 1, __ATOMIC_RELAXED)) * 0x9e3779b97f4a7c15u;
     return pthread_create(&(*out)->thread, NULL, work_through, *out) ? pp_fail(PP_NOMEM, "queued device: no thread")
                                                                      : PP_OK;
@@ -161,9 +164,10 @@ void queued_queue_destroy(struct pp_device *device, struct pp_queue *queue)
     if (!queue) return;
     pthread_mutex_lock(&queued_lock);
     queue->stop = true;
-    pthread_cond_broadcast(&queued_moved);
+    pthread_cond_broadcast(&queue->moved);
     pthread_mutex_unlock(&queued_lock);
     pthread_join(queue->thread, NULL);
+    pthread_cond_destroy(&queue->moved);
     free(queue);
 }
 
@@ -194,6 +198,7 @@ pp_status queued_record(struct pp_device *device, struct pp_queue *queue, struct
     if (mark->device != device) return pp_fail(PP_INTERNAL, "queued device: the mark is another device's");
     PP_TRY(PP_NEW(&point, 1));
     point->references = 2;
+    pthread_cond_init(&point->moved, NULL);
     pthread_mutex_lock(&queued_lock);
     release_point(mark->point);
     pthread_mutex_unlock(&queued_lock);

@@ -166,7 +166,7 @@ static void test_list(void **state)
     fclose(out);
     assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS (PPKIT_CUDA_BACKEND=/no/such.so: No such file"));
     assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS\n"));
-    assert_non_null(strstr(text, "\ncpu "));
+    assert_non_null(strstr(text, "\n  cpu "));
     free(text);
 }
 

@@ -109,11 +109,11 @@ static void virtual_stages_depend_on_the_schedule(void **state)
     struct pp_config c;
     int n;
     assert_int_equal(parse(PP_PPSIM, "", &c), PP_OK);
-    assert_int_equal(pp_config_virtual(&c, false, 0, &n), 1);
+    assert_int_equal(pp_config_virtual(&c, 1, 0, &n), 1);
     assert_int_equal(n, 1);
-    assert_int_equal(pp_config_virtual(&c, true, 0, &n), 2);
+    assert_int_equal(pp_config_virtual(&c, 2, 0, &n), 2);
     assert_int_equal(parse(PP_PPSIM, "--virtual 2,4", &c), PP_OK);
-    assert_int_equal(pp_config_virtual(&c, true, 1, &n), 4);
+    assert_int_equal(pp_config_virtual(&c, 2, 1, &n), 4);
     assert_int_equal(n, 2);
 }
 

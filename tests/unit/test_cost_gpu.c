@@ -118,6 +118,33 @@ static void test_links_of_every_carrier(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* The same for a schedule in a file, with the longest name that a plan keeps: its share of the GPU is not cut off. */
+static void test_share_of_a_long_name(void **state)
+{
+    (void)state;
+#define LONG_NAME "a_name_of_as_many_as_31_byt.csv"
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    FILE *out = fopen(LONG_NAME, "w");
+    assert_non_null(out);
+    fputs("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", out);
+    assert_int_equal(fclose(out), 0);
+    unlink("long.db");
+    assert_int_equal(pp_db_open("long.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--device cuda --gpus 1 --stages 2 --chunks 2 --clip 0 --checkpoint except_last "
+                                    "--schedule " LONG_NAME);
+    add_gpu_profile(db, job, LONG_NAME " except_last share 1/2", 1, 1000 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, LONG_NAME " except_last share 1/2", 2, 1500 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, LONG_NAME " except_last", 1, 600 * UNIT, "nccl p2p"); /* of a whole GPU, and newer */
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
+    assert_int_equal(cost->classes[0].ns, 1000 * UNIT);
+    assert_int_equal(cost->classes[0].loaded_ns, 1500 * UNIT);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 /* What was measured of workers that shared a GPU says nothing of the way from one GPU to another: a prediction by the
  * profiles of a machine takes that from the machine file. */
 static void test_copies_inside_a_gpu_are_no_link(void **state)
@@ -185,6 +212,47 @@ static void test_machine_precisions(void **state)
     pp_job_free(job);
 }
 
+/* Of all tasks of the job, by the h200's data sheet with so much bandwidth. */
+static double all_tasks_ns(const struct pp_job *job, double bytes_per_ns)
+{
+    struct pp_machine m;
+    struct pp_cost *cost;
+    double ns = 0;
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    m.bytes_per_ns = bytes_per_ns;
+    m.call_overhead_ns = 0;
+    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    for (int c = 0; c < cost->nclasses; c++)
+        if (job->train->classes[c].kind == PP_F || job->train->classes[c].kind == PP_B)
+            ns += (double)cost->classes[c].ns;
+    pp_cost_free(cost);
+    return ns;
+}
+
+/* Calls run one after another: what only moves data is not hidden behind the products of its task. */
+static void test_machine_calls_in_turn(void **state)
+{
+    (void)state;
+    struct pp_job *job = create_job("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16");
+    const double flops_per_ns = 989000 * 0.8, bytes_per_ns = 4300;
+    double products = 0, moved = 0;
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        if (job->train->classes[c].kind != PP_F && job->train->classes[c].kind != PP_B) continue;
+        for (int i = 0; i < program->ncalls; i++) {
+            const struct pp_work work = job->model_ops->call_work(&program->calls[i]);
+            if (work.flops / flops_per_ns > work.bytes / bytes_per_ns)
+                products += work.flops / flops_per_ns;
+            else
+                moved += work.bytes / bytes_per_ns;
+        }
+    }
+    assert_true(products > 3 * moved && moved > 0); /* such tasks, as a whole, compute longer than they move data */
+    expect_near(all_tasks_ns(job, bytes_per_ns) / (products + moved), 1, 1e-6, "one call after another");
+    expect_near(all_tasks_ns(job, 1e9) / products, 1, 1e-2, "no time for data");
+    pp_job_free(job);
+}
+
 /* The step of up to 100 tensors is one launch, their norm two; on a cpu each tensor is a call. */
 static void test_machine_launches(void **state)
 {
@@ -215,9 +283,12 @@ static void test_machine_launches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_links_of_every_carrier),
-        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link), cmocka_unit_test(test_machine_precisions),
-        cmocka_unit_test(test_machine_launches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
+                                       cmocka_unit_test(test_share_of_a_long_name),
+                                       cmocka_unit_test(test_links_of_every_carrier),
+                                       cmocka_unit_test(test_copies_inside_a_gpu_are_no_link),
+                                       cmocka_unit_test(test_machine_precisions),
+                                       cmocka_unit_test(test_machine_calls_in_turn),
+                                       cmocka_unit_test(test_machine_launches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

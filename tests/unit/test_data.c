@@ -17,7 +17,7 @@
 
 #include "exec/data.h"
 #include "exec/tokenize.h"
-#include "exec/utf8.h"
+#include "core/utf8.h"
 
 static void write_bytes(const char *path, const char *bytes, size_t n)
 {

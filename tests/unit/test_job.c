@@ -203,11 +203,62 @@ static void test_tails(void **state)
     }
 }
 
+/* The plan that a schedule finds by times: the model's operations, or those that are given; nothing else counts. */
+static void test_timed_schedule(void **state)
+{
+    (void)state;
+#define ZB "--schedule zb-auto --layers 4 --stages 4 --rows 12 --chunks 12 --in-flight 6 "
+    static const struct {
+        const char *one, *other;
+        bool same;
+    } cases[] = {
+        {ZB, ZB "--threads 2 --transport mpi --gpus 3 --seed 5 --precision tf32", true},
+        {ZB, ZB "--device delay", true},
+        {ZB, ZB "--vocab 50", false}, /* the last stage is not the slowest any more */
+        {ZB, ZB "--device delay --times 1,2,1", false},
+        {ZB "--device delay --times 1,2,1", ZB "--device delay --times 2,4,2 --straggler 1:3 --jitter 7", true},
+        {ZB "--device delay --times 1,2,1", ZB "--device delay --times 1,2,1,2", false},
+        {ZB "--device delay --times 1,1,1", ZB "--device delay --times 1,2,1", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job;
+        uint64_t hash[2];
+        for (int k = 0; k < 2; k++) {
+            configure(k ? cases[i].other : cases[i].one);
+            if (create(&job, true) != PP_OK) fail_msg("%s", pp_message());
+            hash[k] = job->train->hash;
+            for (int p = 0; p < job->train->npools; p++)
+                if (job->train->pools[p].kind == PP_POOL_ACT) assert_true(job->train->pools[p].slots <= 6);
+            pp_job_free(job);
+        }
+        if ((hash[0] == hash[1]) != cases[i].same) fail_msg("%s | %s", cases[i].one, cases[i].other);
+    }
+    refuse("--in-flight 3", "schedule gpipe does not take --in-flight");
+}
+
+/* PP_CONTEXT_SIZE holds the longest: a name that fills the plan's field, the longest mode, any number of sharers. */
+static void test_context(void **state)
+{
+    (void)state;
+    static const char name[] = "a_name_of_as_many_as_31_byt.csv";
+    char context[PP_CONTEXT_SIZE], expected[256];
+    struct pp_plan plan;
+    const struct pp_job job = {.config = &config, .train = &plan};
+    assert_int_equal(sizeof name, sizeof plan.schedule);
+    memcpy(plan.schedule, name, sizeof name);
+    for (int mode = 0; mode < 3; mode++) {
+        config.checkpoint = mode;
+        snprintf(expected, sizeof expected, "%s %s share 1/%d", name, pp_checkpoint_names[mode], INT32_MAX);
+        assert_string_equal(pp_job_context(&job, INT32_MAX, context, sizeof context), expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
                                        cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
-                                       cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails)};
+                                       cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails),
+                                       cmocka_unit_test(test_timed_schedule),  cmocka_unit_test(test_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,7 +133,8 @@ static void test_disjoint(void **state)
     static const struct {
         const char *name;
         int v;
-    } schedules[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"bfs", 2}, {"zb-h1", 1}, {"zb-h2", 1}, {"zbv", 2}};
+    } schedules[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"bfs", 2},  {"zb-h1", 1},
+                     {"zb-h2", 1}, {"zbv", 2},  {"v-half", 2},      {"v-min", 2}};
     enum { N = sizeof schedules / sizeof *schedules };
     for (int i = 0; i < N * 4 * 3 * 2; i++) {
         const int p = 1 + i / N % 4, checkpoint = i / (4 * N) % 3, precision = i / (12 * N) ? PP_BF16 : PP_FP32;

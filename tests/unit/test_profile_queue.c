@@ -4,6 +4,11 @@
  */
 #include "tests/unit/profile_case.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/profile_algorithms.h"
+
 /* The same with queues: measuring takes no time, issuing a tenth of running. There are config_gpus(), shared by as
  * many workers as it takes. */
 enum { ISSUE_NS = CALL_NS / 10 };
@@ -48,14 +53,26 @@ static pp_status queued_probe(struct pp_device *device)
     return cannot_share ? pp_fail(PP_UNSUPPORTED, "workers do not overlap") : PP_OK;
 }
 
+/* Chooses once for each program, in a line of its own. */
+static pp_status queued_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added)
+{
+    strangers += used != device;
+    fprintf(out, "%s\n", program->signature);
+    ++*added;
+    return PP_OK;
+}
+
 static int queued_sharers(const struct pp_device_spec *spec)
 {
     int gpus = config_gpus();
     return spec->workers > gpus ? spec->workers / gpus : 1;
 }
 
-static const struct pp_queue_ops queued_ops = {
-    .use = queued_use, .prepare = queued_prepare, .measure = queued_measure, .probe = queued_probe};
+static const struct pp_queue_ops queued_ops = {.use = queued_use,
+                                               .prepare = queued_prepare,
+                                               .measure = queued_measure,
+                                               .tune = queued_tune,
+                                               .probe = queued_probe};
 
 static struct pp_backend queued_backend(void)
 {
@@ -93,16 +110,31 @@ static struct pp_profile *queued_profile(const char *options, const struct pp_ba
     return profile;
 }
 
+/* A schedule in a file, with the longest name that a plan keeps, of the longest mode of checkpoints. */
+#define LONG_NAME "a_name_of_as_many_as_31_byt.csv"
+
+static void write_schedule(const char *path)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", out);
+    assert_int_equal(fclose(out), 0);
+}
+
 static void test_queue_device(void **state)
 {
     (void)state;
+    write_schedule(LONG_NAME);
     const struct pp_backend backend = queued_backend();
     const struct {
         const char *options, *share;
         int loads, last_load;
-    } cases[] = {{"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 4", "", 1, 1},
-                 {"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 2", " share 1/2", 2, 2},
-                 {"--preset lab --layers 4 --seconds 0.005 --stages 2 --replicas 2 --gpus 1", " share 1/4", 2, 4}};
+    } cases[] = {
+        {"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 4", "", 1, 1},
+        {"--preset lab --layers 4 --seconds 0.005 --stages 4 --gpus 2", " share 1/2", 2, 2},
+        {"--preset lab --layers 4 --seconds 0.005 --stages 2 --replicas 2 --gpus 1", " share 1/4", 2, 4},
+        {"--preset lab --seconds 0.005 --stages 2 --chunks 2 --gpus 1 --checkpoint except_last --schedule " LONG_NAME,
+         " share 1/2", 2, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_profile *profile = queued_profile(cases[i].options, &backend);
         assert_int_equal(profile->nloads, cases[i].loads);
@@ -185,13 +217,41 @@ static void test_issue_is_stored(void **state)
     pp_profile_free(profile);
 }
 
+/* A file that cannot be read to its end, or written, stays as it is, and nothing lies beside it. */
+static void test_algorithms(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile = queued_profile("--preset lab --stages 1", &backend);
+    struct stat there;
+    char text[32] = "";
+    remove("chosen"), remove("chosen.new"), remove("unread");
+    assert_int_equal(pp_profile_algorithms(profile, "chosen"), PP_OK);
+    assert_int_equal(stat("chosen", &there), 0);
+    const off_t bytes = there.st_size;
+    assert_true(bytes > 0);
+
+    assert_int_equal(symlink("/dev/full", "chosen.new"), 0);
+    assert_int_equal(pp_profile_algorithms(profile, "chosen"), PP_IO);
+    assert_non_null(strstr(pp_message(), "--algorithms: cannot write chosen.new: No space left"));
+    assert_int_equal(stat("chosen", &there), 0);
+    assert_int_equal(there.st_size, bytes);
+    assert_int_equal(access("chosen.new", F_OK), -1);
+
+    assert_int_equal(symlink("/proc/self/mem", "unread"), 0);
+    assert_int_equal(pp_profile_algorithms(profile, "unread"), PP_IO);
+    assert_non_null(strstr(pp_message(), "--algorithms: cannot read unread: "));
+    assert_true(readlink("unread", text, sizeof text) > 0);
+    assert_int_equal(access("unread.new", F_OK), -1);
+    assert_int_equal(strangers + open_devices, 0);
+    pp_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device),
-        cmocka_unit_test(test_cannot_share),
-        cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_issue_is_stored),
+        cmocka_unit_test(test_queue_device),    cmocka_unit_test(test_cannot_share), cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_issue_is_stored), cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,8 +236,8 @@ static void check_all(void **state)
     static const struct {
         const char *schedule;
         int virtual_stages;
-    } orders[] = {{"gpipe", 1}, {"1f1b", 1},  {"interleaved", 1}, {"interleaved", 2},   {"bfs", 2},
-                  {"zb-h1", 1}, {"zb-h2", 1}, {"zbv", 2},         {"interleaved-zb", 2}};
+    } orders[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 1},    {"interleaved", 2}, {"bfs", 2},  {"zb-h1", 1},
+                  {"zb-h2", 1}, {"zbv", 2},  {"interleaved-zb", 2}, {"v-half", 2},      {"v-min", 2}};
     const struct golden *golden = *state;
     for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
         for (int ranks = 1; ranks * orders[o].virtual_stages <= golden->most_stages && ranks <= 4; ranks *= 2)

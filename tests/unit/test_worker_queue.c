@@ -14,7 +14,11 @@
 #include "queue_device.h"
 #include "trained.h"
 
-enum { OPTIONS = 700 };
+#ifdef __SANITIZE_THREAD__ /* which sees a race whether it shows or not: in some of the shapes, with one seed */
+enum { OPTIONS = 700, STEP = 3, SEEDS = 1 };
+#else
+enum { OPTIONS = 700, STEP = 1, SEEDS = 3 };
+#endif
 
 static const int64_t SOON_NS = 40000000000; /* with a sanitizer, on a busy machine */
 
@@ -36,7 +40,7 @@ static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
 static const char *const checkpoints[] = {"never", "except_last", "always"};
 static const int stage_counts[] = {1, 2, 4};
 
-/* All shapes, or every second one. */
+/* All shapes, or every second one, ... */
 static void compare_shapes(const char *extra, int step)
 {
     for (int s = 0; s < 3; s++)
@@ -56,7 +60,7 @@ static void bits_are_those_of_the_cpu(void **state)
 {
     (void)state;
     queued_set(NULL);
-    compare_shapes("", 1);
+    compare_shapes("", STEP);
     compare(BASE "--schedule 1f1b --stages 2");
     compare(BASE "--schedule gpipe --stages 4 --recv-buffers 1");
     compare(BASE "--schedule 1f1b --stages 2 --recv-buffers 8 --split 1,3");
@@ -69,7 +73,7 @@ static void replicas_too(void **state)
 {
     (void)state;
     queued_set(NULL);
-    compare_shapes("--replicas 2 --max-batches 2 --no-eval", 2);
+    compare_shapes("--replicas 2 --max-batches 2 --no-eval", 2 * STEP);
     compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 3");
     compare(SHORT "--schedule zbv --stages 2 --virtual 2 --chunks 4 --replicas 2");
     compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
@@ -79,7 +83,7 @@ static void replicas_too(void **state)
 static void delays_change_nothing(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
         compare(SHORT "--schedule 1f1b --stages 2 --chunks 4 --recv-buffers 1");
         compare(SHORT "--schedule gpipe --stages 4 --chunks 4 --checkpoint always");

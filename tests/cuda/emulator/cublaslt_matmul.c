@@ -10,7 +10,7 @@
 
 #include "cublaslt.h"
 
-enum { A, B, C, D, MATRICES, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 20, MAGIC = 0x7e57a160 };
+enum { A, B, C, D, MATRICES, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 14, MAGIC = 0x7e57a160 };
 
 /* In cublasLtMatmulAlgo_t: what it was chosen for. */
 struct algorithm {

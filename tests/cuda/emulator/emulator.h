@@ -172,4 +172,10 @@ void pp_emu_reset_green(void); /* cudaSetDevice leaves it */
 
 int64_t pp_emu_now_ns(void);
 
+/* ---- nccl.c ---- */
+
+/* Complains where a first exchange of the process is under way: the real call may wait for it, and the exchange's other
+ * end for what this thread would do next. */
+void pp_emu_allocates(const char *function);
+
 #endif

@@ -8,7 +8,14 @@
 
 #include "emulator.h"
 
-enum { ALIGNMENT = 512, POISON = 0xff, GUARD = 0xa5, GUARD_BYTES = 512, POISON_ON_FREE = 64 << 20 };
+enum {
+    ALIGNMENT = 512,
+    POISON = 0xff,
+    GUARD = 0xa5,
+    GUARD_BYTES = 512,
+    POISON_BYTES =
+        4 << 20 /* only the first ones of an allocation: the workspace of products has 64 MiB, in every run */
+};
 
 struct allocation {
     struct allocation *next;
@@ -51,6 +58,8 @@ uint64_t pp_emu_used_bytes(int device)
     return bytes;
 }
 
+static void poison(void *memory, size_t bytes) { memset(memory, POISON, bytes < POISON_BYTES ? bytes : POISON_BYTES); }
+
 static cudaError_t allocate(void **out, size_t bytes, enum pp_emu_memory kind, int device)
 {
     const size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -64,7 +73,7 @@ static cudaError_t allocate(void **out, size_t bytes, enum pp_emu_memory kind, i
         free(a);
         return cudaErrorMemoryAllocation;
     }
-    memset(memory, POISON, bytes);
+    poison(memory, bytes);
     memset(memory + bytes, GUARD, GUARD_BYTES);
     a->range = (struct pp_emu_range){.start = memory, .bytes = bytes, .kind = kind, .device = device};
     pp_emu_lock(&mutex);
@@ -100,7 +109,7 @@ static cudaError_t release(void *p, enum pp_emu_memory kind)
         return cudaErrorInvalidValue;
     }
     check_guard(&a->range);
-    if (a->range.bytes <= POISON_ON_FREE) memset(p, POISON, a->range.bytes);
+    poison(p, a->range.bytes);
     pp_emu_count(kind == PP_EMU_DEVICE ? PP_EMU_LIVE_DEVICE_BYTES : PP_EMU_LIVE_HOST_BYTES, -(int64_t)a->range.bytes);
     free(p);
     free(a);
@@ -110,6 +119,7 @@ static cudaError_t release(void *p, enum pp_emu_memory kind)
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
     PP_EMU_ENTER();
+    pp_emu_allocates(__func__);
     if (!out) return pp_emu_error(cudaErrorInvalidValue);
     *out = NULL;
     return bytes ? pp_emu_error(allocate(out, bytes, PP_EMU_DEVICE, pp_emu_current())) : cudaSuccess;
@@ -129,6 +139,7 @@ cudaError_t cudaFree(void *p)
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
     PP_EMU_ENTER();
+    pp_emu_allocates(__func__);
     (void)flags;
     if (!out) return pp_emu_error(cudaErrorInvalidValue);
     *out = NULL;
@@ -138,6 +149,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 cudaError_t cudaMallocHost(void **out, size_t bytes)
 {
     PP_EMU_ENTER();
+    pp_emu_allocates(__func__);
     if (!out) return pp_emu_error(cudaErrorInvalidValue);
     *out = NULL;
     return bytes ? pp_emu_error(allocate(out, bytes, PP_EMU_PINNED, -1)) : cudaSuccess;

@@ -39,6 +39,7 @@ struct exchange {
     ncclDataType_t type;
     size_t count, bytes;
     int peer;
+    bool first; /* of its pair, or of all */
     const void *from;
     void *to;
 };
@@ -50,6 +51,13 @@ struct offer {
 };
 
 static _Thread_local char last_error[200];
+static atomic_int first_exchanges; /* under way in this process */
+
+void pp_emu_allocates(const char *function)
+{
+    if (atomic_load(&first_exchanges) > 0)
+        pp_emu_complain("%s: while a communicator's first exchange is under way in this process", function);
+}
 
 static ncclResult_t fail(ncclResult_t result, const char *text)
 {
@@ -134,6 +142,7 @@ static bool config_fits(const ncclConfig_t *config)
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     if (pp_emu_enter(__func__) != cudaSuccess) return fail(ncclUnhandledCudaError, "no CUDA");
+    pp_emu_allocates(__func__);
     if (!out || ranks < 1 || ranks > PP_MESH_RANKS || rank < 0 || rank >= ranks || !config_fits(config))
         return fail(ncclInvalidArgument, "ncclCommInitRankConfig: ranks, rank or config");
     const struct pp_mesh_rank me = {.rank = rank, .ranks = ranks, .device = pp_emu_current(), .host = host_hash()};
@@ -252,6 +261,7 @@ static void run_exchange(struct pp_emu_op *op, cudaStream_t stream, bool dead)
         ok = x->operation == SEND ? give(x, x->peer, x->from) : x->operation == RECV ? take(x, x->peer, x->to) : sum(x);
     if (!ok && !dead && !comm->mute) atomic_store(&comm->async_error, ncclRemoteError);
     while (!ok && !dead && !atomic_load(&comm->aborted)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (x->first) atomic_fetch_sub(&first_exchanges, 1);
     release(comm);
     free(x);
 }
@@ -261,8 +271,6 @@ static ncclResult_t connect_hosts(ncclComm_t comm, enum operation operation, int
 {
     struct pp_mesh *mesh = &comm->mesh;
     char token = (char)operation;
-    if (comm->connected[operation][operation == SUM ? 0 : peer]) return ncclSuccess;
-    comm->connected[operation][operation == SUM ? 0 : peer] = true;
     for (int i = 0; i < mesh->ranks; i++) {
         if (i == mesh->rank || (operation != SUM && i != peer)) continue;
         if (!pp_mesh_send(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
@@ -272,6 +280,19 @@ static ncclResult_t connect_hosts(ncclComm_t comm, enum operation operation, int
         if (!pp_mesh_recv(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
     }
     return ncclSuccess;
+}
+
+/* *first: the exchange is one of first_exchanges, until it has ended. */
+static ncclResult_t connect_once(const struct exchange *x, bool *first)
+{
+    bool *connected = &x->comm->connected[x->operation][x->operation == SUM ? 0 : x->peer];
+    *first = !*connected;
+    *connected = true;
+    if (!*first) return ncclSuccess;
+    atomic_fetch_add(&first_exchanges, 1);
+    const ncclResult_t result = connect_hosts(x->comm, x->operation, x->peer);
+    if (result != ncclSuccess) atomic_fetch_sub(&first_exchanges, 1);
+    return result;
 }
 
 static size_t bytes_of(ncclDataType_t type)
@@ -310,11 +331,13 @@ static ncclResult_t start(const struct exchange *what, cudaStream_t handle)
     if (injected) return fail((ncclResult_t)injected, "injected");
     const cudaStream_t stream = pp_emu_stream(handle);
     ncclResult_t result = check_exchange(what, stream);
-    if (result == ncclSuccess) result = connect_hosts(what->comm, what->operation, what->peer);
+    bool first = false;
+    if (result == ncclSuccess) result = connect_once(what, &first);
     if (result != ncclSuccess) return result;
     struct exchange *x = malloc(sizeof(*x));
-    if (!x) return ncclSystemError;
+    if (!x) abort();
     *x = *what;
+    x->first = first;
     x->op.run = run_exchange;
     atomic_fetch_add(&x->comm->references, 1);
     struct pp_emu_record *end = pp_emu_record_new();

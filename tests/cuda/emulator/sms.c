@@ -3,7 +3,6 @@
  * Multiprocessors as places for blocks. A block takes the place that is free first; with PP_EMULATE_PARTITIONS=0 that
  * may be any of the device, as if green contexts were none.
  */
-#include <stdlib.h>
 
 #include "emulator.h"
 

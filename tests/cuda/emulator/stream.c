@@ -2,7 +2,6 @@
  *
  * A stream is a thread with a list of operations. Handles of streams that were destroyed are known as such.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

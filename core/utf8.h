@@ -2,8 +2,8 @@
  *
  * As much of Unicode as the tokenizer needs, the same as Python's str.lower() and str.split() for text in practice.
  */
-#ifndef PP_EXEC_UTF8_H
-#define PP_EXEC_UTF8_H
+#ifndef PP_CORE_UTF8_H
+#define PP_CORE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions of ppsim beside published measurements of GPU clusters, as a page for docs/results. It takes seconds.
+
+  published.py --bin build/bin --out docs/results/published.md
+
+What was published is in published.tsv. The page's figures are what the program says; a test holds both together.
+"""
+
+import argparse
+import functools
+import itertools
+import json
+import pathlib
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from fidelity_table import markdown, percent  # noqa: E402
+
+FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
+TEXT = pathlib.Path(__file__).resolve().parent / "published_text.md"
+COLUMNS = ["1F1B", "1F1B-I", "ZB-1p", "ZB-2p"]  # as the paper calls them, and in the order of published.tsv
+SCHEDULES = {  # what ppsim has for each
+    "1F1B": ["1f1b"],
+    "1F1B-I": ["interleaved", "--virtual", "{V}"],
+    "ZB-1p": ["zb-auto", "--in-flight", "{P}"],
+    "ZB-2p": ["zb-auto", "--in-flight", "{P2}"],
+}
+TOKENS = 1024
+VOCABULARY = 50257  # GPT-2's, padded to a multiple of 128
+A100_BYTES_PER_MS = 1.8e9  # of sim/machines/a100.json
+EVENTS = "event JOIN run ON run.id = event.run JOIN task ON task.plan = run.plan AND task.id = event.task"
+STATE_BYTES = 18  # for each parameter: fp16 weight; fp32 gradient, master weight, Adam's two moments
+
+
+def read_facts(path=FACTS):
+    """{kind: [[cells]]}; numbers are numbers, "-" is None"""
+    facts = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            kind, *cells = line.split("\t")
+            facts.setdefault(kind, []).append([number(cell) for cell in cells])
+    return facts
+
+
+def number(cell):
+    if cell == "-":
+        return None
+    try:
+        return float(cell) if "." in cell else int(cell)
+    except ValueError:
+        return cell
+
+
+class Model:
+    def __init__(self, name, layers, heads, width, rows, ranks, virtual):
+        self.name, self.layers, self.heads, self.width = name, layers, heads, width
+        self.rows, self.ranks, self.virtual = rows, ranks, virtual
+        self.of_rank = (layers + 2) // ranks  # but one less on the first and on the last
+        self.split = [self.of_rank - 1] + [self.of_rank] * (ranks - 2) + [self.of_rank - 1]
+        # Bytes that the paper counts for a token and layer until the end of the input gradient, and from there to W's.
+        self.held, self.held_weight = 34 * width + 5 * heads * TOKENS, 32 * width
+
+    def most_in_flight(self):
+        """Most microbatches that any order has between F and W in the bytes of 2P: all but one are past I."""
+        return int(1 + (2 * self.ranks - 1) * self.held / self.held_weight)
+
+    def samples(self, row):
+        """samples/GPU/s of a prediction"""
+        return 1e3 * row["microbatches"] * self.rows / self.ranks / row["ms_per_batch"]
+
+    def options(self):
+        """Those of ppsim that say what the model is; the batch is left to the caller."""
+        return [
+            *("--d-model", self.width, "--heads", self.heads, "--d-ff", 4 * self.width, "--layers", self.layers),
+            *("--vocab", VOCABULARY, "--vocab-multiple", 128, "--tokens", TOKENS, "--mask", "causal"),
+            *("--dropout", 0.1, "--checkpoint", "never", "--replicas", 1, "--no-eval"),
+            *("--stages", self.ranks, "--split", ",".join(map(str, self.split))),
+        ]
+
+
+class Program:
+    def __init__(self, folder):
+        self.path = str(pathlib.Path(folder).resolve() / "ppsim")
+
+    def run(self, words):
+        words = [self.path, *map(str, words)]
+        with tempfile.TemporaryDirectory() as empty:  # where no pp.db lies
+            done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=empty)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+        return done.stdout
+
+    def predict(self, *words):
+        return json.loads(self.run([*words, "--format", "json"]))[0]
+
+    def events(self, words, query):
+        """Rows that the query finds in the database of one prediction"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "pp.db"
+            self.run([*words, "--db", path])
+            db = sqlite3.connect(path)
+            found = db.execute(query).fetchall()
+            db.close()
+        return found
+
+
+def words_of(column):
+    return " ".join(SCHEDULES[column]).format(V="V", P="P", P2="2P")
+
+
+def schedule(column, model):
+    values = {"V": model.virtual, "P": model.ranks, "P2": 2 * model.ranks}
+    return ["--schedule", *(word.format(**values) for word in SCHEDULES[column])]
+
+
+def first_of_each(rows):
+    """{model: cells of its first row}"""
+    found = {}
+    for name, *cells in rows:
+        found.setdefault(name, cells)
+    return found
+
+
+def of_times(program, facts, models):
+    """A: {(model, M, column): prediction} from the authors' own times"""
+    times = {(name, m): ms for name, m, *ms in facts["times"]}
+    first = {name: ms for name, (_, *ms) in first_of_each(facts["times"]).items()}
+    found = {}
+    for name, m, *cells in facts["measured"]:
+        if name not in first:
+            continue
+        for column, measured in zip(COLUMNS, cells):
+            if measured is not None:
+                ms = ",".join(map(str, times.get((name, m), first[name])))
+                words = ["--times", ms, "--stages", models[name].ranks, "--chunks", m]
+                found[name, m, column] = program.predict(*words, *schedule(column, models[name]))
+    return found
+
+
+def sheet_words(model, m, column):
+    """A norm of all gradients that every rank waits for, but where the paper does without it."""
+    clip = 0 if column.startswith("ZB") else 1
+    words = ["--machine", "a100", "--precision", "bf16", *model.options(), "--rows", m * model.rows, "--chunks", m]
+    return [*words, "--clip", clip, *schedule(column, model)]
+
+
+def of_data_sheet(program, facts, models):
+    """B: the same from the data sheet of the a100. A stage of ppkit holds a layer at least: no 1F1B-I."""
+    found = {}
+    for name, m, *cells in facts["measured"]:
+        for column, measured in zip(COLUMNS, cells):
+            if measured is not None and column != "1F1B-I":
+                found[name, m, column] = program.predict(*sheet_words(models[name], m, column))
+    return found
+
+
+def throughput(facts, models, found, columns):
+    """(rows of a table, {column: errors in %})"""
+    rows, errors = [], {column: [] for column in columns}
+    for name, m, *cells in facts["measured"]:
+        if (name, m, "1F1B") not in found:
+            continue
+        row = [name, models[name].ranks, m]
+        for column, measured in zip(COLUMNS, cells):
+            if column not in columns:
+                continue
+            if measured is None:
+                row += ["", "", ""]
+                continue
+            predicted = models[name].samples(found[name, m, column])
+            errors[column].append(percent(predicted, measured))
+            row += [f"{measured:.{2 if measured < 10 else 1}f}", f"{predicted:.2f}", f"{errors[column][-1]:+.1f}"]
+        rows.append(row)
+    head = ["model", "P", "M"]
+    for column in columns:
+        head += [column, "ppsim", "error %"]
+    return markdown(head, rows), errors
+
+
+def pairs(facts, models, found):
+    """([pairs of schedules in another order than measured], of how many), of pairs of one model and M that differ"""
+    wrong, total = [], 0
+    for name, m, *cells in facts["measured"]:
+        points = [
+            (column, measured, models[name].samples(found[name, m, column]))
+            for column, measured in zip(COLUMNS, cells)
+            if (name, m, column) in found
+        ]
+        for (a, measured_a, a_predicted), (b, measured_b, b_predicted) in itertools.combinations(points, 2):
+            total += measured_a != measured_b
+            if (measured_a - measured_b) * (a_predicted - b_predicted) <= 0 and measured_a != measured_b:
+                wrong.append(f"{a} and {b}")
+    return wrong, total
+
+
+def error_summary(found):
+    """found: [(what, {column: errors}, what pairs() says)]"""
+    rows = []
+    for what, errors, (wrong, total) in found:
+        for column, values in errors.items():
+            of_order = f"{total - len(wrong)} of {total}" if column == next(iter(errors)) else ""
+            worst = max(values, key=abs)
+            rows.append([what, column, len(values), f"{statistics.mean(values):+.1f}", f"{worst:+.1f}", of_order])
+    return markdown(["from", "schedule", "cases", "mean error %", "worst %", "pairs in the measured order"], rows)
+
+
+def ratios(facts, models, a, b):
+    """Speed over 1F1B's: (table, {A or B: errors in %})."""
+    rows, errors = [], {"A": [], "B": []}
+    for name, m, base, *cells in facts["measured"]:
+        row = [name, m]
+        for column, measured in zip(COLUMNS[1:], cells):
+            row.append("" if measured is None else f"{measured / base:.2f}")
+            for key, found in (("A", a), ("B", b)):
+                if key == "B" and column == "1F1B-I":
+                    continue
+                if (name, m, column) not in found:
+                    row.append("")
+                    continue
+                predicted = found[name, m, "1F1B"]["ms_per_batch"] / found[name, m, column]["ms_per_batch"]
+                errors[key].append(percent(predicted, measured / base))
+                row.append(f"{predicted:.2f}")
+        rows.append(row)
+    return markdown(["model", "M", "1F1B-I", "A", "ZB-1p", "A", "B", "ZB-2p", "A", "B"], rows), errors
+
+
+def bubbles(program, facts, models, found):
+    """(table, errors in % of ZB-2p's speed with the most microbatches, bytes of K = P and 2P in % of the limits)"""
+    times = {(name, m): ",".join(map(str, ms)) for name, m, *ms in facts["times"]}
+    measured = {(name, m): cells[-1] for name, m, *cells in facts["measured"]}
+    rows, errors, bytes_used = [], [], []
+    for name, m, *cells in facts["bubble"]:
+        model, row = models[name], [name, m]
+        common = ["--times", times[name, m], "--stages", model.ranks, "--chunks", m]
+        for column, rate in zip(COLUMNS, cells):
+            row += [f"{100 * rate:.2f}", f"{100 * found[name, m, column]['bubble_span']:.2f}"]
+        for limit, column in ((1, "ZB-1p"), (2, "ZB-2p")):
+            used = max(held(program, model, [*common, *schedule(column, model)]))
+            bytes_used.append(100 * used / limit / model.ranks)
+        words = [*common, "--schedule", "zb-auto", "--in-flight", model.most_in_flight()]
+        most = program.predict(*words)
+        errors.append(percent(model.samples(most), measured[name, m]))
+        used = max(held(program, model, words)) / 2 / model.ranks
+        rows.append([*row, model.most_in_flight(), f"{100 * most['bubble_span']:.2f}", f"{100 * used:.0f}"])
+    head = ["model", "M"]
+    for column in COLUMNS:
+        head += [column + " %", "ppsim %"]
+    return markdown([*head, "K", "ppsim %", "bytes %"], rows), errors, bytes_used
+
+
+def both(values, form):
+    return " and ".join(format(value, form) for value in values)
+
+
+def kinds(program, facts, models):
+    """Where B's error is: tasks of rank 1, which has all its layers. (table, words for the text)"""
+    names = {"F": "F", "I": "I", "W": "W", "XFER_F": "hop"}
+    rows, errors, missing, unfused, links = [], {kind: [] for kind in names}, [], [], []
+    for name, (m, *profiled) in first_of_each(facts["times"]).items():
+        model = models[name]
+        words = sheet_words(model, m, "ZB-1p")
+        words[words.index("--schedule") + 1 :] = ["zb-h1"]
+        sheet = mean_ms(program, words)
+        row = [name]
+        for kind, ms in zip(names, profiled):
+            errors[kind].append(percent(sheet[kind], ms))
+            row += [f"{ms:.2f}", f"{sheet[kind]:.2f}", f"{errors[kind][-1]:+.0f}"]
+        rows.append(row)
+        tokens = model.rows * TOKENS
+        missing.append(profiled[0] - sheet["F"])
+        unfused.append(11 * model.heads * TOKENS * tokens * model.of_rank / A100_BYTES_PER_MS)
+        links.append(tokens * model.width * 2 / profiled[3] / 1e6)
+    head = ["model"]
+    for kind in names.values():
+        head += [kind + " ms", "data sheet", "error %"]
+    text = {kind.lower(): both(values, "+.0f") + " %" for kind, values in errors.items()}
+    text.update(missing=both(missing, ".1f"), unfused=both(unfused, ".1f"), links=both(links, ".0f"))
+    return markdown(head, rows), text
+
+
+def mean_ms(program, words):
+    """{kind: ms} of the tasks of stage 1"""
+    query = f"SELECT kind, avg(end_ns - start_ns) / 1e6 FROM {EVENTS} WHERE stage = 1 AND side != 1 GROUP BY kind"
+    return dict(program.events(words, query))
+
+
+def held(program, model, words, virtual=1):
+    """[ranks] most bytes that the paper counts there, as microbatches before I"""
+    part = model.held_weight / model.held
+    change = {"F": 1, "B": -1, "I": part - 1, "W": -part}
+    when = "CASE kind WHEN 'F' THEN start_ns ELSE end_ns END"
+    query = f"SELECT worker, kind FROM {EVENTS} WHERE kind IN ('F', 'B', 'I', 'W') ORDER BY {when}, kind = 'F'"
+    now, most = [0.0] * model.ranks, [0.0] * model.ranks
+    for rank, kind in program.events(words, query):
+        now[rank] += change[kind] / virtual
+        most[rank] = max(most[rank], now[rank])
+    return most
+
+
+def counted_gb(program, model, m, column):
+    """Of rank 1: the paper's bytes of the microbatches that ppsim has there, and state of the optimizer."""
+    words = ["--times", "1,1,1", "--stages", model.ranks, "--chunks", m, *schedule(column, model)]
+    microbatches = held(program, model, words, model.virtual if column == "1F1B-I" else 1)[1]
+    of_layer = model.rows * TOKENS * model.held
+    return model.of_rank * (microbatches * of_layer + STATE_BYTES * 12 * model.width**2) / 1e9
+
+
+def memory(program, facts, models, sheet):
+    """(table, errors in %)"""
+    first = {}
+    for name, m, *cells in facts["measured"]:
+        if None not in cells:
+            first.setdefault(name, m)
+    rows, errors = [], []
+    for name, *cells in facts["memory"]:
+        row = [name]
+        for column, measured in zip(COLUMNS, cells):
+            gb = counted_gb(program, models[name], first[name], column)
+            errors.append(percent(gb, measured))
+            row += [measured, f"{gb:.0f}", f"{errors[-1]:+.0f}"]
+        for column in ("1F1B", "ZB-1p", "ZB-2p"):
+            row.append(f"{max(sheet[name, first[name], column]['peak_bytes']) / 1e9:.0f}")
+        rows.append(row)
+    head = ["model"]
+    for column in COLUMNS:
+        head += [column + " GB", "counted", "error %"]
+    return markdown([*head, "ppkit's arena: 1F1B", "ZB-1p", "ZB-2p"], rows), errors
+
+
+def gpipe(program, facts):
+    """C: (table, errors in % on P40s)"""
+
+    @functools.lru_cache(None)
+    def ms(ranks, m, checkpoint):
+        each = f"{6400 / ranks / m}"  # F; the backward takes twice that
+        words = ["--times", f"{each},{each},{each}", "--schedule", "gpipe", "--checkpoint", checkpoint]
+        return program.predict(*words, "--stages", ranks, "--chunks", m)["ms_per_batch"]
+
+    rows, errors = [], []
+    for ranks, m, gpus, tpus in facts["gpipe"]:
+        predicted = ms(2, 1, "always") / ms(ranks, m, "always")
+        errors.append(percent(predicted, gpus))
+        row = [ranks, m, f"{gpus:.2f}", f"{predicted:.2f}", f"{errors[-1]:+.0f}"]
+        rows.append([*row, f"{ms(2, 1, 'never') / ms(ranks, m, 'never'):.2f}", f"{tpus:.2f}"])
+    head = ["P", "M", "P40 speed-up", "ppsim", "error %", "nothing recomputed", "TPU speed-up"]
+    return markdown(head, rows), errors
+
+
+def size(errors):
+    """ "5.1 % (worst -12.0 %)" of errors in % """
+    return f"{statistics.mean(map(abs, errors)):.1f} % (worst {max(errors, key=abs):+.1f} %)"
+
+
+def page(folder):
+    """The page, and its figures, by the ppsim in the folder."""
+    program, facts = Program(folder), read_facts()
+    models = {cells[0]: Model(*cells) for cells in facts["model"]}
+    a, b = of_times(program, facts, models), of_data_sheet(program, facts, models)
+    table_a, errors_a = throughput(facts, models, a, COLUMNS)
+    columns_b = [column for column in COLUMNS if column != "1F1B-I"]
+    table_b, errors_b = throughput(facts, models, b, columns_b)
+    table_ratios, errors_ratios = ratios(facts, models, a, b)
+    table_kinds, words_kinds = kinds(program, facts, models)
+    table_memory, errors_memory = memory(program, facts, models, b)
+    table_gpipe, errors_gpipe = gpipe(program, facts)
+    table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
+    means = [statistics.mean(errors) for errors in errors_a.values()]
+    summary = [("A", errors_a, pairs(facts, models, a)), ("B", errors_b, pairs(facts, models, b))]
+    tables = {
+        "summary": error_summary(summary),
+        "times": table_a,
+        "bubbles": table_bubbles,
+        "sheet": table_b,
+        "kinds": table_kinds,
+        "ratios": table_ratios,
+        "memory": table_memory,
+        "gpipe": table_gpipe,
+    }
+    words = {
+        "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
+        "bytes": f"{max(bytes_used):.0f}",
+        "most_2p": f"{statistics.mean(errors_most):+.1f}",
+        "most_2p_worst": f"{max(errors_most, key=abs):+.1f}",
+        "first": " ".join(map(str, ["ppsim", *sheet_words(models["1.5B"], 24, "1F1B")])),
+        "least": f"{min(means):.0f}",
+        "most": f"{max(means):.0f}",
+        "mean_b": f"{statistics.mean(itertools.chain(*errors_b.values())):.0f}",
+        "wrong": "; ".join(sorted(set(summary[0][2][0] + summary[1][2][0]))) or "none",
+        "ratio_a": size(errors_ratios["A"]),
+        "ratio_b": size(errors_ratios["B"]),
+        "memory": size(errors_memory),
+        "gpipe": size(errors_gpipe),
+        **words_kinds,
+    }
+    text = TEXT.read_text(encoding="utf-8")
+    return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True, help="folder of ppsim")
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    args = parser.parse_args()
+    args.out.write_text(page(args.bin), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/terms.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/agree.h"
+
+static const char same_options[] = "start all processes with the same options",
+                  same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?";
+
+/* Options that processes may have of their own; of the others' paths the content counts, or that there is one. */
+static const char *const own_options[] = {"preset",    "schedule",   "data",         "device",
+                                          "gpus",      "algorithms", "db",           "transport",
+                                          "blas-core", "format",     "log-interval", "generated-tokens"};
+static const char *const paths[] = {"init", "save"};
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+static void add_options(const struct pp_config *config, struct pp_terms *terms)
+{
+    char text[1024];
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        const char *name = row->name;
+        if (!(row->tools & PP_PPEXEC) || is_among(name, own_options, sizeof own_options / sizeof *own_options))
+            continue;
+        if (is_among(name, paths, sizeof paths / sizeof *paths))
+            pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
+        else
+            pp_terms_add(terms, name, same_options, "%s", pp_config_text(config, name, text, sizeof text));
+    }
+}
+
+static pp_status agree(struct pp_exec *exec, pp_status status, const struct pp_terms *terms)
+{
+    status = pp_agree(exec->transport, &exec->processes, status, terms);
+    exec->agreed = status == PP_INPUT;
+    return status;
+}
+
+pp_status pp_agree_on_status(struct pp_exec *exec, pp_status status) { return agree(exec, status, NULL); }
+
+pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status)
+{
+    struct pp_terms *terms;
+    if (exec->processes.count == 1) return status;
+    PP_TRY(PP_NEW(&terms, 1));
+    if (status == PP_OK) {
+        pp_terms_add(terms, "version of ppkit", "start the same program", "%s", PP_VERSION);
+        pp_terms_add(terms, "device", "start all processes with the same --device", "%s", exec->backend->name);
+        pp_terms_add(terms, "transport", "start all processes with the same --transport", "%s",
+                     exec->carrier ? exec->carrier->name : exec->transport->name);
+        add_options(&exec->config, terms);
+        pp_terms_add(terms, "number of configurations", same_options, "%d", points);
+        pp_terms_add(terms, "text", same_data, "%016" PRIx64, pp_data_hash(exec->data));
+    }
+    status = agree(exec, status, terms);
+    free(terms);
+    return status;
+}
+
+static void add_plan(const char *name, const struct pp_plan *plan, struct pp_terms *terms)
+{
+    if (plan) pp_terms_add(terms, name, same_file, "schedule %s: %016" PRIx64, plan->schedule, plan->hash);
+}
+
+/* Layers of each stage. */
+static void add_stages(const struct pp_model *model, struct pp_terms *terms)
+{
+    char text[1024] = "";
+    size_t used = 0;
+    for (int s = 0; s < model->nstages && used + 16 < sizeof text; s++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", s ? "," : "", model->stages[s].layers);
+    pp_terms_add(terms, "split into stages", "give --split the layers of each stage", "%s", text);
+}
+
+pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_job *job, pp_status status)
+{
+    struct pp_terms *terms;
+    if (exec->processes.count == 1) return status;
+    PP_TRY(PP_NEW(&terms, 1));
+    if (status == PP_OK) {
+        add_stages(job->model, terms);
+        add_plan("plan", job->train, terms);
+        add_plan("plan of evaluation", job->eval, terms);
+        pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);
+    }
+    status = agree(exec, status, terms);
+    free(terms);
+    return status;
+}

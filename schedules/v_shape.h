@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two stages on each rank, laid out as a V: stage r and stage 2P-1-r on rank r. So the loss is on rank 0, and stages
+ * P-1 and P are neighbours without a transfer.
+ */
+#ifndef PP_SCHEDULES_V_SHAPE_H
+#define PP_SCHEDULES_V_SHAPE_H
+
+#include "schedules/schedule.h"
+
+static inline int pp_v_stage_rank(const struct pp_schedule_shape *shape, int stage)
+{
+    return stage < shape->ranks ? stage : shape->stages - 1 - stage;
+}
+
+/* For a schedule's check(): `name` is the schedule's. */
+static inline pp_status pp_v_check(const struct pp_schedule_shape *shape, const char *name)
+{
+    if (shape->virtual_stages == 2) return PP_OK;
+    return pp_fail(PP_USAGE, "schedule %s runs two stages per rank: --virtual must be 2, not %d", name,
+                   shape->virtual_stages);
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Automatic zero bubble (see zb_search.h): the order of least makespan that the search finds for the times of this
+ * job's stages, where no rank holds more microbatches between F and W than --in-flight says: P unless it is given. The
+ * paper's ZB-1p and ZB-2p are P and 2P microbatches too, but of bytes, of which I sets some free; here a slot is kept
+ * until W. Of makespan, because all ranks wait for the global norm.
+ */
+#include <stdlib.h>
+
+#include "schedules/schedule.h"
+#include "schedules/zb_search.h"
+
+/* Arrays for what shape->costs does not say: everything takes 1, a microbatch counts 1. */
+static pp_status complete(const struct pp_schedule_shape *shape, int64_t **memory, struct pp_stage_costs *out)
+{
+    const int n = shape->ranks;
+    PP_TRY(PP_NEW(memory, 2 * n));
+    int64_t *ones = *memory, *cap = ones + n;
+    for (int j = 0; j < n; j++) {
+        ones[j] = 1;
+        cap[j] = shape->in_flight ? shape->in_flight : n;
+    }
+    *out = shape->costs ? *shape->costs : (struct pp_stage_costs){.forward = ones, .input = ones, .weight = ones};
+    if (!out->cap) {
+        out->held = out->held_weight = ones;
+        out->cap = cap;
+    }
+    return PP_OK;
+}
+
+static pp_status read_kinds(const struct pp_schedule_shape *shape, const uint8_t *kinds, struct pp_order *out)
+{
+    for (int r = 0; r < shape->ranks; r++) {
+        int done[PP_KINDS] = {0};
+        for (int i = 0; i < 3 * shape->microbatches; i++, kinds++)
+            PP_TRY(pp_order_add(&out[r], (enum pp_kind) * kinds, r, done[*kinds]++));
+    }
+    return PP_OK;
+}
+
+static pp_status search(const struct pp_schedule_shape *shape, struct pp_order *out)
+{
+    struct pp_stage_costs costs;
+    const struct pp_zb_problem problem = {shape->ranks, shape->microbatches, &costs, false};
+    int64_t *memory = NULL;
+    uint8_t *kinds = NULL;
+    pp_status status;
+    PP_TRY_DONE(complete(shape, &memory, &costs));
+    PP_TRY_DONE(PP_NEW(&kinds, 3 * (int64_t)shape->ranks * shape->microbatches));
+    PP_TRY_DONE(pp_zb_search(&problem, kinds));
+    status = read_kinds(shape, kinds, out);
+done:
+    free(memory);
+    free(kinds);
+    return status;
+}
+
+static pp_status orders(const struct pp_schedule_shape *shape, struct pp_order *out)
+{
+    if (shape->training) return search(shape, out);
+    for (int r = 0; r < shape->ranks; r++)
+        for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(&out[r], PP_F, r, m));
+    return PP_OK;
+}
+
+const struct pp_schedule pp_schedule_zb_auto = {
+    .name = "zb-auto",
+    .summary = "zero bubble, searched by the stages' times; every rank holds --in-flight (P)",
+    .in_flight = true,
+    .timed = true,
+    .orders = orders};

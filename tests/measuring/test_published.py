@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results/published.md is what analysis/published.py makes of it with the ppsim in PP_BIN."""
+
+import difflib
+import os
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "analysis"))
+import published  # noqa: E402
+
+MODELS = {"m": published.Model("m", 6, 1, 8, 2, 4, 2)}
+FACTS = {"measured": [["m", 4, 10.0, 12.0, 12.0, None]]}
+
+
+def found(*ms):
+    """{(model, M, column): prediction} of 8 samples on 4 ranks"""
+    rows = [{"microbatches": 4, "ms_per_batch": each} for each in ms]
+    return {("m", 4, column): row for column, row in zip(published.COLUMNS, rows)}
+
+
+class Figures(unittest.TestCase):
+    def test_errors_have_the_sign_of_too_fast(self):
+        self.assertEqual(MODELS["m"].split, [1, 2, 2, 1])
+        # 8 samples / 4 GPUs / 0.2 s = 10; / 0.16 s = 12.5
+        _, errors = published.throughput(FACTS, MODELS, found(200, 160, 250), published.COLUMNS[:3])
+        self.assertEqual([round(values[0], 2) for values in errors.values()], [0.0, 4.17, -33.33])
+
+    def test_pairs_count_where_measured_speeds_differ(self):
+        self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 170)), ([], 2))
+        self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 250)), (["1F1B and ZB-1p"], 2))
+
+    def test_gain_is_held_against_the_measured_one(self):
+        _, errors = published.ratios(FACTS, MODELS, found(240, 160, 200), {})
+        self.assertEqual([round(error, 2) for error in errors["A"]], [25.0, 0.0])
+
+
+class Recorded:
+    """A program whose events are these: (rank, kind) in order of time"""
+
+    def __init__(self, *events):
+        self.found = events
+
+    def events(self, _words, _query):
+        return self.found
+
+
+class Bytes(unittest.TestCase):
+    MODEL = published.Model("m", 4, 1, 5120, 1, 2, 1)  # m_B = 34 * 5120 + 5 * 1024, m_W = 32 * 5120
+
+    def test_a_microbatch_counts_less_between_its_i_and_its_w(self):
+        part = 32 / 35
+        f, i, w = (0, "F"), (0, "I"), (0, "W")
+        most = published.held(Recorded(f, i, f, w, i, w, (1, "F"), (1, "B")), self.MODEL, [])
+        self.assertEqual([round(each, 6) for each in most], [round(1 + part, 6), 1])
+        most = published.held(Recorded(f, f, (0, "B"), f), self.MODEL, [], virtual=2)
+        self.assertEqual(most, [1, 0])
+
+    def test_all_but_one_past_i_are_the_most(self):
+        self.assertEqual(self.MODEL.most_in_flight(), int(1 + 3 * 35 / 32))
+
+
+class Page(unittest.TestCase):
+    def test_is_what_the_program_says(self):
+        path = ROOT / "docs" / "results" / "published.md"
+        kept, made = path.read_text(encoding="utf-8"), published.page(os.environ["PP_BIN"])
+        lines = difflib.unified_diff(kept.splitlines(), made.splitlines(), str(path), "today", lineterm="", n=0)
+        self.assertTrue(kept == made, "run analysis/published.py and read what it changes:\n" + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
