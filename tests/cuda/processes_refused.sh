@@ -11,15 +11,19 @@ run() { # processes options... : exit status in $status
     timeout 300 mpirun -n "$n" ppexec --preset lab --max-batches 3 --epochs 1 --device cuda "$@" >out.log 2>err.log || status=$?
 }
 
-refuses() { # status text processes options...
-    local expected=$1 text=$2
-    shift 2
+ends() { # lines status text processes options...: at most so many lines of ours
+    local lines=$1 expected=$2 text=$3
+    shift 3
     run "$@"
     [ "$status" -eq "$expected" ] || fail "$*: exit status $status"
     grep -q "^ppexec: .*$text" err.log || fail "$*: does not say '$text'"
-    [ "$(grep -c '^ppexec: ' err.log)" -eq 1 ] || fail "$*: more than one line"
+    [ "$(grep -c '^ppexec: ' err.log)" -le "$lines" ] || fail "$*: more than $lines lines"
     [ ! -s out.log ] || fail "$*: something was printed"
 }
+
+refuses() { ends 1 "$@"; }
+# What fails in each process may be told by each, until the first one's end reaches the others.
+breaks() { ends "$3" "$@"; }
 
 works() { # text processes options...
     local text=$1
@@ -43,8 +47,8 @@ refuses 2 '--transport nccl joins several processes' 1 --transport nccl
 refuses 2 '--transport staged joins several processes' 1 --transport staged
 
 # Failures of NCCL: when a channel is opened, in its first exchange, in a step, in a sum.
-PP_EMULATE_FAIL=ncclCommInitRankConfig:1 refuses 1 'channel from worker 0 to 1: ncclCommInitRankConfig failed' 2 --transport nccl
-PP_EMULATE_FAIL=ncclSend:1 refuses 1 'channel from worker 0 to 1: the first exchange failed' 2 --transport nccl
-PP_EMULATE_FAIL=ncclSend:3 refuses 1 'channel from worker [01] to [01]: ncclSend failed' 2 --transport nccl
-PP_EMULATE_FAIL=ncclRecv:3 refuses 1 'channel from worker [01] to [01]: ncclRecv failed' 2 --transport nccl
-PP_EMULATE_FAIL=ncclAllReduce:2 refuses 1 'sum of squares: ncclAllReduce failed' 2 --transport nccl --clip 0.1
+PP_EMULATE_FAIL=ncclCommInitRankConfig:1 breaks 1 'channel from worker 0 to 1: ncclCommInitRankConfig failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclSend:1 breaks 1 'channel from worker 0 to 1: the first exchange failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclSend:3 breaks 1 'channel from worker [01] to [01]: ncclSend failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclRecv:3 breaks 1 'channel from worker [01] to [01]: ncclRecv failed' 2 --transport nccl
+PP_EMULATE_FAIL=ncclAllReduce:2 breaks 1 'sum of squares: ncclAllReduce failed' 2 --transport nccl --clip 0.1
