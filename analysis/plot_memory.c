@@ -25,7 +25,8 @@ struct series {
 };
 
 static const char fixed_bytes[] =
-    "SELECT coalesce(sum(bytes), 0) FROM memory WHERE run = ?1 AND worker = ?2 AND kind IN (?3, ?4, ?5, ?6, ?7)";
+    "SELECT coalesce(sum(CASE kind WHEN 'arena' THEN bytes ELSE -bytes END), 0) FROM memory "
+    "WHERE run = ?1 AND worker = ?2 AND kind IN ('arena', ?3, ?4)";
 static const char arena_bytes[] = "SELECT bytes FROM memory WHERE run = ?1 AND worker = ?2 AND kind = 'arena'";
 
 /* At one moment what is freed goes first: a slot that passes from hand to hand is no second slot. */
@@ -73,9 +74,8 @@ static pp_status write_rank(struct pp_db *db, struct series *series, int rank, F
     int64_t bytes, n = rank_changes(series, rank);
     bool found;
     PP_TRY(pp_db_integer(db, fixed_bytes,
-                         PP_VALUES(PP_INT(series->timeline.run), PP_INT(rank), PP_TEXT(pp_memory_names[PP_BYTES_PARAM]),
-                                   PP_TEXT(pp_memory_names[PP_BYTES_GRAD]), PP_TEXT(pp_memory_names[PP_BYTES_TRANSFER]),
-                                   PP_TEXT(pp_memory_names[PP_BYTES_DATA]), PP_TEXT(pp_memory_names[PP_BYTES_WORK])),
+                         PP_VALUES(PP_INT(series->timeline.run), PP_INT(rank), PP_TEXT(pp_memory_names[PP_BYTES_ACT]),
+                                   PP_TEXT(pp_memory_names[PP_BYTES_CKPT])),
                          &bytes, &found));
     fprintf(out, "# rank %d: ms bytes\n0 %lld\n", rank, (long long)bytes);
     int64_t written = bytes;

@@ -47,7 +47,18 @@ const struct pp_opt pp_config_rows[] = {
 
     {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica"},
     {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row"},
-    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL, "learning rate of SGD"},
+    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
+     "learning rate (default from the preset; 0.001 with --optimizer adamw)"},
+    {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
+     "what a step does with the gradients; adamw keeps two more numbers for each weight"},
+    {"adam-beta1", PP_OPT_REAL, AT(adamw.beta1), PP_RUNS, BATCH, NULL, "0.9", 0, 1, NULL,
+     "of adamw: what stays of the mean of gradients in a step; below 1"},
+    {"adam-beta2", PP_OPT_REAL, AT(adamw.beta2), PP_RUNS, BATCH, NULL, "0.999", 0, 1, NULL,
+     "of adamw: what stays of the mean of their squares; below 1"},
+    {"adam-eps", PP_OPT_REAL, AT(adamw.epsilon), PP_RUNS, BATCH, NULL, "1e-8", 0, FLT_MAX, NULL,
+     "of adamw: added to the root of that mean"},
+    {"weight-decay", PP_OPT_REAL, AT(adamw.weight_decay), PP_RUNS, BATCH, NULL, "0.01", 0, FLT_MAX, NULL,
+     "of adamw: weights shrink by this times the learning rate in each step"},
     {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
      "largest norm of all gradients together; 0 = do not clip"},
     {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
@@ -177,6 +188,18 @@ const int pp_config_nrows = sizeof pp_config_rows / sizeof *pp_config_rows;
 _Static_assert(sizeof pp_config_rows / sizeof *pp_config_rows <= sizeof((struct pp_config *)0)->set,
                "struct pp_config.set needs room for every option");
 
+static pp_status check_optimizer(const struct pp_config *config)
+{
+    static const char *const of_adamw[] = {"adam-beta1", "adam-beta2", "adam-eps", "weight-decay"};
+    for (size_t i = 0; i < sizeof of_adamw / sizeof *of_adamw; i++)
+        if (config->optimizer != PP_ADAMW && pp_config_given(config, of_adamw[i]))
+            return pp_fail(PP_USAGE, "--%s is of --optimizer adamw; add that, or leave it out", of_adamw[i]);
+    if (config->adamw.beta1 >= 1 || config->adamw.beta2 >= 1)
+        return pp_fail(PP_USAGE, "--adam-beta%d: with 1 nothing would be learnt; choose less",
+                       config->adamw.beta1 >= 1 ? 1 : 2);
+    return PP_OK;
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -185,6 +208,7 @@ static pp_status check(const struct pp_config *config)
                        config->d_model);
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    PP_TRY(check_optimizer(config));
     if (config->in_flight && config->batch_w > 1)
         return pp_fail(PP_USAGE, "--in-flight: --batch-w %d keeps activations longer than that says; leave one out",
                        config->batch_w);
@@ -204,6 +228,8 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
                             noperands));
     PP_TRY(pp_config_apply_preset(out));
+    const double rate = pp_optimizers[out->optimizer].learning_rate;
+    if (rate > 0 && !pp_config_given(out, "lr")) out->lr = rate;
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     return check(out);
@@ -244,6 +270,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .residual_only = lab,
         .lab_init = lab,
         .precision = config->precision,
+        .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
     };
 }

@@ -22,6 +22,8 @@ struct pp_config {
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;
+    int optimizer; /* enum pp_optimizer */
+    struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;

@@ -6,8 +6,8 @@
 enum { ALIGN = 256 };
 static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */
 
-const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters", "gradients", "activations", "checkpoints",
-                                                     "transfer",   "data",      "workspace"};
+const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters",  "gradients", "optimizer", "activations",
+                                                     "checkpoints", "transfer",  "data",      "workspace"};
 
 static const int pool_bytes_kind[PP_POOL_KINDS] = {
     [PP_POOL_ACT] = PP_BYTES_ACT,       [PP_POOL_CKPT] = PP_BYTES_CKPT,      [PP_POOL_RECV] = PP_BYTES_TRANSFER,
@@ -147,6 +147,11 @@ static void place_parameters(struct build *b)
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
         layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes);
+    const int states = trains(b) ? pp_optimizers[b->model->shape.optimizer].states : 0;
+    for (int s = 0; s < layout->nstages; s++) {
+        const int64_t bytes = b->model->stages[s].param_bytes;
+        layout->state_offset[s] = states ? reserve(b, stage_rank[s], PP_BYTES_STATE, states, bytes) : -1;
+    }
 }
 
 static void place_pools(struct build *b)
@@ -264,6 +269,7 @@ static pp_status allocate(struct pp_layout *layout)
     PP_TRY(PP_NEW(&layout->param_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->param16_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->grad_offset, layout->nstages));
+    PP_TRY(PP_NEW(&layout->state_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->arena_bytes, layout->ranks));
     PP_TRY(PP_NEW(&layout->bytes, layout->ranks));
     PP_TRY(PP_NEW(&layout->live_peak_bytes, layout->ranks));
@@ -306,6 +312,7 @@ void pp_layout_free(struct pp_layout *layout)
     free(layout->param_offset);
     free(layout->param16_offset);
     free(layout->grad_offset);
+    free(layout->state_offset);
     free(layout->arena_bytes);
     free(layout->bytes);
     free(layout->live_peak_bytes);

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/optimizer.h"
 #include "core/plan.h"
 #include "core/status.h"
 
@@ -36,6 +37,9 @@ enum pp_region {
     PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, seq] */
     PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
+    /* What the optimizer keeps, same offsets as the parameters: all first tensors, then all second ones from
+     * param_bytes on */
+    PP_MEM_STATE,
     PP_MEM_REGIONS
 };
 
@@ -102,6 +106,7 @@ struct pp_frame {
     bool accumulate;   /* add to the gradients instead of writing them */
     float loss_scale;  /* 1 / tokens of the whole batch over all replicas */
     float learning_rate;
+    struct pp_adamw adamw;
     float clip_factor; /* 1 where nothing is clipped */
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
@@ -139,6 +144,7 @@ struct pp_shape {
     bool residual_only;
     bool lab_init; /* the lab's initialisation, see kernels/model.h */
     int precision; /* enum pp_precision */
+    int optimizer; /* enum pp_optimizer */
     /* The decoder has memory for a multiple of so many words, zero beyond the vocabulary: aligned rows of logits.
      * 0 and 1: none. */
     int vocab_multiple;

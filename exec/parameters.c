@@ -6,7 +6,11 @@
 
 enum { PIECE = 4 << 20 }; /* elements that travel at once */
 
-static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, uint64_t seed, pp_init_tensor_fn init)
+int pp_parameters_parts(const struct pp_model *model) { return 1 + pp_optimizers[model->shape.optimizer].states; }
+
+/* part: see pp_worker_set(). In files, parts follow one another. */
+static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int part, uint64_t seed,
+                      pp_init_tensor_fn init)
 {
     const struct pp_model *model = w->job->model;
     pp_status status = PP_OK;
@@ -17,10 +21,10 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, uin
         PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
         PP_TRY(PP_NEW(&values, tensor->elements));
         if (reader)
-            status = pp_weights_read(reader, i, 0, tensor->elements, values);
+            status = pp_weights_read(reader, part * model->ntensors + i, 0, tensor->elements, values);
         else
             init(model, i, seed, values);
-        if (status == PP_OK) status = pp_worker_set(w, i, 0, tensor->elements, values);
+        if (status == PP_OK) status = pp_worker_set(w, i, part, 0, tensor->elements, values);
         free(values);
     }
     return status;
@@ -30,7 +34,7 @@ pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t see
 {
     struct pp_weights_reader *reader = NULL;
     if (file) PP_TRY(pp_context(pp_weights_open(file, w->job->model, &reader), "--init"));
-    pp_status status = load(w, reader, seed, init);
+    pp_status status = load(w, reader, 0, seed, init);
     pp_weights_close(reader);
     return status;
 }
@@ -38,12 +42,13 @@ pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t see
 pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *reader, float *best)
 {
     const struct pp_model *model = w->job->model;
-    PP_TRY(load(w, reader, 0, NULL));
+    const int parts = pp_parameters_parts(model);
+    for (int part = 0; part < parts; part++) PP_TRY(load(w, reader, part, 0, NULL));
     for (int i = 0; i < model->ntensors && best; i++) {
         const int64_t elements = model->tensors[i].elements;
         if (!pp_worker_has(w, model->tensors[i].stage)) continue;
         PP_TRY(pp_world_check(w->world));
-        PP_TRY(pp_weights_read(reader, model->ntensors + i, 0, elements, best));
+        PP_TRY(pp_weights_read(reader, parts * model->ntensors + i, 0, elements, best));
         best += elements;
     }
     return PP_OK;
@@ -62,7 +67,7 @@ pp_status pp_parameters_copy(struct pp_worker *w, float *to)
     for (int i = 0; i < w->job->model->ntensors; i++) {
         const struct pp_tensor *tensor = &w->job->model->tensors[i];
         if (!pp_worker_has(w, tensor->stage)) continue;
-        PP_TRY(pp_worker_get(w, i, 0, tensor->elements, to));
+        PP_TRY(pp_worker_get(w, i, 0, 0, tensor->elements, to));
         to += tensor->elements;
     }
     return PP_OK;
@@ -73,27 +78,32 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
     for (int i = 0; i < w->job->model->ntensors; i++) {
         const struct pp_tensor *tensor = &w->job->model->tensors[i];
         if (!pp_worker_has(w, tensor->stage)) continue;
-        PP_TRY(pp_worker_set(w, i, 0, tensor->elements, from));
+        PP_TRY(pp_worker_set(w, i, 0, 0, tensor->elements, from));
         from += tensor->elements;
     }
     return PP_OK;
 }
 
-/* One piece of a tensor from its owner to worker 0 and into the file. copy: NULL, or where the owner has it. */
-static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, int tensor, int64_t first, int64_t n,
-                            const float *copy, float *buffer)
+struct piece {
+    int tensor, part;
+    int64_t first, n;
+    const float *copy; /* NULL, or where the owner has it */
+};
+
+/* From its owner to worker 0 and into the file. */
+static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, const struct piece *p, float *buffer)
 {
-    int owner = w->job->train->stage_rank[w->job->model->tensors[tensor].stage];
-    int64_t bytes = n * (int64_t)sizeof *buffer;
-    if (w->me == owner && copy) memcpy(buffer, copy, (size_t)bytes);
-    if (w->me == owner && !copy) PP_TRY(pp_worker_get(w, tensor, first, n, buffer));
+    int owner = w->job->train->stage_rank[w->job->model->tensors[p->tensor].stage];
+    int64_t bytes = p->n * (int64_t)sizeof *buffer;
+    if (w->me == owner && p->copy) memcpy(buffer, p->copy, (size_t)bytes);
+    if (w->me == owner && !p->copy) PP_TRY(pp_worker_get(w, p->tensor, p->part, p->first, p->n, buffer));
     if (w->me == owner && owner != 0) return pp_send_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes);
     if (w->me != 0) return PP_OK;
     if (owner != 0) PP_TRY(pp_recv_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes));
-    return pp_weights_append(writer, buffer, n);
+    return pp_weights_append(writer, buffer, p->n);
 }
 
-pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *writer, const float *from)
+pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *writer, int part, const float *from)
 {
     const struct pp_model *model = w->job->model;
     float *buffer; /* lives with the world: another worker may be copying from it when this one fails */
@@ -101,8 +111,9 @@ pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *wr
     for (int i = 0; i < model->ntensors; i++) {
         const int64_t elements = model->tensors[i].elements;
         for (int64_t first = 0; first < elements; first += PIECE) {
-            int64_t left = elements - first;
-            PP_TRY(save_piece(w, writer, i, first, left < PIECE ? left : PIECE, from ? from + first : NULL, buffer));
+            const int64_t left = elements - first;
+            const struct piece piece = {i, part, first, left < PIECE ? left : PIECE, from ? from + first : NULL};
+            PP_TRY(save_piece(w, writer, &piece, buffer));
         }
         if (from && pp_worker_has(w, model->tensors[i].stage)) from += elements;
     }
@@ -113,7 +124,7 @@ pp_status pp_parameters_save(struct pp_worker *w, const char *file)
 {
     struct pp_weights_writer *writer = NULL;
     if (w->me == 0) PP_TRY(pp_weights_create(file, w->job->model, NULL, &writer));
-    pp_status status = pp_parameters_append(w, writer, NULL);
+    pp_status status = pp_parameters_append(w, writer, 0, NULL);
     if (w->me != 0) return status;
     if (status == PP_OK) return pp_weights_commit(writer);
     pp_weights_discard(writer);

@@ -22,17 +22,19 @@ int64_t pp_parameters_count(const struct pp_worker *worker);
 pp_status pp_parameters_copy(struct pp_worker *worker, float *to) PP_MUST_CHECK;
 pp_status pp_parameters_restore(struct pp_worker *worker, const float *from) PP_MUST_CHECK;
 
-/* From an open file: this worker's parameters, and into `best` where that is not NULL the tensors that follow those of
- * the model in the file. */
+/* The parameters themselves, and each tensor that the optimizer keeps of them. */
+int pp_parameters_parts(const struct pp_model *model);
+/* From an open file: all parts of this worker's parameters, and into `best` where that is not NULL the tensors that
+ * follow these in the file. */
 pp_status pp_parameters_read(struct pp_worker *worker, struct pp_weights_reader *reader, float *best) PP_MUST_CHECK;
 
 /* All workers of the first replica call it; worker 0 receives the tensors of the others piece by piece and writes the
  * file. Errors of the file are known to worker 0 only. */
 pp_status pp_parameters_save(struct pp_worker *worker, const char *file) PP_MUST_CHECK;
 
-/* The same into a file that worker 0 has begun (writer: NULL elsewhere); from: a copy of the parameters, or NULL for
- * those that the workers have. */
-pp_status pp_parameters_append(struct pp_worker *worker, struct pp_weights_writer *writer,
+/* One part into a file that worker 0 has begun (writer: NULL elsewhere); from: a copy of the parameters, or NULL for
+ * what the workers have. */
+pp_status pp_parameters_append(struct pp_worker *worker, struct pp_weights_writer *writer, int part,
                                const float *from) PP_MUST_CHECK;
 
 #endif

@@ -68,7 +68,8 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     const struct pp_world *world = s->world;
     char rows[400];
     rows_text(job, rows, sizeof rows);
-    pp_info("model       %lld parameters, vocabulary %d", (long long)job->model->parameters, job->model->shape.vocab);
+    pp_info("model       %lld parameters, vocabulary %d, %s", (long long)job->model->parameters,
+            job->model->shape.vocab, pp_optimizers[job->model->shape.optimizer].name);
     pp_info("data        %s", exec->data->summary);
     pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens,
             s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);

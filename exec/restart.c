@@ -18,8 +18,9 @@
 /* Options that bits depend on. Not --epochs: a run may be made longer. Not what only says how a step is computed
  * (schedule, stages, checkpoint mode, transport): bits do not depend on it. */
 static const char *const fixed_options[] = {
-    "d-model", "heads", "d-ff", "layers",   "vocab",       "mask",    "dropout",   "style",        "precision", "rows",
-    "tokens",  "lr",    "clip", "lr-decay", "max-batches", "no-eval", "eval-rows", "eval-batches", "seed"};
+    "d-model",   "heads",        "d-ff",   "layers",    "vocab",      "mask",       "dropout",     "style",
+    "precision", "rows",         "tokens", "lr",        "clip",       "lr-decay",   "max-batches", "no-eval",
+    "eval-rows", "eval-batches", "seed",   "optimizer", "adam-beta1", "adam-beta2", "adam-eps",    "weight-decay"};
 
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
                   note_version[] = "ppkit checkpoint";
@@ -121,17 +122,19 @@ static pp_status parse_state(const char *path, const struct pp_notes *notes, str
 
 static bool has_best(const struct pp_restart_state *state) { return state->best_loss < INFINITY; }
 
-/* The model as the file has it: with the best weights as further tensors. Its tensors belong to the caller. */
+/* The model as the file has it: with what the optimizer keeps, and with the best weights, as further tensors. Its
+ * tensors belong to the caller. */
 static pp_status model_of_file(const struct pp_model *model, bool best, struct pp_model *out)
 {
-    const int n = model->ntensors;
-    *out =
-        (struct pp_model){.ntensors = best ? 2 * n : n, .parameters = best ? 2 * model->parameters : model->parameters};
+    const struct pp_optimizer_info *optimizer = &pp_optimizers[model->shape.optimizer];
+    const int n = model->ntensors, parts = pp_parameters_parts(model), copies = parts + best;
+    *out = (struct pp_model){.ntensors = copies * n, .parameters = copies * model->parameters};
     PP_TRY(PP_NEW(&out->tensors, out->ntensors));
     for (int i = 0; i < out->ntensors; i++) {
-        out->tensors[i] = model->tensors[i % n];
-        if (i >= n)
-            snprintf(out->tensors[i].name, sizeof out->tensors[i].name, "best.%.58s", model->tensors[i - n].name);
+        const char *prefix = i / n == parts ? "best" : i >= n ? optimizer->state_names[i / n - 1] : NULL;
+        struct pp_tensor *t = &out->tensors[i];
+        *t = model->tensors[i % n];
+        if (prefix) snprintf(t->name, sizeof t->name, "%s.%.50s", prefix, model->tensors[i % n].name);
     }
     return PP_OK;
 }
@@ -226,8 +229,10 @@ pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *w,
 {
     struct pp_weights_writer *writer = NULL;
     if (w->me == 0) PP_TRY(pp_restart_create(restart->path, &restart->identity, w->job->model, state, &writer));
-    pp_status status = pp_parameters_append(w, writer, NULL);
-    if (status == PP_OK && has_best(state)) status = pp_parameters_append(w, writer, best);
+    pp_status status = PP_OK;
+    for (int part = 0; part < pp_parameters_parts(w->job->model) && status == PP_OK; part++)
+        status = pp_parameters_append(w, writer, part, NULL);
+    if (status == PP_OK && has_best(state)) status = pp_parameters_append(w, writer, 0, best);
     if (w->me != 0) return status;
     if (status == PP_OK) return pp_weights_commit(writer);
     pp_weights_discard(writer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoints: all that the later steps of a run depend on, in one file beside that of --save. It is a safetensors file
- * with the weights, the best ones so far as further tensors where something is evaluated, and notes in its metadata:
- * where the run is, and which options its bits depend on (docs/FORMATS.md).
+ * with the weights, what the optimizer keeps and, where something is evaluated, the best weights so far as further
+ * tensors, and notes in its metadata: where the run is, and which options its bits depend on (docs/FORMATS.md).
  */
 #ifndef PP_EXEC_RESTART_H
 #define PP_EXEC_RESTART_H
@@ -38,7 +38,8 @@ void pp_restart_close(struct pp_restart *restart);
 /* Reads and checks the file against this run's identity and model; *found is false where there is none. */
 pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model,
                           struct pp_restart_state *out, bool *found) PP_MUST_CHECK;
-/* Begins the file; the tensors follow in model order, then once more the best ones if there are any. */
+/* Begins the file; the tensors follow in model order, then those of the optimizer, then the best ones if there are
+ * any. */
 pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
                             const struct pp_restart_state *state, struct pp_weights_writer **out) PP_MUST_CHECK;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/train.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -46,7 +45,7 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
                            .batch = batch,
                            .number = t->step,
                            .traced = traced,
-                           .learning_rate = (float)fmin(t->learning_rate, FLT_MAX),
+                           .learning_rate = t->learning_rate,
                            .loss_scale = 1 / tokens};
     int64_t start = pp_now_ns();
     PP_TRY(pp_worker_step(t->worker, &step, &sum));

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,11 +186,7 @@ void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
     return slot < 0 ? NULL : w->arena + w->track->slot_offset[slot];
 }
 
-static void *param16_of(const struct pp_worker *w, int stage)
-{
-    int64_t offset = w->job->layout->param16_offset[stage];
-    return offset < 0 ? NULL : w->arena + offset;
-}
+static void *at(const struct pp_worker *w, int64_t offset) { return offset < 0 ? NULL : w->arena + offset; }
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
 {
@@ -196,8 +194,9 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     const struct pp_phase *phase = w->step.phase;
     *frame = w->frame;
     frame->base[PP_MEM_PARAM] = w->arena + layout->param_offset[task->stage];
-    frame->base[PP_MEM_PARAM16] = param16_of(w, task->stage);
+    frame->base[PP_MEM_PARAM16] = at(w, layout->param16_offset[task->stage]);
     frame->base[PP_MEM_GRAD] = w->arena + layout->grad_offset[task->stage];
+    frame->base[PP_MEM_STATE] = at(w, layout->state_offset[task->stage]);
     frame->base[PP_MEM_ACT] = pp_worker_slot(w, task->act);
     frame->base[PP_MEM_CKPT] = pp_worker_slot(w, task->ckpt);
     frame->base[PP_MEM_IN] = pp_worker_slot(w, task->in);
@@ -276,7 +275,8 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .first_row = (int64_t)w->replica * config->rows,
                                  .training = step->phase->plan->training,
                                  .loss_scale = (float)step->loss_scale,
-                                 .learning_rate = step->learning_rate,
+                                 .learning_rate = (float)fmin(step->learning_rate, FLT_MAX),
+                                 .adamw = pp_adamw_at(&config->adamw, step->learning_rate, step->number),
                                  .clip_factor = 1};
 }
 

@@ -75,7 +75,7 @@ struct pp_step {
     int batch;
     int32_t number; /* training step of the run, from 0: part of the dropout key */
     bool traced;
-    float learning_rate;
+    double learning_rate;
     double loss_scale; /* 1 / tokens of the step over all replicas */
 };
 
@@ -134,10 +134,11 @@ pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, d
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
-/* Host access to the parameters of one tensor of this rank; outside of steps. set() renews their bfloat16 copies,
- * too. */
-pp_status pp_worker_get(struct pp_worker *worker, int tensor, int64_t first, int64_t n, float *out) PP_MUST_CHECK;
-pp_status pp_worker_set(struct pp_worker *worker, int tensor, int64_t first, int64_t n,
+/* Host access to elements of one tensor of this rank; outside of steps. part 0: the parameters, whose bfloat16 copies
+ * set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct pp_optimizer_info). */
+pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
+                        float *out) PP_MUST_CHECK;
+pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);

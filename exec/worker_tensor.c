@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's access to parameters.
+ * The host's access to parameters and to what the optimizer keeps of them.
  */
 #include <stdlib.h>
 
@@ -9,15 +9,18 @@
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
 
-static char *tensor_at(const struct pp_worker *w, int tensor, int64_t first)
+static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t first)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    return w->arena + w->job->layout->param_offset[t->stage] + t->offset + first * (int64_t)sizeof(float);
+    const struct pp_layout *layout = w->job->layout;
+    const int64_t bytes = w->job->model->stages[t->stage].param_bytes;
+    const int64_t region = part ? layout->state_offset[t->stage] + (part - 1) * bytes : layout->param_offset[t->stage];
+    return w->arena + region + t->offset + first * (int64_t)sizeof(float);
 }
 
-pp_status pp_worker_get(struct pp_worker *w, int tensor, int64_t first, int64_t n, float *out)
+pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, float *out)
 {
-    return w->backend->download(w->device, out, tensor_at(w, tensor, first), n * (int64_t)sizeof *out);
+    return w->backend->download(w->device, out, tensor_at(w, tensor, part, first), n * (int64_t)sizeof *out);
 }
 
 /* bf16: the copy that products read, where the tensor has one. */
@@ -38,8 +41,8 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
     return status;
 }
 
-pp_status pp_worker_set(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, const float *values)
 {
-    PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, first), values, n * (int64_t)sizeof *values));
-    return set_copy(w, tensor, first, n, values);
+    PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, first), values, n * (int64_t)sizeof *values));
+    return part ? PP_OK : set_copy(w, tensor, first, n, values);
 }

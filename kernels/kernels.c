@@ -84,7 +84,12 @@ double pp_call_flops(const struct pp_call *call)
     X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
     X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
     X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
-    X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1])
+    X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1]) \
+    X(ADAMW, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
+    X(ADAMW, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
+    X(ADAMW, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1]) \
+    X(ADAMW, 3, m, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
+    X(ADAMW, 4, v, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])
 
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
 

@@ -38,6 +38,8 @@
  * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
  *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory. sparse: most of
  *                 g is zero, so it pays to leave those weights alone; the same result
+ * adamw           rows, width                            w, g, copy (as sgd's), m, v: what struct pp_adamw says, with
+ *                 frame.adamw and the gradient times *clip or clip_factor
  */
 #ifndef PP_KERNELS_KERNELS_H
 #define PP_KERNELS_KERNELS_H
@@ -61,7 +63,8 @@
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2]) \
     X(COLSUM, colsum, 2, n[0] * n[1]) \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1]) \
-    X(SGD, sgd, 2, 2 * n[0] * n[1])
+    X(SGD, sgd, 2, 2 * n[0] * n[1]) \
+    X(ADAMW, adamw, 2, 14 * n[0] * n[1])
 
 enum pp_kernel {
 #define X(ID, name, dims, flops) PP_KERNEL_##ID,

@@ -101,13 +101,19 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, (int)t->shape[0], (int)t->shape[1], i, 0);
         call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->offset);
-        if (kernel != PP_KERNEL_SGD) continue;
-        call->n[2] = w->stage->embed && i == 0;
+        if (kernel == PP_KERNEL_SUMSQ) continue;
+        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0;
         call->ref[1] = call->ref[0];
         call->ref[0] = pp_ref_to(PP_MEM_PARAM, t->offset);
         call->ref[2] = copy_of(t);
+        for (int s = 0; s < pp_optimizers[w->model->shape.optimizer].states; s++)
+            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, s * w->stage->param_bytes + t->offset);
     }
 }
+
+static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
+/* In signatures. */
+static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -131,7 +137,7 @@ static void write_calls(struct pp_writer *w, int kind)
         write_tensors(w, PP_KERNEL_SUMSQ);
         break;
     case PP_STEP:
-        write_tensors(w, PP_KERNEL_SGD);
+        write_tensors(w, step_kernels[w->model->shape.optimizer]);
         break;
     default:
         break; /* transfers and reductions move data, they call no kernels */
@@ -155,7 +161,8 @@ static void write_signature(const struct pp_writer *w, int kind)
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (kind == PP_NORM || kind == PP_STEP)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s", shape->d_ff, vocab, precision);
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s", shape->d_ff, vocab, precision,
+                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
         snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s seq%d rows%d", shape->heads, shape->d_ff, vocab,
                  shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, precision, w->seq, w->rows);

@@ -161,7 +161,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     int64_t first_row = task->microbatch < 0 ? 0 : plan->first_row[task->microbatch];
     int64_t slot_row =
         task->microbatch < 0 ? 0 : plan->first_row[task->microbatch - task->microbatch % plan->slot_microbatches];
-    int64_t copies = layout->param16_offset[task->stage];
+    int64_t copies = layout->param16_offset[task->stage], states = layout->state_offset[task->stage];
     char *tokens = arena->base + layout->data_offset[arena->rank];
     int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);
     *out = (struct pp_frame){
@@ -170,6 +170,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
                 [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
                 [PP_MEM_PARAM16] = copies < 0 ? NULL : arena->base + copies,
                 [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
+                [PP_MEM_STATE] = states < 0 ? NULL : arena->base + states,
                 [PP_MEM_ACT] = slot_memory(arena, task->act),
                 [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
                 [PP_MEM_IN] = slot_memory(arena, task->in),
@@ -185,6 +186,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .accumulate = !(task->flags & PP_TASK_FIRST),
         .loss_scale = 1.0F / (float)((int64_t)job->config->rows * seq * job->config->replicas),
         .learning_rate = learning_rate,
+        .adamw = pp_adamw_at(&job->config->adamw, learning_rate, 0),
         .clip_factor = 1,
         .loss = arena->results,
         .sums = arena->results + 1,

@@ -14,8 +14,10 @@ static void *address(const struct pp_frame *frame, struct pp_ref ref)
 }
 
 /* Programs have one call for each tensor: none reads what another writes. */
-static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c, int n) = {
-    [PP_KERNEL_SUMSQ] = pp_cuda_sumsq_group, [PP_KERNEL_SGD] = pp_cuda_sgd_group};
+static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c,
+                                                        int n) = {[PP_KERNEL_SUMSQ] = pp_cuda_sumsq_group,
+                                                                  [PP_KERNEL_SGD] = pp_cuda_sgd_group,
+                                                                  [PP_KERNEL_ADAMW] = pp_cuda_adamw_group};
 
 int pp_cuda_group(const struct pp_program *program, int first)
 {

@@ -1,46 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm, clip factor and optimizer step; sums of replicas; a kernel that only takes time.
+ * Norm and clip factor; sums of replicas; a kernel that only takes time.
  */
-#include <cfloat>
-
 #include <algorithm>
 
 #include "core/queue.h"
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/group.cuh"
 
 enum {
     THREADS = 256,
-    STEP_QUADS = 4, /* of each thread, all on their way from memory at a time */
-    STEP_BLOCK_ELEMENTS = THREADS * STEP_QUADS * PP_QUAD,
     NORM_THREADS = 512,
-    NORM_BLOCKS = 1024,            /* of a tensor, at most: their sums are added by one block */
-    NORM_BLOCK_ELEMENTS = 1 << 15, /* at least, so that small tensors take one block */
-    PARAMETER_BYTES = 4096         /* of a launch, on every device */
+    NORM_BLOCKS = 1024,           /* of a tensor, at most: their sums are added by one block */
+    NORM_BLOCK_ELEMENTS = 1 << 15 /* at least, so that small tensors take one block */
 };
 
 static_assert(PP_CUDA_GROUP * NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "blocks' sums lie in the scratch");
-
-/* The tensors of a launch: its blocks are dealt out in their order. */
-template <typename tensor, typename common> struct group {
-    common all;
-    int n;
-    tensor of[PP_CUDA_GROUP];
-};
-
-/* The tensor of a block: the last one whose first block is not behind it. */
-template <typename group> static __device__ inline int tensor_of(const group &g, int block)
-{
-    int low = 0, high = g.n - 1;
-    while (low < high) {
-        const int middle = (low + high + 1) / 2;
-        if (g.of[middle].first_block <= block)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
 
 /* ---- norm ---- */
 
@@ -57,8 +32,8 @@ struct norm_sums {
     double *partial; /* of blocks, of tensors that have several */
 };
 
-typedef group<norm_tensor, norm_sums> norm_group;
-static_assert(sizeof(norm_group) <= PARAMETER_BYTES, "a group is passed by value");
+typedef pp_group<norm_tensor, norm_sums, PP_CUDA_GROUP> norm_group;
+static_assert(sizeof(norm_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
 
 template <bool aligned> static __device__ inline double sum_squares(const float *g, int64_t first, int64_t end)
 {
@@ -76,7 +51,7 @@ template <bool aligned> static __device__ inline double sum_squares(const float 
 static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
 {
     __shared__ double shared[PP_BLOCK_WARPS];
-    const norm_tensor &t = group.of[tensor_of(group, (int)blockIdx.x)];
+    const norm_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
     const int64_t first = ((int)blockIdx.x - t.first_block) * t.piece;
     const int64_t end = first + t.piece < t.n ? first + t.piece : t.n;
     double sum = t.aligned ? sum_squares<true>(t.g, first, end) : sum_squares<false>(t.g, first, end);
@@ -129,124 +104,6 @@ cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n)
 }
 
 cudaError_t pp_cuda_sumsq(const struct pp_cuda_call *c) { return pp_cuda_sumsq_group(c, 1); }
-
-/* ---- step ---- */
-
-struct step_tensor {
-    float *w;
-    const float *g;
-    __nv_bfloat16 *copy; /* NULL: none */
-    int64_t n;
-    int first_block;
-    bool aligned, sparse;
-};
-
-struct step_rate {
-    float rate, factor;
-    const float *clip; /* the factor, instead of `factor`; or NULL */
-};
-
-typedef group<step_tensor, step_rate> step_group;
-static_assert(sizeof(step_group) <= PARAMETER_BYTES, "a group is passed by value");
-
-/* The quads first, first + THREADS quads, ... of a thread. */
-template <bool aligned> static __device__ inline void step(const step_tensor &t, int64_t first, float rate)
-{
-    pp_quad g[STEP_QUADS], w[STEP_QUADS];
-#pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
-        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
-        if (left <= 0) continue;
-        g[q] = pp_load<aligned>(t.g + i, left);
-        w[q] = pp_load<aligned>(t.w + i, left);
-    }
-#pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
-        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
-        if (left <= 0) continue;
-#pragma unroll
-        for (int k = 0; k < PP_QUAD; k++) w[q].v[k] -= g[q].v[k] * rate;
-        pp_store<aligned>(t.w + i, left, w[q]);
-        if (t.copy) pp_store<aligned>(t.copy + i, left, w[q]);
-    }
-}
-
-static __device__ inline bool all_plus_zero(pp_quad q)
-{
-    unsigned bits = 0;
-#pragma unroll
-    for (int k = 0; k < PP_QUAD; k++) bits |= __float_as_uint(q.v[k]);
-    return bits == 0;
-}
-
-/* The same bits, where w - (+0) * rate is w: weights without a gradient are neither read nor written. */
-template <bool aligned> static __device__ inline void step_sparse(const step_tensor &t, int64_t first, float rate)
-{
-    pp_quad g[STEP_QUADS];
-#pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
-        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
-        g[q] = pp_quad{};
-        if (left > 0) g[q] = pp_load<aligned>(t.g + i, left);
-    }
-#pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
-        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
-        if (all_plus_zero(g[q])) continue;
-        pp_quad w = pp_load<aligned>(t.w + i, left);
-#pragma unroll
-        for (int k = 0; k < PP_QUAD; k++) w.v[k] -= g[q].v[k] * rate;
-        pp_store<aligned>(t.w + i, left, w);
-    }
-}
-
-static __global__ void __launch_bounds__(THREADS) sgd(step_group group)
-{
-    const step_tensor &t = group.of[tensor_of(group, (int)blockIdx.x)];
-    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)STEP_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
-    const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
-    const bool sparse =
-        t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not -0, infinite or no number */
-    if (sparse && t.aligned)
-        step_sparse<true>(t, first, rate);
-    else if (sparse)
-        step_sparse<false>(t, first, rate);
-    else if (t.aligned)
-        step<true>(t, first, rate);
-    else
-        step<false>(t, first, rate);
-}
-
-static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
-{
-    step_tensor t;
-    t.w = static_cast<float *>(c->p[0]);
-    t.g = static_cast<const float *>(c->p[1]);
-    t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
-    t.n = (int64_t)c->call->n[0] * c->call->n[1];
-    t.first_block = first_block;
-    t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
-    t.sparse = c->call->n[2] && !t.copy; /* a copy is written in any case */
-    return t;
-}
-
-cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n)
-{
-    step_group group;
-    int blocks = 0;
-    group.all.rate = c->frame->learning_rate;
-    group.all.factor = c->frame->clip_factor;
-    group.all.clip = c->frame->clip;
-    group.n = n;
-    for (int i = 0; i < n; i++) {
-        group.of[i] = step_tensor_of(&c[i], blocks);
-        blocks += pp_div_up(group.of[i].n, STEP_BLOCK_ELEMENTS);
-    }
-    PP_LAUNCH(sgd, blocks, THREADS, 0, c->stream, group);
-    return cudaGetLastError();
-}
-
-cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c) { return pp_cuda_sgd_group(c, 1); }
 
 /* ---- sums of replicas, the clip factor ---- */
 
@@ -332,7 +189,6 @@ cudaError_t pp_cuda_prepare_update(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(squares),
                                    reinterpret_cast<const void *>(add_squares),
-                                   reinterpret_cast<const void *>(sgd),
                                    reinterpret_cast<const void *>(sum_parts<float>),
                                    reinterpret_cast<const void *>(sum_parts<double>),
                                    reinterpret_cast<const void *>(sum_quads),

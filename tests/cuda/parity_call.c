@@ -91,6 +91,15 @@ static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, boo
     }
 }
 
+/* What the operand's meaning asks of a number. */
+static float within_range(int kernel, int i, float x)
+{
+    if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) return 1 + 0.5f * x;
+    if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
+    if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
+    return x;
+}
+
 static void fill_operand(const struct run *r, int i)
 {
     const struct operand *o = &r->operand[i];
@@ -106,8 +115,7 @@ static void fill_operand(const struct run *r, int i)
     if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
         fill_probabilities(x, r->call.n[1], n / r->call.n[1], r->call.n[4], r->variant & PARITY_DROP, &state);
     for (int64_t k = 0; k < n; k++) {
-        if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) x[k] = 1 + 0.5f * x[k];
-        if (kernel == PP_KERNEL_RELU_GRAD && i == 1) x[k] = x[k] > 0 ? x[k] : 0;
+        x[k] = within_range(kernel, i, x[k]);
         if (o->info.type == PP_TYPE_ACTIVATION && o->info.element_bytes == 2)
             x[k] = parity_from_bf16(parity_to_bf16(x[k]));
     }
@@ -153,6 +161,7 @@ static void make_call(struct run *r)
                                  .accumulate = r->variant & PARITY_ACCUMULATE,
                                  .loss_scale = 1.0f / 64,
                                  .learning_rate = 0.25f,
+                                 .adamw = {0.9f, 0.25f, 0.75f, 0.125f, 0.5f, 0.7f, 0.01f},
                                  .clip_factor = clip};
     char name[96];
     snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),

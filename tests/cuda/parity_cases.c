@@ -24,6 +24,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
+    [PP_KERNEL_ADAMW] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {2e-6, 2e-6, 2e-6}},
 };
 
 #define PLAIN 0, false
@@ -145,6 +146,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_SGD, {12, 36}, PLAIN},
     {PP_KERNEL_SGD, {131, 67}, PLAIN},
     {PP_KERNEL_SGD, {1003, 200}, LARGE},
+    {PP_KERNEL_ADAMW, {1, 1}, PLAIN},
+    {PP_KERNEL_ADAMW, {12, 36}, PLAIN},
+    {PP_KERNEL_ADAMW, {131, 67}, PLAIN},
+    {PP_KERNEL_ADAMW, {1003, 200}, LARGE},
 };
 
 const int parity_ncases = sizeof parity_cases / sizeof parity_cases[0];

@@ -17,7 +17,7 @@ enum { SIZES = sizeof sizes / sizeof sizes[0] };
 struct tensors {
     struct pp_call norm[CALLS], step[CALLS];
     int64_t bytes, bytes16;
-    float *param, *grad;
+    float *param, *grad, *state; /* state: what adamw keeps, [2][bytes] */
     uint16_t *param16;
     double *sums;
     struct pp_device *device;
@@ -26,21 +26,24 @@ struct tensors {
 
 /* What a step leaves. */
 struct outcome {
-    char *param, *param16, sums[CALLS * sizeof(double)];
+    char *param, *param16, *state, sums[CALLS * sizeof(double)];
 };
 
 /* Every third tensor lies beside the quads, every second one has a copy. */
-static void list_calls(struct tensors *t)
+static void list_calls(struct tensors *t, int kernel)
 {
     for (int i = 0; i < CALLS; i++) {
         const int rows = sizes[i % SIZES][0], width = sizes[i % SIZES][1], beside = i % 3 == 1;
         const struct pp_ref g = {PP_MEM_GRAD, t->bytes + beside * 4, 0}, w = {PP_MEM_PARAM, t->bytes + beside * 4, 0};
         t->norm[i] = (struct pp_call){.kernel = PP_KERNEL_SUMSQ, .n = {rows, width, i}, .ref = {g}};
-        t->step[i] = (struct pp_call){.kernel = PP_KERNEL_SGD, .n = {rows, width}, .ref = {w, g}};
+        t->step[i] = (struct pp_call){.kernel = kernel, .n = {rows, width}, .ref = {w, g}};
         if (i % 2) t->step[i].ref[2] = (struct pp_ref){PP_MEM_PARAM16, t->bytes16 + beside * 2, 0};
         t->bytes += (rows * width + 8) / 4 * 16;
         t->bytes16 += (rows * width + 8) / 4 * 8;
     }
+    for (int i = 0; i < CALLS && kernel == PP_KERNEL_ADAMW; i++)
+        for (int s = 0; s < 2; s++)
+            t->step[i].ref[3 + s] = (struct pp_ref){PP_MEM_STATE, s * t->bytes + t->step[i].ref[0].offset, 0};
 }
 
 static void fill(struct tensors *t)
@@ -51,25 +54,33 @@ static void fill(struct tensors *t)
     MUST_OK(cuda->upload(t->device, t->grad, values, t->bytes));
     for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = 3 * values[i] + 0.1f;
     MUST_OK(cuda->upload(t->device, t->param, values, t->bytes));
+    for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = fabsf(values[i]);
+    for (int i = 0; i < 2; i++) MUST_OK(cuda->upload(t->device, (char *)t->state + i * t->bytes, values, t->bytes));
     memset(values, 0, (size_t)t->bytes);
     MUST_OK(cuda->upload(t->device, t->param16, values, t->bytes16));
     MUST_OK(cuda->upload(t->device, t->sums, values, CALLS * sizeof(double)));
     free(values);
 }
 
-static void open_tensors(struct tensors *t)
+static void open_tensors(struct tensors *t, int kernel)
 {
+    *t = (struct tensors){0};
     load_cuda();
     t->device = open_device(0, 1);
-    list_calls(t);
+    list_calls(t, kernel);
     MUST_OK(cuda->alloc(t->device, t->bytes, (void **)&t->param));
     MUST_OK(cuda->alloc(t->device, t->bytes, (void **)&t->grad));
+    MUST_OK(cuda->alloc(t->device, 2 * t->bytes, (void **)&t->state));
     MUST_OK(cuda->alloc(t->device, t->bytes16, (void **)&t->param16));
     MUST_OK(cuda->alloc(t->device, CALLS * sizeof(double), (void **)&t->sums));
-    t->frame = (struct pp_frame){.learning_rate = 0.25f, .clip_factor = 0.3f, .sums = t->sums};
+    t->frame = (struct pp_frame){.learning_rate = 0.25f,
+                                 .adamw = {0.9f, 0.25f, 0.75f, 0.125f, 0.5f, 0.7f, 0.01f},
+                                 .clip_factor = 0.3f,
+                                 .sums = t->sums};
     t->frame.base[PP_MEM_PARAM] = t->param;
     t->frame.base[PP_MEM_GRAD] = t->grad;
     t->frame.base[PP_MEM_PARAM16] = t->param16;
+    t->frame.base[PP_MEM_STATE] = t->state;
     fill(t);
 }
 
@@ -77,6 +88,7 @@ static void close_tensors(struct tensors *t)
 {
     cuda->release(t->device, t->param, t->bytes);
     cuda->release(t->device, t->grad, t->bytes);
+    cuda->release(t->device, t->state, 2 * t->bytes);
     cuda->release(t->device, t->param16, t->bytes16);
     cuda->release(t->device, t->sums, CALLS * sizeof(double));
     cuda->close(t->device);
@@ -86,19 +98,21 @@ static void read_outcome(const struct tensors *t, struct outcome *o)
 {
     o->param = malloc((size_t)t->bytes);
     o->param16 = malloc((size_t)t->bytes16);
-    MUST(o->param && o->param16);
+    o->state = malloc(2 * (size_t)t->bytes);
+    MUST(o->param && o->param16 && o->state);
+    MUST_OK(cuda->download(t->device, o->state, t->state, 2 * t->bytes));
     MUST_OK(cuda->download(t->device, o->param, t->param, t->bytes));
     MUST_OK(cuda->download(t->device, o->param16, t->param16, t->bytes16));
     MUST_OK(cuda->download(t->device, o->sums, t->sums, sizeof o->sums));
 }
 
 /* Runs with times of calls queue each call by itself; all others, groups. */
-static void same_bits(void)
+static void same_bits_of(int kernel)
 {
     static struct tensors t;
     static int64_t ns[CALLS];
     struct outcome single, grouped;
-    open_tensors(&t);
+    open_tensors(&t, kernel);
     const struct pp_program norm = {.calls = t.norm, .ncalls = CALLS}, step = {.calls = t.step, .ncalls = CALLS};
     MUST_OK(cuda->run(t.device, &norm, &t.frame, NULL, ns));
     MUST_OK(cuda->run(t.device, &step, &t.frame, NULL, ns));
@@ -109,13 +123,22 @@ static void same_bits(void)
     read_outcome(&t, &grouped);
     MUST(!memcmp(single.sums, grouped.sums, sizeof single.sums));
     MUST(!memcmp(single.param, grouped.param, (size_t)t.bytes));
+    MUST(!memcmp(single.state, grouped.state, 2 * (size_t)t.bytes));
     MUST(!memcmp(single.param16, grouped.param16, (size_t)t.bytes16));
     for (int i = 0; i < CALLS; i++) MUST(((double *)grouped.sums)[i] > 0);
-    free(single.param);
-    free(single.param16);
-    free(grouped.param);
-    free(grouped.param16);
+    struct outcome *const outcomes[] = {&single, &grouped};
+    for (int i = 0; i < 2; i++) {
+        free(outcomes[i]->param);
+        free(outcomes[i]->param16);
+        free(outcomes[i]->state);
+    }
     close_tensors(&t);
+}
+
+static void same_bits(void)
+{
+    same_bits_of(PP_KERNEL_SGD);
+    same_bits_of(PP_KERNEL_ADAMW);
 }
 
 static void test_same_bits(void **state)
@@ -129,7 +152,7 @@ static void runs(void)
 {
     static struct tensors t;
     struct pp_run_time time;
-    open_tensors(&t);
+    open_tensors(&t, PP_KERNEL_SGD);
     const struct pp_program norm = {.calls = t.norm, .ncalls = CALLS}, step = {.calls = t.step, .ncalls = CALLS};
     const struct pp_program *const programs[] = {&norm, &step};
     for (int i = 0; i < 2; i++) {

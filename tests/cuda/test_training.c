@@ -83,6 +83,7 @@ static void with_replicas_and_batched_gradients(void **state)
     (void)state;
     same_bits(2, "--chunks 2");
     same_bits(1, "--chunks 6 --batch-w 3 --clip 0 --no-eval");
+    same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
 }
 
 static void in_bfloat16(void **state)

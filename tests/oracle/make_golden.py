@@ -56,6 +56,18 @@ CASES = {
     ),
     "d36": dict(SMALL, rows=10, max_batches=0, chunks=4),
     "d36-d2": dict(SMALL, rows=5, replicas=2, max_batches=0, chunks=2),
+    # Gradients of some biases are zero but for rounding; a small epsilon would make steps of that.
+    "d36-adamw": dict(
+        SMALL,
+        rows=10,
+        max_batches=0,
+        chunks=4,
+        optimizer="adamw",
+        lr=0.003,
+        adam_beta2=0.98,
+        adam_eps=1e-4,
+        weight_decay=0.1,
+    ),
     "d60": dict(
         preset="small",
         d_model=60,
@@ -92,7 +104,7 @@ CASES = {
         chunks=3,
     ),
 }
-SAME_INIT = {"d36-d2": "d36"}
+SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36"}
 
 
 def save(path, tensors):

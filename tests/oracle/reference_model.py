@@ -90,13 +90,14 @@ PRESETS = {
         data="constant",
     ),
 }
-COMMON = dict(preset="small", replicas=1, seed=1, eval_rows=10, data=None)
+COMMON = dict(preset="small", replicas=1, seed=1, eval_rows=10, data=None, optimizer="sgd")
+ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
 
 def options(given):
     """All options: common defaults, then the preset, then what was given."""
     preset = PRESETS[given.get("preset", COMMON["preset"])]
-    return {**COMMON, **preset, **given}
+    return {**COMMON, **ADAMW, **preset, **given}
 
 
 class LabLayer(nn.TransformerEncoderLayer):
@@ -202,11 +203,21 @@ def gradients(model, batch):
     return float(total.detach()) / count, {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
+def make_optimizer(model, o):
+    if o["optimizer"] == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=o["lr"])
+    betas = o["adam_beta1"], o["adam_beta2"]
+    return torch.optim.AdamW(
+        model.parameters(), lr=o["lr"], betas=betas, eps=o["adam_eps"], weight_decay=o["weight_decay"]
+    )
+
+
 def train(model, o, parts, after_step=None):
-    """Epochs of SGD with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves
+    """Epochs of the optimizer's steps with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves
     the last weights in the model. after_step(step, loss) may look on."""
     result = {"loss": [], "valid_loss": [], "test_loss": None}
-    lr, best = o["lr"], None
+    optimizer, best = make_optimizer(model, o), None
+    decay = torch.optim.lr_scheduler.StepLR(optimizer, 1, o["lr_decay"])
     model.step = 0
     model.train()
     for _ in range(o["epochs"]):
@@ -214,13 +225,11 @@ def train(model, o, parts, after_step=None):
             loss, _ = gradients(model, batch)
             if o["clip"] > 0:
                 nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
-            with torch.no_grad():
-                for p in model.parameters():
-                    p -= lr * p.grad
+            optimizer.step()
             result["loss"].append(loss)
             if after_step:
                 after_step(len(result["loss"]), loss)
-        lr *= o["lr_decay"]
+        decay.step()
         if parts.get("valid"):
             result["valid_loss"].append(evaluate(model, parts["valid"]))
             if best is None or result["valid_loss"][-1] < best[0]:

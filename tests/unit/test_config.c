@@ -56,6 +56,18 @@ static void an_option_beats_the_preset_wherever_it_stands(void **state)
     assert_false(pp_config_given(&c, "nonsense"));
 }
 
+static void adamw_has_a_learning_rate_of_its_own(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "--preset tutorial --optimizer adamw", &c), PP_OK);
+    assert_true(c.lr == 1e-3 && c.lr_decay == 0.95 && c.adamw.beta2 == 0.999);
+    assert_int_equal(parse(PP_PPEXEC, "--optimizer adamw --lr 0.01 --adam-beta2 0.95", &c), PP_OK);
+    assert_true(c.lr == 0.01 && c.adamw.beta2 == 0.95);
+    assert_int_equal(parse(PP_PPEXEC, "--optimizer sgd", &c), PP_OK);
+    assert_true(c.lr == 5);
+}
+
 /* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
 static int64_t parameters(const struct pp_config *c)
 {
@@ -154,6 +166,10 @@ static void impossible_numbers_are_refused(void **state)
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},
+        {"--optimizer adam", "did you mean adamw?"},
+        {"--weight-decay 0.1", "--weight-decay is of --optimizer adamw"},
+        {"--optimizer adamw --adam-beta2 1", "--adam-beta2: with 1 nothing would be learnt"},
+        {"--optimizer adamw --adam-beta1 -0.1", "outside 0..1"},
         {"--lr 1e308", "outside 0..3.4"},
         {"--lr-decay -1", "below 0"},
     };
@@ -231,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_is_the_default),
         cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
+        cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),

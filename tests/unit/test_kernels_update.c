@@ -75,6 +75,66 @@ static void test_step_and_copies(void **state)
     }
 }
 
+/* One step of AdamW in double, as PyTorch writes it: t counts from 1. */
+static void adamw_oracle(double *w, double *m, double *v, double g, const struct pp_adamw_options *o, double lr, int t)
+{
+    *w -= lr * o->weight_decay * *w;
+    *m = o->beta1 * *m + (1 - o->beta1) * g;
+    *v = o->beta2 * *v + (1 - o->beta2) * g * g;
+    const double mean = *m / (1 - pow(o->beta1, t)), square = *v / (1 - pow(o->beta2, t));
+    *w -= lr * mean / (sqrt(square) + o->epsilon);
+}
+
+/* Several steps with new gradients, some of them zero, so that what it keeps counts. */
+static void check_adamw(const struct pp_cpu_isa *isa, int width)
+{
+    enum { ROWS = 3, STEPS = 4 };
+    static const struct pp_adamw_options options = {0.8, 0.95, 1e-3, 0.1};
+    const int n = ROWS * width;
+    float *w = case_floats(n, 1), *m = calloc((size_t)n, sizeof *m), *v = calloc((size_t)n, sizeof *v);
+    double *expected = calloc(3 * (size_t)n, sizeof *expected), *mean = expected + n, *square = mean + n;
+    struct pp_call call = {.n = {ROWS, width}};
+    struct pp_frame frame = case_frame();
+    frame.clip_factor = 0.25f;
+    assert_true(m && v && expected);
+    for (int i = 0; i < n; i++) expected[i] = w[i];
+    for (int step = 0; step < STEPS; step++) {
+        float *g = case_floats(n, 10 + (uint32_t)step);
+        frame.adamw = pp_adamw_at(&options, 0.05, step);
+        for (int i = 0; i < n; i++) {
+            if ((i + step) % 5 == 0) g[i] = 0;
+            adamw_oracle(&expected[i], &mean[i], &square[i], 0.25 * g[i], &options, 0.05, step + 1);
+        }
+        isa->run[PP_KERNEL_ADAMW](&(struct pp_cpu_call){&call, &frame, {w, g, NULL, m, v}});
+        free(g);
+    }
+    assert_near(w, expected, n, 2e-6);
+    assert_near(m, mean, n, 1e-7);
+    assert_near(v, square, n, 1e-7);
+    case_free(w, m, v, expected, NULL);
+}
+
+static void test_adamw(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < WIDTHS; i++) check_adamw(isa, widths[i]);
+}
+
+/* Rates that float32 does not have, or that nothing can be divided by. */
+static void test_adamw_numbers(void **state)
+{
+    (void)state;
+    const struct pp_adamw first = pp_adamw_at(&(struct pp_adamw_options){0.9, 0.999, 1e-8, 0.01}, 1e-3, 0),
+                          late = pp_adamw_at(&(struct pp_adamw_options){0.9, 0.999, 1e-8, 0.01}, 1e-3, 1000000),
+                          huge = pp_adamw_at(&(struct pp_adamw_options){0.9, 0.999, 1e-8, 1e30}, 1e38, 0),
+                          none = pp_adamw_at(&(struct pp_adamw_options){0, 0, 0, 0}, 1, 0);
+    assert_true(fabsf(first.rate - 1e-2f) < 1e-9f && fabsf(first.square_root - sqrtf(1e-3f)) < 1e-8f);
+    assert_true(late.rate == 1e-3f && late.square_root == 1 && late.keep == (float)(1 - 1e-5));
+    assert_true(isfinite(huge.rate) && isfinite(huge.keep) && huge.keep < 0);
+    assert_true(none.rate == 1 && none.square_root == 1 && none.mean_gain == 1 && none.keep == 1);
+}
+
 static void test_backend(void **state)
 {
     (void)state;
@@ -136,10 +196,8 @@ static void test_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_step_and_copies),
-        cmocka_unit_test(test_backend),
-        cmocka_unit_test(test_run),
+        cmocka_unit_test(test_sums),          cmocka_unit_test(test_step_and_copies), cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),         cmocka_unit_test(test_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

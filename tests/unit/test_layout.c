@@ -66,6 +66,7 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
                                          .group = groups[s]};
     w->model =
         (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D, .shape.precision = precision};
+    w->model.shape.optimizer = precision == PP_BF16 ? PP_ADAMW : PP_SGD;
     w->train = build(schedule, p, v, 20, chunks, checkpoint, true, groups);
     w->eval = build(schedule, p, v, 10, 2, checkpoint, false, groups);
     for (int i = 0; i < 64; i++) w->programs[0][i].work_bytes = w->programs[1][i].work_bytes = WORK;
@@ -114,6 +115,8 @@ static void check_rank(const struct world *w, int plan, int rank)
         mark(arena, l->grad_offset[s], w->stages[s].param_bytes);
         assert_true((l->param16_offset[s] < 0) == (w->stages[s].param16_bytes == 0));
         if (l->param16_offset[s] >= 0) mark(arena, l->param16_offset[s], w->stages[s].param16_bytes);
+        assert_true((l->state_offset[s] < 0) == (w->model.shape.optimizer == PP_SGD));
+        if (l->state_offset[s] >= 0) mark(arena, l->state_offset[s], 2 * w->stages[s].param_bytes);
     }
     for (int i = 0; i < p->npools; i++)
         for (int s = 0; s < p->pools[i].slots && p->pools[i].rank == rank; s++)
@@ -170,6 +173,7 @@ static void test_activation_bytes(void **state)
     assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((5 * SEQ * D * 2 + 255) / 256 * 256));
     assert_int_equal(w.layout->bytes[1][PP_BYTES_PARAM], 2048 + 1024); /* 2000 and their copies, 800 */
     assert_int_equal(w.layout->bytes[1][PP_BYTES_GRAD], 2048);
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_STATE], 4096); /* of adamw: two times 2000 */
     close_world(&w);
 }
 

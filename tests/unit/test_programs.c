@@ -63,7 +63,9 @@ static int64_t region_bytes(const struct check *c, int region, const struct pp_p
                                            [PP_MEM_WORK] = program->work_bytes,
                                            [PP_MEM_TOKENS] = ids,
                                            [PP_MEM_TARGETS] = ids,
-                                           [PP_MEM_PARAM16] = stage->param16_bytes};
+                                           [PP_MEM_PARAM16] = stage->param16_bytes,
+                                           [PP_MEM_STATE] =
+                                               pp_optimizers[shape->optimizer].states * stage->param_bytes};
     return bytes[region];
 }
 
@@ -78,15 +80,17 @@ static void check_place(const struct check *c, const struct pp_operand *o, int i
     require(c, ref->offset + before + bytes <= region_bytes(c, ref->region, program), i);
 }
 
+static bool is_step(int kernel) { return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW; }
+
 /* Regions hold one type each, but for activation slots and scratch; only norm and step see parameters as numbers. */
 static void check_type(const struct check *c, const struct pp_operand *o, int i)
 {
     const int region = c->call->ref[i].region;
-    const bool step = c->call->kernel == PP_KERNEL_SGD;
+    const bool step = is_step(c->call->kernel);
     const int wanted[PP_MEM_REGIONS] = {
-        [PP_MEM_CKPT] = PP_TYPE_ACTIVATION, [PP_MEM_IN] = PP_TYPE_ACTIVATION,     [PP_MEM_OUT] = PP_TYPE_ACTIVATION,
-        [PP_MEM_PARAM] = PP_TYPE_FLOAT,     [PP_MEM_GRAD] = PP_TYPE_FLOAT,        [PP_MEM_TOKENS] = PP_TYPE_INT32,
-        [PP_MEM_TARGETS] = PP_TYPE_INT32,   [PP_MEM_PARAM16] = PP_TYPE_ACTIVATION};
+        [PP_MEM_CKPT] = PP_TYPE_ACTIVATION, [PP_MEM_IN] = PP_TYPE_ACTIVATION,      [PP_MEM_OUT] = PP_TYPE_ACTIVATION,
+        [PP_MEM_PARAM] = PP_TYPE_FLOAT,     [PP_MEM_GRAD] = PP_TYPE_FLOAT,         [PP_MEM_TOKENS] = PP_TYPE_INT32,
+        [PP_MEM_TARGETS] = PP_TYPE_INT32,   [PP_MEM_PARAM16] = PP_TYPE_ACTIVATION, [PP_MEM_STATE] = PP_TYPE_FLOAT};
     if (region == PP_MEM_PARAM16 && step)
         require(c, o->type == PP_TYPE_BF16 && o->element_bytes == 2, i);
     else if (region == PP_MEM_PARAM && o->type == PP_TYPE_ACTIVATION)
@@ -113,6 +117,14 @@ static void check_tensor(const struct check *c, const struct pp_operand *o, int 
     require(c, !"an operand that is no tensor", i);
 }
 
+/* What the optimizer keeps lies as the weights of the same call do, one stage's worth further for each further one. */
+static void check_state(const struct check *c, int i)
+{
+    const struct pp_ref *ref = &c->call->ref[i], *weights = &c->call->ref[0];
+    require(c, is_step(c->call->kernel) && weights->region == PP_MEM_PARAM, i);
+    require(c, ref->offset == weights->offset + (i - 3) * c->model->stages[c->stage].param_bytes, i);
+}
+
 /* The buffer at this place, in a slot with the rows of all microbatches; its users must agree on borders and
  * elements. */
 static struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i)
@@ -136,13 +148,14 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
 {
     const struct pp_operand o = pp_call_operand(c->call, i);
     const int region = c->call->ref[i].region;
-    const bool copy = c->call->kernel == PP_KERNEL_SGD && i == 2;
+    const bool copy = is_step(c->call->kernel) && i == 2;
     if (!o.name) require(c, region == PP_MEM_NONE, i);
     if (!o.name || (copy && region == PP_MEM_NONE)) return;
     require(c, region != PP_MEM_NONE, i);
     check_place(c, &o, i, program);
     check_type(c, &o, i);
     if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
+    if (region == PP_MEM_STATE) check_state(c, i);
     if (region != PP_MEM_ACT && region != PP_MEM_WORK) return;
     struct buffer *b = find_buffer(c, &o, i);
     require(c, b->written || !(o.use & PP_USE_READ), i);
@@ -209,6 +222,7 @@ static void test_all_programs(void **state)
                                                    .residual_only = style,
                                                    .lab_init = style,
                                                    .precision = precision,
+                                                   .optimizer = stages % 2 ? PP_ADAMW : PP_SGD,
                                                    .vocab_multiple = multiple};
                     check_model(&shape, stages);
                 }
@@ -297,6 +311,7 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 1, 1024}}, 4.0 * t * 2000);
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
     check_bytes((struct pp_call){PP_KERNEL_SGD, {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));
+    check_bytes((struct pp_call){PP_KERNEL_ADAMW, {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
 }
 
 static void check_text(struct pp_call call, const char *expected)

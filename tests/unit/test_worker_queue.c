@@ -64,7 +64,7 @@ static void bits_are_those_of_the_cpu(void **state)
     compare(BASE "--schedule 1f1b --stages 2");
     compare(BASE "--schedule gpipe --stages 4 --recv-buffers 1");
     compare(BASE "--schedule 1f1b --stages 2 --recv-buffers 8 --split 1,3");
-    compare(BASE "--schedule 1f1b --stages 4 --batch-w 2");
+    compare(BASE "--schedule 1f1b --stages 4 --batch-w 2 --optimizer adamw");
     compare(BASE "--schedule zb-h2 --stages 4");
     compare(BASE "--schedule zbv --stages 2 --virtual 2 --checkpoint except_last");
 }

@@ -64,6 +64,7 @@ typedef __typeof__(PP_MM(setzero_ps)()) mm_floats;
 typedef __typeof__(PP_MM(set1_epi32)(0)) mm_ints;
 
 static inline vf vf_max(vf a, vf b) { return (vf)PP_MM(max_ps)((mm_floats)a, (mm_floats)b); }
+static inline vf vf_sqrt(vf x) { return (vf)PP_MM(sqrt_ps)((mm_floats)x); }
 
 /* Sum and maximum over the lanes, in a fixed order. */
 static inline float vf_sum(vf v)
@@ -87,6 +88,12 @@ static inline vu64 vu_mul_even(vu a, vu b) { return (vu64)PP_MM(mul_epu32)((mm_i
 #else
 static inline vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
 static inline float vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+static inline vf vf_sqrt(vf x)
+{
+    for (int i = 0; i < VL; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+}
 
 static inline float vf_max_lane(vf v)
 {

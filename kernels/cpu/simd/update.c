@@ -66,6 +66,25 @@ void PP_SIMD(pp_cpu_sgd)(const struct pp_cpu_call *c)
     for (int64_t i = 0; i < n; i += VL) vf_store(w + i, n - i, vf_load(w + i, n - i) - vf_load(g + i, n - i) * rate);
 }
 
+void PP_SIMD(pp_cpu_adamw)(const struct pp_cpu_call *c)
+{
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    const struct pp_adamw *a = &c->frame->adamw;
+    float *w = c->p[0], *m = c->p[3], *v = c->p[4];
+    const float *g = c->p[1];
+    for (int64_t i = 0; i < n; i += VL) {
+        const int64_t left = n - i;
+        const vf gradient = vf_load(g + i, left) * c->frame->clip_factor;
+        vf mean = vf_load(m + i, left), square = vf_load(v + i, left), weight = vf_load(w + i, left) * a->keep;
+        mean += a->mean_gain * (gradient - mean);
+        square = square * a->square_keep + a->square_gain * gradient * gradient;
+        weight -= a->rate * mean / (vf_sqrt(square) / a->square_root + a->epsilon);
+        vf_store(m + i, left, mean);
+        vf_store(v + i, left, square);
+        vf_store(w + i, left, weight);
+    }
+}
+
 void PP_SIMD(pp_cpu_add)(float *to, const float *a, const float *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i += VL) vf_store(to + i, n - i, vf_load(a + i, n - i) + vf_load(b + i, n - i));

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizer step.
+ */
+#include <cfloat>
+
+#include <algorithm>
+
+#include "kernels/cuda/gpu.cuh"
+#include "kernels/cuda/group.cuh"
+
+enum {
+    THREADS = 256,
+    STEP_QUADS = 4, /* of each thread, all on their way from memory at a time */
+    STEP_BLOCK_ELEMENTS = THREADS * STEP_QUADS * PP_QUAD,
+    ADAMW_QUADS = 2, /* the same: each is of four tensors */
+    ADAMW_BLOCK_ELEMENTS = THREADS * ADAMW_QUADS * PP_QUAD,
+    ADAMW_GROUP = 64 /* tensors of a launch, at most */
+};
+
+/* ---- sgd ---- */
+
+struct step_tensor {
+    float *w;
+    const float *g;
+    __nv_bfloat16 *copy; /* NULL: none */
+    int64_t n;
+    int first_block;
+    bool aligned, sparse;
+};
+
+struct step_rate {
+    float rate, factor;
+    const float *clip; /* the factor, instead of `factor`; or NULL */
+};
+
+typedef pp_group<step_tensor, step_rate, PP_CUDA_GROUP> step_group;
+static_assert(sizeof(step_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
+
+/* The quads first, first + THREADS quads, ... of a thread. */
+template <bool aligned> static __device__ inline void step(const step_tensor &t, int64_t first, float rate)
+{
+    pp_quad g[STEP_QUADS], w[STEP_QUADS];
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+        g[q] = pp_load<aligned>(t.g + i, left);
+        w[q] = pp_load<aligned>(t.w + i, left);
+    }
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) w[q].v[k] -= g[q].v[k] * rate;
+        pp_store<aligned>(t.w + i, left, w[q]);
+        if (t.copy) pp_store<aligned>(t.copy + i, left, w[q]);
+    }
+}
+
+static __device__ inline bool all_plus_zero(pp_quad q)
+{
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) bits |= __float_as_uint(q.v[k]);
+    return bits == 0;
+}
+
+/* The same bits, where w - (+0) * rate is w: weights without a gradient are neither read nor written. */
+template <bool aligned> static __device__ inline void step_sparse(const step_tensor &t, int64_t first, float rate)
+{
+    pp_quad g[STEP_QUADS];
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        g[q] = pp_quad{};
+        if (left > 0) g[q] = pp_load<aligned>(t.g + i, left);
+    }
+#pragma unroll
+    for (int q = 0; q < STEP_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (all_plus_zero(g[q])) continue;
+        pp_quad w = pp_load<aligned>(t.w + i, left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) w.v[k] -= g[q].v[k] * rate;
+        pp_store<aligned>(t.w + i, left, w);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS) sgd(step_group group)
+{
+    const step_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
+    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)STEP_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
+    const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
+    const bool sparse =
+        t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not -0, infinite or no number */
+    if (sparse && t.aligned)
+        step_sparse<true>(t, first, rate);
+    else if (sparse)
+        step_sparse<false>(t, first, rate);
+    else if (t.aligned)
+        step<true>(t, first, rate);
+    else
+        step<false>(t, first, rate);
+}
+
+static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
+{
+    step_tensor t;
+    t.w = static_cast<float *>(c->p[0]);
+    t.g = static_cast<const float *>(c->p[1]);
+    t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
+    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    t.first_block = first_block;
+    t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
+    t.sparse = c->call->n[2] && !t.copy; /* a copy is written in any case */
+    return t;
+}
+
+cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n)
+{
+    step_group group;
+    int blocks = 0;
+    group.all.rate = c->frame->learning_rate;
+    group.all.factor = c->frame->clip_factor;
+    group.all.clip = c->frame->clip;
+    group.n = n;
+    for (int i = 0; i < n; i++) {
+        group.of[i] = step_tensor_of(&c[i], blocks);
+        blocks += pp_div_up(group.of[i].n, STEP_BLOCK_ELEMENTS);
+    }
+    PP_LAUNCH(sgd, blocks, THREADS, 0, c->stream, group);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c) { return pp_cuda_sgd_group(c, 1); }
+
+/* ---- adamw ---- */
+
+struct adamw_tensor {
+    float *w, *m, *v;
+    const float *g;
+    __nv_bfloat16 *copy; /* NULL: none */
+    int64_t n;
+    int first_block;
+    bool aligned;
+};
+
+struct adamw_numbers {
+    struct pp_adamw a;
+    float factor;
+    const float *clip; /* the factor, instead of `factor`; or NULL */
+};
+
+typedef pp_group<adamw_tensor, adamw_numbers, ADAMW_GROUP> adamw_group;
+static_assert(sizeof(adamw_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
+
+struct adamw_quads {
+    pp_quad w, g, m, v;
+};
+
+static __device__ inline void adamw_quad(const pp_adamw &a, float factor, adamw_quads *q)
+{
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) {
+        const float g = q->g.v[k] * factor;
+        q->m.v[k] += a.mean_gain * (g - q->m.v[k]);
+        q->v.v[k] = q->v.v[k] * a.square_keep + a.square_gain * g * g;
+        q->w.v[k] = q->w.v[k] * a.keep - a.rate * q->m.v[k] / (sqrtf(q->v.v[k]) / a.square_root + a.epsilon);
+    }
+}
+
+/* The quads first, first + THREADS quads, ... of a thread. */
+template <bool aligned>
+static __device__ inline void adamw_step(const adamw_tensor &t, int64_t first, const pp_adamw &a, float factor)
+{
+    adamw_quads quads[ADAMW_QUADS];
+#pragma unroll
+    for (int q = 0; q < ADAMW_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+        quads[q].g = pp_load<aligned>(t.g + i, left);
+        quads[q].w = pp_load<aligned>(t.w + i, left);
+        quads[q].m = pp_load<aligned>(t.m + i, left);
+        quads[q].v = pp_load<aligned>(t.v + i, left);
+    }
+#pragma unroll
+    for (int q = 0; q < ADAMW_QUADS; q++) {
+        const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
+        if (left <= 0) continue;
+        adamw_quad(a, factor, &quads[q]);
+        pp_store<aligned>(t.w + i, left, quads[q].w);
+        pp_store<aligned>(t.m + i, left, quads[q].m);
+        pp_store<aligned>(t.v + i, left, quads[q].v);
+        if (t.copy) pp_store<aligned>(t.copy + i, left, quads[q].w);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS) adamw(adamw_group group)
+{
+    const adamw_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
+    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)ADAMW_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
+    const float factor = group.all.clip ? *group.all.clip : group.all.factor;
+    if (t.aligned)
+        adamw_step<true>(t, first, group.all.a, factor);
+    else
+        adamw_step<false>(t, first, group.all.a, factor);
+}
+
+static adamw_tensor adamw_tensor_of(const struct pp_cuda_call *c, int first_block)
+{
+    adamw_tensor t;
+    t.w = static_cast<float *>(c->p[0]);
+    t.g = static_cast<const float *>(c->p[1]);
+    t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
+    t.m = static_cast<float *>(c->p[3]);
+    t.v = static_cast<float *>(c->p[4]);
+    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    t.first_block = first_block;
+    t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy) && pp_aligned(t.m) &&
+                pp_aligned(t.v);
+    return t;
+}
+
+static cudaError_t launch_adamw(const struct pp_cuda_call *c, int n)
+{
+    adamw_group group;
+    int blocks = 0;
+    group.all.a = c->frame->adamw;
+    group.all.factor = c->frame->clip_factor;
+    group.all.clip = c->frame->clip;
+    group.n = n;
+    for (int i = 0; i < n; i++) {
+        group.of[i] = adamw_tensor_of(&c[i], blocks);
+        blocks += pp_div_up(group.of[i].n, ADAMW_BLOCK_ELEMENTS);
+    }
+    PP_LAUNCH(adamw, blocks, THREADS, 0, c->stream, group);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n)
+{
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < n && error == cudaSuccess; i += ADAMW_GROUP)
+        error = launch_adamw(c + i, std::min(n - i, (int)ADAMW_GROUP));
+    return error;
+}
+
+cudaError_t pp_cuda_adamw(const struct pp_cuda_call *c) { return launch_adamw(c, 1); }
+
+cudaError_t pp_cuda_prepare_step(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(sgd), reinterpret_cast<const void *>(adamw)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
