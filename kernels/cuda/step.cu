@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer step.
+ * The optimizer step: a kernel for each optimizer, over the tensors of a stage.
  */
 #include <cfloat>
 
@@ -11,8 +11,8 @@
 
 enum {
     THREADS = 256,
-    STEP_QUADS = 4, /* of each thread, all on their way from memory at a time */
-    STEP_BLOCK_ELEMENTS = THREADS * STEP_QUADS * PP_QUAD,
+    SGD_QUADS = 4, /* of each thread, all on their way from memory at a time */
+    SGD_BLOCK_ELEMENTS = THREADS * SGD_QUADS * PP_QUAD,
     ADAMW_QUADS = 2, /* the same: each is of four tensors */
     ADAMW_BLOCK_ELEMENTS = THREADS * ADAMW_QUADS * PP_QUAD,
     ADAMW_GROUP = 64 /* tensors of a launch, at most */
@@ -20,7 +20,7 @@ enum {
 
 /* ---- sgd ---- */
 
-struct step_tensor {
+struct sgd_tensor {
     float *w;
     const float *g;
     __nv_bfloat16 *copy; /* NULL: none */
@@ -29,27 +29,27 @@ struct step_tensor {
     bool aligned, sparse;
 };
 
-struct step_rate {
+struct sgd_rate {
     float rate, factor;
     const float *clip; /* the factor, instead of `factor`; or NULL */
 };
 
-typedef pp_group<step_tensor, step_rate, PP_CUDA_GROUP> step_group;
-static_assert(sizeof(step_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
+typedef pp_group<sgd_tensor, sgd_rate, PP_CUDA_GROUP> sgd_group;
+static_assert(sizeof(sgd_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
 
 /* The quads first, first + THREADS quads, ... of a thread. */
-template <bool aligned> static __device__ inline void step(const step_tensor &t, int64_t first, float rate)
+template <bool aligned> static __device__ inline void sgd_step(const sgd_tensor &t, int64_t first, float rate)
 {
-    pp_quad g[STEP_QUADS], w[STEP_QUADS];
+    pp_quad g[SGD_QUADS], w[SGD_QUADS];
 #pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
+    for (int q = 0; q < SGD_QUADS; q++) {
         const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
         if (left <= 0) continue;
         g[q] = pp_load<aligned>(t.g + i, left);
         w[q] = pp_load<aligned>(t.w + i, left);
     }
 #pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
+    for (int q = 0; q < SGD_QUADS; q++) {
         const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
         if (left <= 0) continue;
 #pragma unroll
@@ -68,17 +68,17 @@ static __device__ inline bool all_plus_zero(pp_quad q)
 }
 
 /* The same bits, where w - (+0) * rate is w: weights without a gradient are neither read nor written. */
-template <bool aligned> static __device__ inline void step_sparse(const step_tensor &t, int64_t first, float rate)
+template <bool aligned> static __device__ inline void sgd_sparse(const sgd_tensor &t, int64_t first, float rate)
 {
-    pp_quad g[STEP_QUADS];
+    pp_quad g[SGD_QUADS];
 #pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
+    for (int q = 0; q < SGD_QUADS; q++) {
         const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
         g[q] = pp_quad{};
         if (left > 0) g[q] = pp_load<aligned>(t.g + i, left);
     }
 #pragma unroll
-    for (int q = 0; q < STEP_QUADS; q++) {
+    for (int q = 0; q < SGD_QUADS; q++) {
         const int64_t i = first + q * THREADS * PP_QUAD, left = t.n - i;
         if (all_plus_zero(g[q])) continue;
         pp_quad w = pp_load<aligned>(t.w + i, left);
@@ -88,26 +88,26 @@ template <bool aligned> static __device__ inline void step_sparse(const step_ten
     }
 }
 
-static __global__ void __launch_bounds__(THREADS) sgd(step_group group)
+static __global__ void __launch_bounds__(THREADS) sgd(sgd_group group)
 {
-    const step_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
-    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)STEP_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
+    const sgd_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
+    const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)SGD_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
     const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
     const bool sparse =
         t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not -0, infinite or no number */
     if (sparse && t.aligned)
-        step_sparse<true>(t, first, rate);
+        sgd_sparse<true>(t, first, rate);
     else if (sparse)
-        step_sparse<false>(t, first, rate);
+        sgd_sparse<false>(t, first, rate);
     else if (t.aligned)
-        step<true>(t, first, rate);
+        sgd_step<true>(t, first, rate);
     else
-        step<false>(t, first, rate);
+        sgd_step<false>(t, first, rate);
 }
 
-static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
+static sgd_tensor sgd_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
-    step_tensor t;
+    sgd_tensor t;
     t.w = static_cast<float *>(c->p[0]);
     t.g = static_cast<const float *>(c->p[1]);
     t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
@@ -120,15 +120,15 @@ static step_tensor step_tensor_of(const struct pp_cuda_call *c, int first_block)
 
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n)
 {
-    step_group group;
+    sgd_group group;
     int blocks = 0;
     group.all.rate = c->frame->learning_rate;
     group.all.factor = c->frame->clip_factor;
     group.all.clip = c->frame->clip;
     group.n = n;
     for (int i = 0; i < n; i++) {
-        group.of[i] = step_tensor_of(&c[i], blocks);
-        blocks += pp_div_up(group.of[i].n, STEP_BLOCK_ELEMENTS);
+        group.of[i] = sgd_tensor_of(&c[i], blocks);
+        blocks += pp_div_up(group.of[i].n, SGD_BLOCK_ELEMENTS);
     }
     PP_LAUNCH(sgd, blocks, THREADS, 0, c->stream, group);
     return cudaGetLastError();
