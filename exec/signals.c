@@ -4,20 +4,22 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "core/clock.h"
 #include "core/main.h"
 
-static atomic_bool caught;
+enum { SOON_NS = 500000000 };
+
+static _Atomic int64_t first_ns; /* when the first one came; 0: none has */
 
 static void on_signal(int number)
 {
-    (void)number;
-    atomic_store_explicit(&caught, true, memory_order_relaxed);
+    const int64_t now = pp_now_ns();
+    int64_t first = 0;
+    if (atomic_compare_exchange_strong(&first_ns, &first, now) || now - first < SOON_NS) return;
+    signal(number, SIG_DFL);
+    raise(number); /* comes when this handler returns */
 }
 
-pp_status pp_signals_catch(void)
-{
-    /* SA_RESETHAND: the second signal finds the default action. */
-    return pp_catch_signals(on_signal, SA_RESTART | SA_RESETHAND);
-}
+pp_status pp_signals_catch(void) { return pp_catch_signals(on_signal, SA_RESTART); }
 
-bool pp_signals_caught(void) { return atomic_load_explicit(&caught, memory_order_relaxed); }
+bool pp_signals_caught(void) { return atomic_load_explicit(&first_ns, memory_order_relaxed) != 0; }

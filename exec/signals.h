@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM ask the run to stop: the first sets a flag that every waiting loop looks at; a second one ends
- * the process the ordinary way, for a user who does not want to wait. What a process was started to ignore it ignores.
+ * SIGINT and SIGTERM ask the run to stop: the first sets a flag that every waiting loop looks at; one that comes half a
+ * second later or more ends the process the ordinary way, for a user who does not want to wait. (`timeout`, launchers
+ * and terminals send the same request twice at once.) What a process was started to ignore it ignores.
  */
 #ifndef PP_EXEC_SIGNALS_H
 #define PP_EXEC_SIGNALS_H
