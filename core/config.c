@@ -147,7 +147,9 @@ const struct pp_opt pp_config_rows[] = {
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, such as ppreport --profiles writes, and from no database"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
-     "memory of a device, such as 80G: say which configurations fit (not with --times alone)"},
+     "memory of a device, such as 80G (G = 2^30 bytes): say which configurations fit, adding up the workers that share "
+     "a GPU (--gpus). CUDA and NCCL take 1 to 2 GiB of a GPU besides, so name less than it has (not with --times "
+     "alone)"},
     {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text"},
     {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
      "print only the schedule, as PyTorch's compute-only CSV"},

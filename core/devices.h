@@ -24,6 +24,20 @@ const struct pp_device_kind *pp_device_kind(const char *name);
 /* The first that is a GPU. */
 const struct pp_device_kind *pp_device_gpu(void);
 
+/* Which GPU a worker of a host has: `workers` of them on `gpus`, 0 standing for as many as workers. Consecutive ones
+ * share, so many on each. Here and not in a .c file: the backends in plugins call it too. */
+static inline int pp_gpu_sharers(int workers, int gpus)
+{
+    return gpus > 0 && workers > gpus ? (workers + gpus - 1) / gpus : 1;
+}
+
+/* The most of the GPUs that the workers can be dealt out to evenly. */
+static inline int pp_gpus_even(int workers, int gpus)
+{
+    while (workers % gpus) gpus--;
+    return gpus;
+}
+
 /* Choices of --device: "auto|cpu|...". */
 extern const char pp_device_names[];
 

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "core/devices.h"
 #include "sim/costs.h"
 
 enum { GROUP = 100 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
@@ -26,8 +27,7 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
 
 int pp_cost_sharers(const struct pp_job *job)
 {
-    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus;
-    return gpus > 0 && workers > gpus ? (workers + gpus - 1) / gpus : 1;
+    return pp_gpu_sharers(job->train->ranks * job->train->replicas, job->config->gpus);
 }
 
 /* What one worker has of the machine. */
@@ -37,11 +37,10 @@ struct rates {
 
 static pp_status check_sharers(const struct pp_job *job)
 {
-    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus, even = gpus;
+    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus;
     if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
-    while (workers % even) even--;
     return pp_fail(PP_USAGE, "%d workers cannot share %d GPUs evenly: use --gpus %d, or other --stages", workers, gpus,
-                   even);
+                   pp_gpus_even(workers, gpus));
 }
 
 static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m, int sharers, struct rates *out)

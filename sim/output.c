@@ -14,6 +14,7 @@ struct column {
     const char *heading;
     const char *key;
     void (*cell)(const json_t *row, const char *key, char *buf, size_t size);
+    bool if_known; /* left out where all its cells would be "-" */
 };
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
@@ -74,6 +75,15 @@ static void cell_largest(const json_t *row, const char *key, char *buf, size_t s
     snprintf(buf, size, "%g", largest(json_object_get(row, key)));
 }
 
+/* Only where it is more than the one arena of each worker: workers share the device. */
+static void cell_device(const json_t *row, const char *key, char *buf, size_t size)
+{
+    if (number(row, key) > largest(json_object_get(row, "peak_bytes")))
+        cell_mib(row, key, buf, size);
+    else
+        snprintf(buf, size, "-");
+}
+
 static void cell_fits(const json_t *row, const char *key, char *buf, size_t size)
 {
     const json_t *value = json_object_get(row, key);
@@ -98,15 +108,17 @@ static const struct column columns[] = {{"schedule", "schedule", cell_text},
                                         {"above bound %", "makespan_ms", cell_above},
                                         {"bubble %", "bubble", cell_percent},
                                         {"peak MiB", "peak_bytes", cell_mib},
+                                        {"device MiB", "device_bytes", cell_device, true},
                                         {"process MiB", "process_bytes", cell_mib},
                                         {"peak microbatches", "peak_microbatches", cell_largest},
                                         {"fits", "fits", cell_fits},
                                         {"times from", "cost_source", cell_source}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-/* Numbers to the right, the two texts at the ends of a line to the left. */
+/* Numbers to the right, the two texts at the ends of a line to the left. Width 0: the column is left out. */
 static void print_cell(int column, const char *text, int width, FILE *out)
 {
+    if (width == 0) return;
     if (column == 0)
         fprintf(out, "%-*s", width, text);
     else
@@ -120,12 +132,15 @@ static void print_table(const json_t *rows, FILE *out)
     const json_t *row;
     size_t i;
     for (int c = 0; c < COLUMNS; c++) {
+        bool shown = !columns[c].if_known;
         width[c] = (int)strlen(columns[c].heading);
         json_array_foreach((json_t *)rows, i, row)
         {
             columns[c].cell(row, columns[c].key, cell, sizeof cell);
+            shown |= strcmp(cell, "-") != 0;
             if ((int)strlen(cell) > width[c]) width[c] = (int)strlen(cell);
         }
+        if (!shown) width[c] = 0;
     }
     for (int c = 0; c < COLUMNS; c++) print_cell(c, columns[c].heading, width[c], out);
     fputc('\n', out);

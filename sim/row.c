@@ -58,18 +58,32 @@ static void set_times(struct row *row, const struct pp_plan *plan, const struct 
     set(row, "critical_path_ms", path);
 }
 
-static void set_memory(struct row *row, const struct pp_config *config, const struct pp_job *job)
+/* The most that a device holds: the arenas of all the workers that share it. */
+static int64_t device_bytes(const struct pp_layout *layout, int workers, int sharers)
 {
+    int64_t most = 0, sum = 0;
+    for (int w = 0; w < workers; w++) {
+        if (sharers <= 1 || w % sharers == 0) sum = 0;
+        sum += layout->arena_bytes[w % layout->ranks];
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+static void set_memory(struct row *row, const struct pp_config *config, const struct pp_prediction *prediction)
+{
+    const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
+    const int workers = job->train->ranks * job->train->replicas;
+    const int64_t most = layout ? device_bytes(layout, workers, prediction->cost->sharers) : 0;
     json_t *kinds = layout ? json_object() : json_null();
-    bool fits = true;
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
         kinds = pp_json_set(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
-    for (int r = 0; layout && r < layout->ranks; r++) fits = fits && layout->arena_bytes[r] <= config->memory;
     set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
+    set(row, "device_bytes", layout ? json_integer(most) : json_null());
     set(row, "memory_bytes", kinds);
     set(row, "peak_microbatches", reals(job->train->peak_microbatches, job->train->ranks));
-    set(row, "fits", layout && config->memory > 0 ? json_boolean(fits) : json_null());
+    set(row, "fits", layout && config->memory > 0 ? json_boolean(most <= config->memory) : json_null());
 }
 
 /* Whose figures transfers and reductions have: a transport's that was measured, or the machine file's; NULL: there are
@@ -102,7 +116,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
-    set_memory(&row, p->config, job);
+    set_memory(&row, p->config, prediction);
     set(&row, "process_bytes", process > 0 ? json_integer(process) : json_null());
     set(&row, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "core/devices.h"
 #include "kernels/cuda/device.h"
 
 enum { OLDEST_MAJOR = 8 }; /* compute capability: bfloat16 in products */
@@ -59,13 +60,6 @@ pp_status pp_cuda_available(void)
     return status == PP_OK ? PP_OK : PP_UNSUPPORTED;
 }
 
-/* The most of `gpus` that `workers` can be dealt out to evenly. */
-static int most_even(int workers, int gpus)
-{
-    while (workers % gpus) gpus--;
-    return gpus;
-}
-
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
 /* Consecutive workers of the host share a GPU. */
@@ -79,8 +73,8 @@ static pp_status find_place(const struct pp_device_spec *spec, struct pp_cuda_pl
     const int first = spec->host_index * mine, me = first + spec->worker;
     if (all > gpus && all % gpus)
         return pp_fail(PP_USAGE, "%d workers of a host cannot share %d GPUs evenly: use --gpus %d, or other --stages",
-                       all, gpus, most_even(all, gpus));
-    const int each = all > gpus ? all / gpus : 1, gpu = me / each;
+                       all, gpus, pp_gpus_even(all, gpus));
+    const int each = pp_gpu_sharers(all, gpus), gpu = me / each;
     const int from = gpu * each > first ? gpu * each : first;
     const int to = (gpu + 1) * each < first + mine ? (gpu + 1) * each : first + mine;
     *out = (struct pp_cuda_place){.gpu = gpu,
