@@ -178,6 +178,7 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
         PP_TRY(read_real((struct spot){where, name, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
                          &efficiency));
         if (efficiency > 1) return bad((struct spot){where, name, "efficiency"}, "is more than 1");
+        out->peak_flops_per_ns[precision] = peak;
         out->flops_per_ns[precision] = peak * efficiency;
     }
     return PP_OK;

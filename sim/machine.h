@@ -18,6 +18,7 @@ struct pp_machine {
     int cores;                                /* shared by all workers; 0 = each worker has a device of its own */
     /* Attainable: peak of each enum pp_precision times its efficiency, of one core or device; 0: it has none */
     double flops_per_ns[PP_MACHINE_PRECISIONS];
+    double peak_flops_per_ns[PP_MACHINE_PRECISIONS]; /* the peak itself */
     double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
     double call_overhead_ns;                  /* of each kernel call */
     double issue_ns, issue_latency_ns;        /* of each kernel call, at the host; 0: the device is the host */

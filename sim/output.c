@@ -40,6 +40,22 @@ static void cell_percent(const json_t *row, const char *key, char *buf, size_t s
     snprintf(buf, size, "%.2f", 100 * number(row, key));
 }
 
+static void cell_count_if(const json_t *row, const char *key, char *buf, size_t size)
+{
+    if (json_is_null(json_object_get(row, key)))
+        snprintf(buf, size, "-");
+    else
+        cell_count(row, key, buf, size);
+}
+
+static void cell_percent_if(const json_t *row, const char *key, char *buf, size_t size)
+{
+    if (json_is_null(json_object_get(row, key)))
+        snprintf(buf, size, "-");
+    else
+        snprintf(buf, size, "%.1f", 100 * number(row, key));
+}
+
 /* How far the makespan is above its bound. */
 static void cell_above(const json_t *row, const char *key, char *buf, size_t size)
 {
@@ -103,13 +119,16 @@ static const struct column columns[] = {{"schedule", "schedule", cell_text},
                                         {"V", "virtual", cell_count},
                                         {"chunks", "chunks", cell_count},
                                         {"M", "microbatches", cell_count},
+                                        {"D", "replicas", cell_count},
                                         {"ms/batch", "ms_per_batch", cell_ms},
+                                        {"tokens/s", "tokens_per_s", cell_count_if, true},
+                                        {"MFU %", "mfu", cell_percent_if, true},
                                         {"makespan ms", "makespan_ms", cell_ms},
                                         {"above bound %", "makespan_ms", cell_above},
                                         {"bubble %", "bubble", cell_percent},
                                         {"peak MiB", "peak_bytes", cell_mib},
                                         {"device MiB", "device_bytes", cell_device, true},
-                                        {"process MiB", "process_bytes", cell_mib},
+                                        {"process MiB", "process_bytes", cell_mib, true},
                                         {"peak microbatches", "peak_microbatches", cell_largest},
                                         {"fits", "fits", cell_fits},
                                         {"times from", "cost_source", cell_source}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/rows.h"
 #include "sim/output.h"
+#include "sim/throughput.h"
 
 /* Jansson's functions take NULL values and then fail, so one check at the end finds any lack of memory. */
 struct row {
@@ -40,6 +41,8 @@ static void set_configuration(struct row *row, const struct pp_job *job)
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(plan->replicas));
 }
+
+static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }
 
 static void set_times(struct row *row, const struct pp_plan *plan, const struct pp_sim_result *r)
 {
@@ -117,6 +120,8 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
     set_memory(&row, p->config, prediction);
+    set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
+    set(&row, "mfu", if_any(pp_mfu(p, prediction)));
     set(&row, "process_bytes", process > 0 ? json_integer(process) : json_null());
     set(&row, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model's work in a step: what the products of its programs add up to, whatever the schedule computes again, and
+ * what a hand adds up for one small model.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+#include "sim/throughput.h"
+
+enum { SOFTMAX = 6 }; /* of attention and its gradient: operations that are no product, for each entry of P */
+
+static double product_flops(const struct pp_call *call)
+{
+    const double entries = (double)call->n[0] * call->n[2] * call->n[1] * call->n[1];
+    if (pp_kernel_is_product(call->kernel)) return pp_call_flops(call);
+    if (call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD)
+        return pp_call_flops(call) - SOFTMAX * entries;
+    return 0;
+}
+
+/* Of one step of one replica; *again: of it what is computed a second time. */
+static double step_flops(const struct pp_job *job, double *again)
+{
+    double sum = 0;
+    *again = 0;
+    for (int32_t t = 0; t < job->train->ntasks; t++) {
+        const int cls = job->train->tasks[t].cls, kind = job->train->classes[cls].kind;
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
+        for (int i = 0; pp_kinds[kind].computes && i < program->ncalls; i++)
+            *(kind == PP_R ? again : &sum) += product_flops(&program->calls[i]);
+    }
+    return sum;
+}
+
+struct fixture {
+    struct pp_config config;
+    struct pp_predictor predictor;
+    struct pp_prediction prediction;
+};
+
+static void predict(struct fixture *f, int n, char **options, const struct pp_point *point)
+{
+    int noperands;
+    *f = (struct fixture){0};
+    if (pp_config_parse(PP_PPSIM, n, options, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
+    f->predictor = (struct pp_predictor){.config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops};
+    if (pp_machine_find(f->config.machine, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_predict(&f->predictor, point, false, &f->prediction) != PP_OK) fail_msg("%s", pp_message());
+}
+
+static void test_products_of_the_programs(void **state)
+{
+    static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
+    static char *options[] = {"ppsim", "--layers",     "7",      "--heads",   "4",     "--d-ff",  "72", "--rows",
+                              "11",    "--checkpoint", "always", "--d-model", "64",    "--vocab", "99", "--tokens",
+                              "13",    "--precision",  "fp32",   "--mask",    "causal"};
+    enum { OPTIONS = sizeof options / sizeof *options };
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int checkpoints = 0; checkpoints < 2; checkpoints++) {
+            struct fixture f;
+            double again;
+            options[10] = checkpoints ? "always" : "never";
+            predict(&f, OPTIONS, options, &points[i]);
+            const double work = step_flops(f.prediction.job, &again);
+            assert_true(fabs(f.config.rows * pp_model_flops(&f.prediction.job->model->shape, 13) / work - 1) < 1e-12);
+            assert_true((again > 0) == checkpoints);
+            pp_prediction_free(&f.prediction);
+        }
+}
+
+/* Two layers, d 8, ff 16, 10 words, 3 tokens. A token's multiplications: of a layer 4 64 + 2 128 for the weights, and
+ * 2 3 8 in attention; 80 in the decoder: 2 (512 + 48) + 80 = 1200. 3 tokens, 2 operations each, 3 times: 21600. */
+static void test_by_hand(void **state)
+{
+    static char *options[] = {"ppsim",    "--layers",   "2",           "--heads",  "2",       "--d-ff",    "16",
+                              "--rows",   "4",          "--d-model",   "8",        "--vocab", "10",        "--tokens",
+                              "3",        "--replicas", "2",           "--stages", "2",       "--machine", "h100",
+                              "--device", "cuda",       "--precision", "bf16",     "--gpus",  "2"};
+    const struct pp_point point = {"1f1b", 2, 1, 2};
+    struct fixture f;
+    (void)state;
+    predict(&f, sizeof options / sizeof *options, options, &point);
+    assert_true(pp_model_flops(&f.prediction.job->model->shape, 3) == 21600);
+    const double seconds = (double)f.prediction.result.batch_ns / 1e9;
+    assert_true(fabs(pp_tokens_per_s(&f.prediction) * seconds - 2 * 4 * 3) < 1e-9);
+    /* 8 rows on 2 GPUs of 989e12 a second, which the 4 workers share */
+    assert_true(fabs(pp_mfu(&f.predictor, &f.prediction) / (8 * 21600 / (seconds * 2 * 989e12)) - 1) < 1e-9);
+    f.config.machine = NULL;
+    assert_true(pp_mfu(&f.predictor, &f.prediction) == 0);
+    pp_prediction_free(&f.prediction);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
