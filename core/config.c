@@ -150,6 +150,12 @@ const struct pp_opt pp_config_rows[] = {
      "memory of a device, such as 80G (G = 2^30 bytes): say which configurations fit, adding up the workers that share "
      "a GPU (--gpus). CUDA and NCCL take 1 to 2 GiB of a GPU besides, so name less than it has (not with --times "
      "alone)"},
+    {"workers", PP_OPT_INT, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
+     "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
+     "divisor of N, up to --layers) N / P replicas, which share the rows; fastest first, with --memory those that do "
+     "not fit last"},
+    {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
+     "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas"},
     {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text"},
     {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
      "print only the schedule, as PyTorch's compute-only CSV"},

@@ -27,7 +27,7 @@ struct pp_config {
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks;
-    int batch_w, in_flight; /* in_flight 0: as the schedule likes */
+    int batch_w, in_flight;                 /* in_flight 0: as the schedule likes */
     int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
@@ -49,7 +49,8 @@ struct pp_config {
     double jitter;                 /* percent */
     const char *machine, *profile, *emit;
     bool draw;
-    int64_t memory; /* 0: not asked */
+    int64_t memory;           /* 0: not asked */
+    int workers, global_rows; /* 0: not asked */
     /* profiling */
     double seconds; /* time spent on each shape, in all rounds together */
     int rounds;

@@ -209,9 +209,9 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
         return pp_fail(PP_USAGE, "--stages %d x --replicas %d are %lld workers; there can be at most %d", point->stages,
                        config->replicas, (long long)workers, PP_MOST_WORKERS);
     if (point->chunks > config->rows)
-        return pp_fail(PP_USAGE,
-                       "--chunks %d is more than the %d rows of a batch; use at most %d chunks, or more --rows",
-                       point->chunks, config->rows, config->rows);
+        return pp_fail(PP_USAGE, "--chunks %d is more than the %d rows of a %s; use at most %d chunks, or more --%s",
+                       point->chunks, config->rows, config->workers ? "replica" : "batch", config->rows,
+                       config->workers ? "global-rows" : "rows");
     return PP_OK;
 }
 

@@ -2,7 +2,6 @@
  *
  * ppsim: predicts what a pipeline takes: time, bubble, memory.
  */
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "core/main.h"
 #include "core/movers.h"
 #include "core/split_time.h"
-#include "core/stats.h"
 #include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
@@ -21,8 +19,8 @@
 #include "schedules/schedule.h"
 #include "sim/draw.h"
 #include "sim/output.h"
-#include "sim/predict_points.h"
 #include "sim/profiles.h"
+#include "sim/remarks.h"
 #include "sim/store.h"
 
 static const struct pp_program_info info = {
@@ -32,7 +30,8 @@ static const struct pp_program_info info = {
     .operands = "",
     .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
                    "memory and what the time is "
-                   "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep.\n\n"
+                   "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep; "
+                   "--workers tries all ways to divide so many devices into pipelines.\n\n"
                    "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
                    "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
                    "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
@@ -44,6 +43,8 @@ static const struct pp_program_info info = {
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
         "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
         "ppsim --preset tutorial --machine h100 --memory 80G\tdoes it fit?\n"
+        "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --schedule 1f1b,zbv --chunks "
+        "4,8,16\twhich pipelines on 8 devices?\n"
         "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};
 
 struct session {
@@ -52,16 +53,21 @@ struct session {
     struct pp_db *db;
     struct pp_db *texts; /* in memory: what was measured, from text; NULL = none */
     pthread_mutex_t db_lock;
-    struct pp_point *points;
-    int npoints;
+    struct pp_way *ways;
+    int nways, npoints; /* all points of all ways */
     json_t *rows;
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
-    int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
-    int measured;                             /* ... with some times that were measured */
-    bool hop_told;                            /* that hops take no time */
-    double taken;                             /* the most of all configurations */
+    struct pp_remarks remarks;
+};
+
+/* What is being predicted. */
+struct part {
+    struct session *session;
+    const struct pp_way *way;
+    struct pp_predictor predictor; /* the session's, of the way's config */
+    int before;                    /* points of earlier ways */
 };
 
 /* --times are those of a microbatch on a rank, whatever computes it; alone they know of no model or memory. */
@@ -74,7 +80,7 @@ static pp_status check_meaning(const struct session *s)
                 {"d-model", false},   {"heads", false},    {"d-ff", false},          {"layers", false},
                 {"vocab", false},     {"mask", false},     {"dropout", false},       {"style", false},
                 {"rows", false},      {"tokens", false},   {"split", false},         {"threads", false},
-                {"transport", false}, {"memory", false},   {"optimizer", false}};
+                {"transport", false}, {"memory", false},   {"optimizer", false},     {"workers", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&
@@ -196,44 +202,11 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
 }
 
-/* Says on standard error which times were not measured: of a sweep only the first such configuration. */
-static void tell_source(struct session *s, const struct pp_point *point, const struct pp_cost_origin *o)
+static pp_status store(struct part *part, const struct pp_prediction *prediction)
 {
-    const char *machine = s->predictor.machine.name;
-    char remark[256];
-    for (int i = 0; i < PP_COST_SOURCES; i++)
-        if (pp_cost_source_words[i] && o->from[i] > 0 && s->from[i]++ == 0)
-            pp_warn("%s, %d stages, %d chunks: %d of %d task shapes %s (the first: %s)%s%s", point->schedule,
-                    point->stages, point->chunks, o->from[i], o->classes, pp_cost_source_words[i], o->first[i],
-                    i == PP_COST_MACHINE ? "; they are computed for machine " : "",
-                    i == PP_COST_MACHINE ? machine : "");
-    if (o->classes > 0 && o->link_computed && s->link_computed++ == 0)
-        pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
-                point->schedule, point->stages, machine);
-    if (o->hop_missing && !s->hop_told)
-        pp_warn("%s, %d stages: %s", point->schedule, point->stages,
-                pp_waits_hop_remark(&s->config, s->predictor.waits, remark, sizeof remark));
-    s->hop_told |= o->hop_missing;
-}
-
-static void tell_totals(const struct session *s)
-{
-    char remark[256];
-    if (s->measured > 0 && pp_taken_remark(s->taken, remark, sizeof remark))
-        pp_warn("the profile is disturbed: %s", remark);
-    if (s->config.profile && s->measured == 0)
-        pp_warn("profile %s has no time of any task of these configurations on device %s", s->config.profile,
-                s->config.device);
-    for (int i = 0; i < PP_COST_SOURCES; i++)
-        if (pp_cost_source_words[i] && s->from[i] > 1)
-            pp_warn("%d configurations have task shapes that %s", s->from[i], pp_cost_source_words[i]);
-    if (s->link_computed > 1) pp_warn("%d configurations have links that were never measured", s->link_computed);
-}
-
-static pp_status store(struct session *s, const struct pp_prediction *prediction)
-{
+    struct session *s = part->session;
     pthread_mutex_lock(&s->db_lock);
-    pp_status status = pp_store_prediction(s->db, &s->predictor, prediction);
+    pp_status status = pp_store_prediction(s->db, &part->predictor, prediction);
     pthread_mutex_unlock(&s->db_lock);
     return status;
 }
@@ -241,43 +214,56 @@ static pp_status store(struct session *s, const struct pp_prediction *prediction
 /* In a sweep the impossible configurations are left out. */
 static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
 {
-    struct session *s = context;
-    const struct pp_point *point = &s->points[i];
-    pp_progress("predicting %d of %d", i + 1, s->npoints);
-    if (outcome->status == PP_USAGE && s->npoints > 1) {
-        pp_warn("left out %s, %d stages x %d, %d chunks: %s", point->schedule, point->stages, point->virtual_stages,
-                point->chunks, outcome->message);
-        return PP_OK;
-    }
+    struct part *part = context;
+    struct session *s = part->session;
+    const struct pp_point *point = &part->way->points[i];
+    pp_progress("predicting %d of %d", part->before + i + 1, s->npoints);
+    if (outcome->status == PP_USAGE && s->npoints > 1)
+        return pp_remarks_leave_out(&s->remarks, point, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
-    tell_source(s, point, &outcome->origin);
-    s->measured += outcome->origin.classes > outcome->origin.from[PP_COST_MACHINE];
-    s->taken = fmax(s->taken, outcome->origin.taken);
+    pp_remarks_source(&s->remarks, point, &outcome->origin);
     if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
-    return s->config.db ? store(s, &outcome->prediction) : PP_OK;
+    return s->config.db ? store(part, &outcome->prediction) : PP_OK;
+}
+
+static pp_status predict_way(struct session *s, const struct pp_way *way, int before)
+{
+    struct pp_config config;
+    struct part part = {.session = s, .way = way, .predictor = s->predictor, .before = before};
+    const struct pp_points_call call = {.predictor = &part.predictor,
+                                        .points = way->points,
+                                        .npoints = way->npoints,
+                                        .keep = s->config.draw || s->config.db,
+                                        .take = take_point,
+                                        .context = &part};
+    if (way->impossible[0] && s->npoints == 1) return pp_fail(PP_USAGE, "%s", way->impossible);
+    for (int i = 0; way->impossible[0] && i < way->npoints; i++)
+        PP_TRY(pp_remarks_leave_out(&s->remarks, &way->points[i], way->impossible));
+    if (way->impossible[0]) return PP_OK;
+    pp_way_config(&s->config, way, &config);
+    part.predictor.config = &config;
+    return pp_predict_points(&call, 0);
 }
 
 static pp_status predict_all(struct session *s)
 {
-    const struct pp_points_call call = {.predictor = &s->predictor,
-                                        .points = s->points,
-                                        .npoints = s->npoints,
-                                        .keep = s->config.draw || s->config.db,
-                                        .take = take_point,
-                                        .context = s};
-    PP_TRY(pp_predict_points(&call, 0));
+    PP_TRY(pp_remarks_begin(&s->remarks, s->ways, s->nways));
+    for (int i = 0, before = 0; i < s->nways; before += s->ways[i++].npoints)
+        PP_TRY(predict_way(s, &s->ways[i], before));
     pp_progress(NULL);
-    if (json_array_size(s->rows) > 0) return PP_OK;
-    return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
+    pp_remarks_left_out(&s->remarks);
+    if (json_array_size(s->rows) == 0)
+        return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
+    return s->config.workers ? pp_ways_sort(s->rows) : PP_OK;
 }
 
 static pp_status emit(const struct session *s)
 {
     struct pp_job *job;
-    PP_TRY(pp_predict_job(&s->predictor, &s->points[0], &job));
+    PP_TRY(pp_predict_job(&s->predictor, &s->ways[0].points[0], &job));
     pp_status status = pp_plan_csv(job->train, stdout);
     pp_job_free(job);
     return status;
@@ -298,7 +284,7 @@ static pp_status predict(struct session *s)
     s->drawings = open_memstream(&s->drawn, &s->drawn_size);
     if (!s->rows || !s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     PP_TRY(predict_all(s));
-    tell_totals(s);
+    pp_remarks_totals(&s->remarks);
     tell_machine(s);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));
@@ -313,8 +299,11 @@ static pp_status answer(struct session *s)
     const struct pp_backend *backend;
     *p = (struct pp_predictor){
         .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &s->db_lock};
+    s->remarks.predictor = p;
+    PP_TRY(pp_ways_prepare(config));
     PP_TRY(pp_data_survey(config, &p->data_bytes));
-    PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
+    PP_TRY(pp_ways(config, &pp_schedules, &s->ways, &s->nways));
+    for (int i = 0; i < s->nways; i++) s->npoints += s->ways[i].npoints;
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
@@ -332,7 +321,8 @@ static void release(struct session *s)
 {
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
-    free(s->points);
+    pp_ways_free(s->ways, s->nways);
+    pp_remarks_free(&s->remarks);
     pp_split_time_free(&s->config);
     json_decref(s->rows);
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/remarks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/stats.h"
+
+struct pp_left_out {
+    struct pp_point first;
+    int count;
+    struct pp_left_out *next;
+    char why[]; /* of the first */
+};
+
+static pp_status tell_model(const struct pp_predictor *p)
+{
+    struct pp_shape shape;
+    struct pp_model *model;
+    char mask[600];
+    pp_config_shape(p->config, &shape);
+    PP_TRY(p->ops->create(&shape, 1, "uniform", NULL, &model));
+    pp_info("model       %lld parameters: %d layers, d %d, %d heads, ff %d, vocabulary %d, mask %s; %s, %s",
+            (long long)model->parameters, shape.layers, shape.d_model, shape.heads, shape.d_ff, shape.vocab,
+            pp_config_text(p->config, "mask", mask, sizeof mask), pp_precision_names[shape.precision],
+            pp_optimizers[shape.optimizer].name);
+    p->ops->destroy(model);
+    return PP_OK;
+}
+
+static void tell_batch(const struct pp_config *config)
+{
+    const long long rows = (long long)config->rows * config->replicas, tokens = rows * config->tokens;
+    if (config->workers)
+        pp_info("batch       %lld rows of %d tokens, %lld tokens in all; on %d workers", rows, config->tokens, tokens,
+                config->workers);
+    else if (config->replicas > 1)
+        pp_info("batch       %d rows of %d tokens for each of %d replicas, %lld tokens in all", config->rows,
+                config->tokens, config->replicas, tokens);
+    else
+        pp_info("batch       %d rows of %d tokens, %lld tokens in all", config->rows, config->tokens, tokens);
+}
+
+/* The rule makes all microbatches but the last of one size, rounded up. That this makes one less than asked, or a few
+ * of many, is usual; here it changes memory and bubble. */
+static bool far_fewer(int rows, int chunks, int *rows_of_each, int *microbatches)
+{
+    *rows_of_each = (rows + chunks - 1) / chunks;
+    *microbatches = (rows + *rows_of_each - 1) / *rows_of_each;
+    const int missing = chunks - *microbatches;
+    return chunks <= rows && missing > 1 && missing > chunks / 10;
+}
+
+static void tell_cuts(const struct pp_config *config, const struct pp_way *ways, int nways)
+{
+    int cuts = 0, each, made, first[4];
+    char others[64] = "";
+    for (int i = 0; i < nways; i++)
+        for (int c = 0; c < config->chunks.n && !ways[i].impossible[0]; c++) {
+            const int rows = ways[i].rows, chunks = config->chunks.v[c];
+            if (!far_fewer(rows, chunks, &each, &made) || cuts++ > 0) continue;
+            first[0] = chunks, first[1] = rows, first[2] = made, first[3] = each;
+        }
+    if (cuts == 0) return;
+    const int whole = first[1] - first[1] % first[0];
+    if (cuts > 1) snprintf(others, sizeof others, " (the first of %d such cuts)", cuts);
+    pp_warn("--chunks %d cuts %d rows into only %d microbatches, of %d rows, as torch.chunk does: more memory, more "
+            "bubble; %d rows would give %d, of %d%s",
+            first[0], first[1], first[2], first[3], whole, first[0], whole / first[0], others);
+}
+
+pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways)
+{
+    const struct pp_config *config = r->predictor->config;
+    if (pp_predict_only_times(config)) return PP_OK;
+    PP_TRY(tell_model(r->predictor));
+    tell_batch(config);
+    tell_cuts(config, ways, nways);
+    return PP_OK;
+}
+
+void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *o)
+{
+    const char *machine = r->predictor->machine.name;
+    char remark[256];
+    for (int i = 0; i < PP_COST_SOURCES; i++)
+        if (pp_cost_source_words[i] && o->from[i] > 0 && r->from[i]++ == 0)
+            pp_warn("%s, %d stages, %d chunks: %d of %d task shapes %s (the first: %s)%s%s", point->schedule,
+                    point->stages, point->chunks, o->from[i], o->classes, pp_cost_source_words[i], o->first[i],
+                    i == PP_COST_MACHINE ? "; they are computed for machine " : "",
+                    i == PP_COST_MACHINE ? machine : "");
+    if (o->classes > 0 && o->link_computed && r->link_computed++ == 0)
+        pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
+                point->schedule, point->stages, machine);
+    if (o->hop_missing && !r->hop_told)
+        pp_warn("%s, %d stages: %s", point->schedule, point->stages,
+                pp_waits_hop_remark(r->predictor->config, r->predictor->waits, remark, sizeof remark));
+    r->hop_told |= o->hop_missing;
+    r->measured += o->classes > o->from[PP_COST_MACHINE];
+    r->taken = fmax(r->taken, o->taken);
+}
+
+void pp_remarks_totals(const struct pp_remarks *r)
+{
+    const struct pp_config *config = r->predictor->config;
+    char remark[256];
+    if (r->measured > 0 && pp_taken_remark(r->taken, remark, sizeof remark))
+        pp_warn("the profile is disturbed: %s", remark);
+    if (config->profile && r->measured == 0)
+        pp_warn("profile %s has no time of any task of these configurations on device %s", config->profile,
+                config->device);
+    for (int i = 0; i < PP_COST_SOURCES; i++)
+        if (pp_cost_source_words[i] && r->from[i] > 1)
+            pp_warn("%d configurations have task shapes that %s", r->from[i], pp_cost_source_words[i]);
+    if (r->link_computed > 1) pp_warn("%d configurations have links that were never measured", r->link_computed);
+}
+
+/* But for numbers, and lists of them. */
+static bool same_reason(const char *a, const char *b)
+{
+    static const char numbers[] = "0123456789, ";
+    for (;;) {
+        const size_t n = strspn(a, numbers), m = strspn(b, numbers);
+        const bool both = n > 0 && m > 0;
+        if (!both && *a != *b) return false;
+        if (*a == '\0') return true;
+        a += both ? n : 1, b += both ? m : 1;
+    }
+}
+
+pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why)
+{
+    struct pp_left_out **at = &r->left_out;
+    while (*at && !same_reason((*at)->why, why)) at = &(*at)->next;
+    if (*at) {
+        (*at)->count++;
+        return PP_OK;
+    }
+    const size_t size = strlen(why) + 1;
+    struct pp_left_out *group = malloc(sizeof *group + size);
+    if (!group) return pp_fail(PP_NOMEM, "cannot allocate room to note what was left out");
+    *group = (struct pp_left_out){.first = *point, .count = 1};
+    memcpy(group->why, why, size);
+    *at = group;
+    return PP_OK;
+}
+
+void pp_remarks_left_out(const struct pp_remarks *r)
+{
+    for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
+        const struct pp_point *point = &group->first;
+        char many[48] = "";
+        if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
+        pp_warn("left out %s%s, %d stages x %d, %d chunks: %s", many, point->schedule, point->stages,
+                point->virtual_stages, point->chunks, group->why);
+    }
+}
+
+void pp_remarks_free(struct pp_remarks *r)
+{
+    while (r->left_out) {
+        struct pp_left_out *next = r->left_out->next;
+        free(r->left_out);
+        r->left_out = next;
+    }
+}

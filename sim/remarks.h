@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ppsim says on standard error beside its results: what is predicted, what was left out, where times come from.
+ * Of many alike one is told, and how many there are. A part of the program, as only programs print.
+ */
+#ifndef PP_SIM_REMARKS_H
+#define PP_SIM_REMARKS_H
+
+#include "sim/predict_points.h"
+#include "sim/ways.h"
+
+struct pp_left_out; /* configurations that are impossible for one reason */
+
+/* Begins with zeros and `predictor`; ends with pp_remarks_free(). */
+struct pp_remarks {
+    const struct pp_predictor *predictor;
+    int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
+    int measured;                             /* ... with some times that were measured */
+    bool hop_told;                            /* that hops take no time */
+    double taken;                             /* the most of all configurations */
+    struct pp_left_out *left_out;             /* by their first */
+};
+
+/* Before any prediction: model and batch, and where --chunks give far fewer microbatches than asked. */
+pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways) PP_MUST_CHECK;
+
+/* Of a prediction: which times were not measured, at once for the first of each kind. */
+void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *origin);
+
+/* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one. */
+pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
+
+/* After all predictions: what was left out; then how many there were of what was told once. */
+void pp_remarks_left_out(const struct pp_remarks *r);
+void pp_remarks_totals(const struct pp_remarks *r);
+void pp_remarks_free(struct pp_remarks *r);
+
+#endif

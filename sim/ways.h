@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of a sweep. Usually there is one, of all combinations of the lists. With --workers there is one for each
+ * way to use so many devices: P ranks, and as many replicas as there are devices for, which share the rows of a batch.
+ */
+#ifndef PP_SIM_WAYS_H
+#define PP_SIM_WAYS_H
+
+#include <jansson.h>
+
+#include "core/job.h"
+
+struct pp_way {
+    int replicas, rows; /* D, and rows of each replica */
+    struct pp_point *points;
+    int npoints;
+    char impossible[160]; /* why there can be none of its points; "" = nothing is known against them */
+};
+
+/* Refuses what contradicts --workers and --global-rows (PP_USAGE), and makes the config that of the whole batch: one
+ * replica with all rows. Does nothing where neither was given. */
+pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
+
+/* Of a prepared config. In the order of --stages, or of rising P. Release with pp_ways_free(), after a failure too. */
+pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
+                  int *n) PP_MUST_CHECK;
+void pp_ways_free(struct pp_way *ways, int n);
+
+/* *out: the config that a way's points are of. It borrows all that `config` owns. */
+void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
+
+/* Sorts rows of results by ms/batch; those that do not fit in --memory go last. Equal ones keep their order. */
+pp_status pp_ways_sort(json_t *rows) PP_MUST_CHECK;
+
+#endif
