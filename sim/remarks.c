@@ -44,32 +44,34 @@ static void tell_batch(const struct pp_config *config)
         pp_info("batch       %d rows of %d tokens, %lld tokens in all", config->rows, config->tokens, tokens);
 }
 
+struct cut {
+    int chunks, rows, microbatches, each; /* as asked, and what came of it; rows of each microbatch */
+};
+
 /* The rule makes all microbatches but the last of one size, rounded up. That this makes one less than asked, or a few
  * of many, is usual; here it changes memory and bubble. */
-static bool far_fewer(int rows, int chunks, int *rows_of_each, int *microbatches)
+static bool far_fewer(int rows, int chunks, struct cut *out)
 {
-    *rows_of_each = (rows + chunks - 1) / chunks;
-    *microbatches = (rows + *rows_of_each - 1) / *rows_of_each;
-    const int missing = chunks - *microbatches;
+    const int each = (rows + chunks - 1) / chunks, made = (rows + each - 1) / each, missing = chunks - made;
+    *out = (struct cut){chunks, rows, made, each};
     return chunks <= rows && missing > 1 && missing > chunks / 10;
 }
 
 static void tell_cuts(const struct pp_config *config, const struct pp_way *ways, int nways)
 {
-    int cuts = 0, each, made, first[4];
+    struct cut cut, first;
+    int cuts = 0;
     char others[64] = "";
     for (int i = 0; i < nways; i++)
-        for (int c = 0; c < config->chunks.n && !ways[i].impossible[0]; c++) {
-            const int rows = ways[i].rows, chunks = config->chunks.v[c];
-            if (!far_fewer(rows, chunks, &each, &made) || cuts++ > 0) continue;
-            first[0] = chunks, first[1] = rows, first[2] = made, first[3] = each;
-        }
+        for (int c = 0; c < config->chunks.n && !ways[i].impossible[0]; c++)
+            if (far_fewer(ways[i].rows, config->chunks.v[c], &cut) && cuts++ == 0) first = cut;
     if (cuts == 0) return;
-    const int whole = first[1] - first[1] % first[0];
     if (cuts > 1) snprintf(others, sizeof others, " (the first of %d such cuts)", cuts);
+    const int whole = first.rows / first.chunks;
     pp_warn("--chunks %d cuts %d rows into only %d microbatches, of %d rows, as torch.chunk does: more memory, more "
             "bubble; %d rows would give %d, of %d%s",
-            first[0], first[1], first[2], first[3], whole, first[0], whole / first[0], others);
+            first.chunks, first.rows, first.microbatches, first.each, whole * first.chunks, first.chunks, whole,
+            others);
 }
 
 pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways)
