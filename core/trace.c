@@ -5,12 +5,7 @@
 
 pp_status pp_trace_reserve(struct pp_trace *trace, int64_t nevents)
 {
-    if (nevents <= trace->capacity) return PP_OK;
-    struct pp_event *events = realloc(trace->events, (size_t)nevents * sizeof *events);
-    if (!events) return pp_fail(PP_NOMEM, "cannot allocate a trace of %lld events", (long long)nevents);
-    trace->events = events;
-    trace->capacity = nevents;
-    return PP_OK;
+    return PP_GROW(&trace->events, nevents, &trace->capacity);
 }
 
 pp_status pp_trace_add(struct pp_trace *trace, const struct pp_event *event)

@@ -14,9 +14,10 @@ struct word {
 
 struct pp_vocabulary {
     struct word *words; /* in order of appearance; the first is "<unk>" */
-    int32_t size, capacity;
+    int32_t size;
     char *text;
-    size_t text_bytes, text_capacity;
+    size_t text_bytes;
+    int64_t words_room, text_room;
     int32_t *slots; /* open addressing, a power of two of them: index into words, or -1 */
     size_t nslots;
 };
@@ -40,20 +41,13 @@ static size_t slot_of(const struct pp_vocabulary *v, const char *word, size_t le
     return slot;
 }
 
-static pp_status grow(void *memory, size_t bytes)
-{
-    void *old, *new;
-    memcpy(&old, memory, sizeof old);
-    new = realloc(old, bytes);
-    if (!new) return pp_fail(PP_NOMEM, "cannot allocate %zu bytes for the vocabulary", bytes);
-    memcpy(memory, &new, sizeof new);
-    return PP_OK;
-}
-
 static pp_status grow_slots(struct pp_vocabulary *v)
 {
-    size_t n = v->nslots ? v->nslots * 2 : 4096;
-    PP_TRY(grow(&v->slots, n * sizeof *v->slots));
+    const size_t n = v->nslots ? v->nslots * 2 : 4096;
+    int32_t *slots;
+    PP_TRY(PP_NEW(&slots, n));
+    free(v->slots);
+    v->slots = slots;
     v->nslots = n;
     memset(v->slots, 0xff, n * sizeof *v->slots);
     for (int32_t i = 0; i < v->size; i++) v->slots[slot_of(v, v->text + v->words[i].offset, v->words[i].length)] = i;
@@ -82,17 +76,8 @@ static pp_status make_room(struct pp_vocabulary *v, size_t length)
 {
     if ((size_t)v->size * 2 >= v->nslots) PP_TRY(grow_slots(v));
     if (v->size == INT32_MAX / 2) return pp_fail(PP_INPUT, "the text has more than %d different words", v->size);
-    if (v->size == v->capacity) {
-        int32_t capacity = v->capacity ? v->capacity * 2 : 1024;
-        PP_TRY(grow(&v->words, (size_t)capacity * sizeof *v->words));
-        v->capacity = capacity;
-    }
-    if (v->text_bytes + length > v->text_capacity) {
-        size_t capacity = (v->text_bytes + length) * 2 + 4096;
-        PP_TRY(grow(&v->text, capacity));
-        v->text_capacity = capacity;
-    }
-    return PP_OK;
+    PP_TRY(PP_GROW(&v->words, v->size + 1, &v->words_room));
+    return PP_GROW(&v->text, (int64_t)(v->text_bytes + length), &v->text_room);
 }
 
 pp_status pp_vocabulary_add(struct pp_vocabulary *v, const char *word, size_t length, int32_t *number)

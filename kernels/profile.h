@@ -82,6 +82,7 @@ struct pp_profile {
     int nloads, loads[PP_PROFILE_LOADS]; /* the first is 1; the others: workers busy at once in some configuration */
     int nshapes;
     struct pp_profile_shape *shapes; /* each once, in order of appearance */
+    int64_t shapes_room;
     /* The reference kernel: before and after, alone; during, the mean over workers that ran it at the same moment. */
     struct pp_times reference[PP_PROFILE_WHENS];
     char device_text[128];

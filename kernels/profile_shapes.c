@@ -58,11 +58,8 @@ static pp_status add_load(struct pp_profile *profile, const struct pp_plan *plan
 static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp_program *program, const char *context)
 {
     if (pp_profile_find(profile, program->signature, context) >= 0) return PP_OK;
-    size_t bytes = ((size_t)profile->nshapes + 1) * sizeof *profile->shapes;
-    struct pp_profile_shape *grown = realloc(profile->shapes, bytes);
-    if (!grown) return pp_fail(PP_NOMEM, "cannot list %d task shapes: out of memory", profile->nshapes + 1);
-    profile->shapes = grown;
-    struct pp_profile_shape *shape = &grown[profile->nshapes++];
+    PP_TRY(PP_GROW(&profile->shapes, profile->nshapes + 1, &profile->shapes_room));
+    struct pp_profile_shape *shape = &profile->shapes[profile->nshapes++];
     *shape = (struct pp_profile_shape){
         .kind = kind, .ncalls = program->ncalls, .flops = program->flops, .bytes = program->bytes};
     memcpy(shape->signature, program->signature, sizeof shape->signature);

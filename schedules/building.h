@@ -14,6 +14,11 @@ struct slot_queue {
     int32_t head, n, capacity; /* a ring; the capacity is 0 or a power of two */
 };
 
+/* Tasks of this step that wrote a slot first and read it last; -1 = none. */
+struct slot_users {
+    int32_t first, last;
+};
+
 /* A growing set of equal slots. Numbers are local to the pool until the builder lays pools end to end. */
 struct slots {
     int kind, rank, key; /* as in struct pp_pool */
@@ -23,9 +28,8 @@ struct slots {
     int32_t limit;     /* most slots ever; 0 = no limit */
     bool oldest_first; /* transfers: the slot freed longest ago; activations: the one freed last (warm caches) */
     struct slot_queue free;
-    int32_t *last_user;  /* [made] task that last read the slot's content; -1 = none in this step */
-    int32_t *first_user; /* [made] */
-    int32_t capacity;
+    struct slot_users *users; /* [made] */
+    int64_t users_room;
 };
 
 /* A directed channel while it is built. */
@@ -73,7 +77,7 @@ struct builder {
     int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
     int nrows;
     int32_t *class_id; /* [PP_KINDS][stages][nrows] */
-    int class_capacity;
+    int64_t class_room;
 };
 
 /* Tables of stages and microbatches have rows of this length: all ranks work on nearly the same microbatch at a time,

@@ -3,7 +3,6 @@
  * The turns: appends every computation when its input is there, and every transfer when its receiver has a free slot.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "schedules/building.h"
 
@@ -28,13 +27,7 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
     int32_t *id =
         &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
     if (*id < 0) {
-        if (plan->nclasses == b->class_capacity) {
-            int capacity = b->class_capacity ? 2 * b->class_capacity : 32;
-            struct pp_class *larger = realloc(plan->classes, (size_t)capacity * sizeof *larger);
-            if (!larger) return pp_fail(PP_NOMEM, "cannot allocate %d cost classes", capacity);
-            plan->classes = larger;
-            b->class_capacity = capacity;
-        }
+        PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
         int rows = microbatch < 0 ? 0 : count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
         plan->split_backward = plan->split_backward || kind == PP_W;
         plan->classes[plan->nclasses] = (struct pp_class){.kind = kind, .stage = stage, .rows = rows};
@@ -63,12 +56,12 @@ static pp_status transfer(struct builder *b, struct channel *c)
     PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, 1, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
-        task.dep[1] = c->recv.last_user[task.out];
+        task.dep[1] = c->recv.users[task.out].last;
     }
     PP_TRY(pp_builder_task(b, &task, &id));
     if (plan->recv_buffers > 0) {
-        if (c->recv.first_user[task.out] < 0) c->recv.first_user[task.out] = id;
-        c->send.last_user[task.in] = id;
+        if (c->recv.users[task.out].first < 0) c->recv.users[task.out].first = id;
+        c->send.users[task.in].last = id;
         pp_slots_free(&c->send, task.in);
     }
     int next = task.stage + (c->transfer == PP_XFER_F ? 1 : -1);
@@ -174,7 +167,7 @@ static pp_status consumed(struct builder *b, int rank, int32_t id)
         return PP_OK;
     }
     struct channel *c = &b->channels[source->lane - plan->ranks];
-    c->recv.last_user[task->in] = id;
+    c->recv.users[task->in].last = id;
     pp_slots_free(&c->recv, task->in);
     return transfers(b, c);
 }
@@ -212,7 +205,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     if (input >= 0) task.in = plan->tasks[input].out;
     if (output && (plan->recv_buffers > 0 || !channel)) {
         PP_TRY(pp_slots_take(pool, &task.out));
-        if (channel) task.dep[1] = pool->last_user[task.out];
+        if (channel) task.dep[1] = pool->users[task.out].last;
     }
     PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &task.cls));
     PP_TRY(hold(b, rank, op, &task));
@@ -220,7 +213,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     int32_t id = -1;
     PP_TRY(pp_builder_task(b, &task, &id));
     b->ranks[rank].last_compute = id;
-    if (task.out >= 0 && channel && pool->first_user[task.out] < 0) pool->first_user[task.out] = id;
+    if (task.out >= 0 && channel && pool->users[task.out].first < 0) pool->users[task.out].first = id;
     PP_TRY(consumed(b, rank, id));
     if (output) PP_TRY(produced(b, op, id, channel));
     if (op->kind != PP_B && op->kind != PP_W) return PP_OK;

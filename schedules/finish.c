@@ -67,7 +67,7 @@ static void renumber(struct builder *b, struct pp_task *task)
 static void add_wraps(struct pp_plan *plan, const struct slots *slots)
 {
     for (int32_t i = 0; i < slots->made; i++)
-        plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->last_user[i], slots->first_user[i]};
+        plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
 }
 
 /* The first writer of a slot waits for the last reader of the step before. Slots used on one rank only need no edge. */

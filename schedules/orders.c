@@ -64,7 +64,7 @@ struct reading {
     const struct pp_plan *plan;
     uint8_t *seen; /* [pp_cells()] */
     struct pp_op *ops;
-    int64_t n, capacity;
+    int64_t n, room;
     uint8_t *split;   /* [stages] every backward of the stage is I and W */
     int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
 };
@@ -72,17 +72,6 @@ struct reading {
 static bool batched(const struct pp_plan *plan) { return plan->slot_microbatches > 1; }
 
 static bool recomputes(const struct pp_plan *plan) { return plan->training && plan->checkpoint != PP_CHECKPOINT_NEVER; }
-
-static pp_status grow(struct reading *e, int64_t more)
-{
-    if (e->n + more <= e->capacity) return PP_OK;
-    int64_t capacity = e->capacity + e->capacity / 2 > e->n + more ? e->capacity + e->capacity / 2 : e->n + more;
-    struct pp_op *larger = realloc(e->ops, (size_t)capacity * sizeof *larger);
-    if (!larger) return pp_fail(PP_NOMEM, "cannot allocate orders of %lld computations", (long long)capacity);
-    e->ops = larger;
-    e->capacity = capacity;
-    return PP_OK;
-}
 
 static void append(struct reading *e, int kind, const struct pp_op *op)
 {
@@ -133,7 +122,7 @@ static int64_t find_split(struct reading *e, const struct pp_order *order)
 static pp_status read_order(struct reading *e, int rank, const struct pp_order *order)
 {
     const int64_t more = find_split(e, order);
-    PP_TRY(grow(e, order->n * (1 + recomputes(e->plan)) + more));
+    PP_TRY(PP_GROW(&e->ops, e->n + order->n * (1 + recomputes(e->plan)) + more, &e->room));
     for (int64_t i = 0; i < order->n; i++) {
         PP_TRY(check_op(e->plan, rank, &order->ops[i], e->seen));
         if (order->ops[i].kind == PP_F || e->plan->training) expand(e, &order->ops[i]);
@@ -182,7 +171,7 @@ pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_sourc
     PP_TRY_DONE(PP_NEW(&e.split, plan->stages));
     memset(e.split, batched(plan), (size_t)plan->stages);
     if (batched(plan)) PP_TRY_DONE(PP_NEW(&e.waiting, cells));
-    PP_TRY_DONE(grow(&e, cells * (1 + plan->training + recomputes(plan))));
+    PP_TRY_DONE(PP_GROW(&e.ops, cells * (1 + plan->training + recomputes(plan)), &e.room));
     status = read_orders(&e, source, first);
 done:
     free(e.seen);

@@ -3,18 +3,10 @@
 
 #include "schedules/building.h"
 
-static pp_status grow(int32_t **array, int32_t old, int32_t capacity)
-{
-    int32_t *larger = realloc(*array, (size_t)capacity * sizeof *larger);
-    if (!larger) return pp_fail(PP_NOMEM, "cannot allocate %d slots", capacity);
-    for (int32_t i = old; i < capacity; i++) larger[i] = -1;
-    *array = larger;
-    return PP_OK;
-}
-
 /* Growing straightens the ring. */
-static pp_status grow_queue(struct slot_queue *queue, int32_t capacity)
+static pp_status grow_queue(struct slot_queue *queue)
 {
+    const int32_t capacity = queue->capacity ? 2 * queue->capacity : 4;
     int32_t *straight;
     PP_TRY(PP_NEW(&straight, capacity));
     for (int32_t i = 0; i < queue->n; i++) straight[i] = queue->values[(queue->head + i) & (queue->capacity - 1)];
@@ -25,7 +17,7 @@ static pp_status grow_queue(struct slot_queue *queue, int32_t capacity)
 
 pp_status pp_queue_add(struct slot_queue *queue, int32_t value)
 {
-    if (queue->n == queue->capacity) PP_TRY(grow_queue(queue, queue->capacity ? 2 * queue->capacity : 4));
+    if (queue->n == queue->capacity) PP_TRY(grow_queue(queue));
     queue->values[(queue->head + queue->n++) & (queue->capacity - 1)] = value;
     return PP_OK;
 }
@@ -40,14 +32,9 @@ int32_t pp_queue_oldest(struct slot_queue *queue)
 
 static pp_status make(struct slots *slots)
 {
-    if (slots->made == slots->capacity) {
-        int32_t capacity = slots->capacity ? 2 * slots->capacity : 4;
-        PP_TRY(grow(&slots->last_user, slots->capacity, capacity));
-        PP_TRY(grow(&slots->first_user, slots->capacity, capacity));
-        PP_TRY(grow_queue(&slots->free, capacity));
-        slots->capacity = capacity;
-    }
-    slots->made++;
+    PP_TRY(PP_GROW(&slots->users, slots->made + 1, &slots->users_room));
+    if (slots->made == slots->free.capacity) PP_TRY(grow_queue(&slots->free));
+    slots->users[slots->made++] = (struct slot_users){-1, -1};
     return PP_OK;
 }
 
@@ -78,13 +65,12 @@ pp_status pp_slots_take(struct slots *slots, int32_t *out)
 
 void pp_slots_free(struct slots *slots, int32_t slot)
 {
-    struct slot_queue *queue = &slots->free; /* as large as the slot arrays */
+    struct slot_queue *queue = &slots->free; /* has room for all that were made */
     queue->values[(queue->head + queue->n++) & (queue->capacity - 1)] = slot;
 }
 
 void pp_slots_release(struct slots *slots)
 {
     free(slots->free.values);
-    free(slots->last_user);
-    free(slots->first_user);
+    free(slots->users);
 }

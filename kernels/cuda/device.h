@@ -78,6 +78,7 @@ struct pp_device {
     void *scratch;
     struct pp_cuda_gemm *gemm;
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
+    int64_t times_room;
     int ntimes;
     atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
     unsigned ticket;   /* the last one that was drawn */

@@ -123,12 +123,9 @@ pp_status pp_cuda_elapsed(struct pp_device *device, struct pp_mark *from, struct
 
 pp_status pp_cuda_times(struct pp_device *device, int n)
 {
-    if (n <= device->ntimes) return PP_OK;
-    cudaEvent_t *grown = realloc(device->times, (size_t)n * sizeof *grown);
-    if (!grown) return pp_fail(PP_NOMEM, "no memory for the events of %d calls", n);
-    device->times = grown;
+    PP_TRY(PP_GROW(&device->times, n, &device->times_room));
     for (; device->ntimes < n; device->ntimes++)
-        PP_CUDA(cudaEventCreateWithFlags(&grown[device->ntimes], cudaEventDefault), "making an event");
+        PP_CUDA(cudaEventCreateWithFlags(&device->times[device->ntimes], cudaEventDefault), "making an event");
     return PP_OK;
 }
 
