@@ -7,7 +7,7 @@
 
 #include "core/clock.h"
 #include "exec/signals.h"
-#include "exec/worker_queue.h"
+#include "exec/worker_inside.h"
 
 /* --- opening and closing --- */
 
@@ -45,34 +45,6 @@ static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const stru
     return open_waits(w, plan, &track->waits_ns);
 }
 
-static int most_tensors(const struct pp_job *job)
-{
-    int most = 1;
-    for (int rank = 0; rank < job->train->ranks; rank++) {
-        int tensors = 0;
-        for (int s = 0; s < job->train->stages; s++)
-            if (job->train->stage_rank[s] == rank) tensors += job->model->stages[s].tensors;
-        if (tensors > most) most = tensors;
-    }
-    return most;
-}
-
-/* Host memory: what a device with queues has elsewhere. */
-static pp_status open_here(struct pp_worker *w, int microbatches)
-{
-    int ranks = w->job->train->ranks, most = most_tensors(w->job);
-    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks},
-                                 .me = w->me,
-                                 .kind = PP_MESSAGE_NORM,
-                                 .bytes = most * (int64_t)sizeof(double)};
-    PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
-    PP_TRY(PP_NEW(&w->losses, microbatches));
-    PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
-    PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes));
-    struct pp_group group = {w->rank, ranks, w->job->train->replicas};
-    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
-}
-
 struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config)
 {
     return (struct pp_device_spec){.worker = me - world->first,
@@ -97,8 +69,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
     PP_TRY(PP_NEW(&w->reductions, job->train->stages));
-    PP_TRY(PP_NEW(&w->reduction_posted_ns, job->train->stages));
-    PP_TRY(w->backend->queue ? pp_worker_queue_open(w, most, trace_steps > 0) : open_here(w, most));
+    PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
 }
@@ -112,6 +83,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->world = world;
     w->job = job;
     w->backend = backend;
+    w->ops = backend->queue ? &pp_worker_queued : &pp_worker_direct;
     w->me = me;
     w->rank = me % job->train->ranks;
     w->replica = me / job->train->ranks;
@@ -131,24 +103,15 @@ static void close_track(struct pp_track *track)
 
 void pp_worker_disconnect(struct pp_worker *w)
 {
-    if (w && w->queue) pp_worker_queue_disconnect(w);
+    if (w) w->ops->disconnect(w);
 }
 
 void pp_worker_close(struct pp_worker *w)
 {
-    if (!w) return;
-    if (w->queue && atomic_load(&w->world->devices_held)) return;
-    if (w->device && w->backend->queue)
-        (void)w->backend->queue->use(w->device); /* what failed is closed all the same */
-    if (w->queue) pp_worker_queue_close(w);
+    if (!w || atomic_load(&w->world->devices_held)) return;
+    w->ops->close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
-    pp_reduce_free(w->reduce);
     free(w->reductions);
-    free(w->reduction_posted_ns);
-    free(w->norm.blocks);
-    free(w->sums);
-    free(w->losses);
-    free(w->inputs);
     pp_trace_clear(&w->trace);
     if (w->arena) w->backend->release(w->device, w->arena, w->job->layout->arena_bytes[w->rank]);
     if (w->device) w->backend->close(w->device);
@@ -164,11 +127,6 @@ static int32_t *tokens_of(const struct pp_worker *w)
 
 bool pp_worker_has(const struct pp_worker *w, int stage) { return w->job->train->stage_rank[stage] == w->rank; }
 
-static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
-{
-    return w->queue ? pp_worker_queue_load(w, to, from, bytes) : w->backend->upload(w->device, to, from, bytes);
-}
-
 /* The first stage reads the inputs, the last one the targets. */
 static pp_status load_batch(struct pp_worker *w)
 {
@@ -177,8 +135,8 @@ static pp_status load_batch(struct pp_worker *w)
     int32_t *targets = w->inputs + w->job->layout->data_elements;
     bool first = pp_worker_has(w, 0), last = pp_worker_has(w, step->phase->plan->stages - 1);
     pp_batches_get(step->batches, step->batch, first ? w->inputs : NULL, last ? targets : NULL);
-    if (first) PP_TRY(load(w, tokens_of(w), w->inputs, bytes));
-    return last ? load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
+    if (first) PP_TRY(w->ops->load(w, tokens_of(w), w->inputs, bytes));
+    return last ? w->ops->load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
 }
 
 void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
@@ -227,20 +185,6 @@ static void set_wait(const struct pp_worker *w, const struct pp_stop *stop, bool
     wait->waited = waited;
 }
 
-/* In this thread. posted_ns: when it reached the task. */
-static pp_status run_here(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
-{
-    const struct pp_phase *phase = w->step.phase;
-    const struct pp_progress progress = {pp_worker_poll, w, pp_worker_sleep};
-    struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN, .posted_ns = posted_ns};
-    if (w->step.traced) event.start_ns = pp_now_ns();
-    frame->wait.begun_ns = &event.start_ns;
-    PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
-    if (!w->step.traced) return PP_OK;
-    event.end_ns = pp_now_ns();
-    return pp_worker_record(w, &event);
-}
-
 static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
 {
     struct pp_frame frame;
@@ -248,15 +192,22 @@ static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
     PP_TRY(pp_worker_await(w, stop));
     set_frame(w, &w->step.phase->plan->tasks[stop->task], &frame);
     if (w->backend->waits) set_wait(w, stop, w->waits > waits, &frame.wait);
-    PP_TRY(w->queue ? pp_worker_queue_run(w, stop, &frame) : run_here(w, stop, &frame, posted_ns));
+    PP_TRY(w->ops->run(w, stop, &frame, posted_ns));
     return stop->send_lane >= 0 ? pp_worker_post_send(w, stop->send_lane) : PP_OK;
+}
+
+static pp_status ask_reduction(struct pp_worker *w, int32_t task)
+{
+    w->reductions[w->reductions_asked++] = task;
+    PP_TRY(w->ops->ask_reduction(w));
+    return pp_worker_advance(w);
 }
 
 static pp_status run_stop(struct pp_worker *w, const struct pp_stop *stop)
 {
     int kind = w->step.phase->plan->tasks[stop->task].kind;
-    if (kind == PP_REDUCE_GRAD) return pp_worker_ask_reduction(w, stop->task);
-    if (kind == PP_NORM_ALL) return pp_worker_ask_norm(w, stop->task);
+    if (kind == PP_REDUCE_GRAD) return ask_reduction(w, stop->task);
+    if (kind == PP_NORM_ALL) return w->ops->ask_norm(w, stop->task);
     return run_compute(w, stop);
 }
 
@@ -280,27 +231,18 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .clip_factor = 1};
 }
 
-/* Starts with nothing under way in the compute queue. */
-static pp_status load_step(struct pp_worker *w)
-{
-    if (w->queue)
-        PP_TRY(pp_worker_queue_begin(w));
-    else
-        memset(w->losses, 0, (size_t)w->step.phase->plan->microbatches * sizeof *w->losses);
-    return load_batch(w);
-}
-
 pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double *loss_sum)
 {
+    const double *losses;
     begin_step(w, step);
-    PP_TRY(load_step(w));
+    PP_TRY(w->ops->begin(w));
+    PP_TRY(load_batch(w));
     for (w->position = 0; w->position < w->track->walk->nstops; w->position++) {
         PP_TRY(run_stop(w, &w->track->walk->stops[w->position]));
         PP_TRY(w->status);
     }
     PP_TRY(pp_worker_settle(w));
-    if (w->queue) PP_TRY(pp_worker_queue_end(w));
-    const double *losses = w->queue ? w->queue->host_losses : w->losses;
+    PP_TRY(w->ops->end(w, &losses));
     *loss_sum = 0;
     for (int m = 0; m < step->phase->plan->microbatches; m++) *loss_sum += losses[m];
     return PP_OK;
@@ -311,6 +253,6 @@ pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
     char message[600];
     snprintf(message, sizeof message, "%s", pp_message());
     pp_world_stop(w->world, why);
-    if (w->queue) pp_worker_queue_abandon(w);
+    w->ops->abandon(w);
     return pp_fail(why, "%s", message);
 }

@@ -45,7 +45,7 @@ struct pp_flow {
     struct pp_transfer *transfers; /* [n] */
     int64_t posted, done;
     int64_t base; /* sends: number of the step's first */
-    /* Queue devices: `done` counts what is issued, `retired` what the device was seen to have done. */
+    /* `retired` counts what was seen to have happened; so does `done`, but of queue devices what is issued. */
     int64_t retired;
     const struct pp_route *route;
     const int32_t *after; /* receives: the rule of the carrier, walk's after[] or place[] */
@@ -79,6 +79,7 @@ struct pp_step {
     double loss_scale; /* 1 / tokens of the step over all replicas */
 };
 
+struct pp_worker_ops;   /* exec/worker_inside.h */
 struct pp_worker_queue; /* exec/worker_queue.h */
 
 struct pp_worker {
@@ -86,7 +87,8 @@ struct pp_worker {
     const struct pp_job *job;
     const struct pp_backend *backend;
     struct pp_device *device;
-    struct pp_worker_queue *queue; /* NULL: the device computes in the worker's thread */
+    const struct pp_worker_ops *ops;
+    struct pp_worker_queue *queue; /* of a device with queues, else NULL */
     int me, rank, replica;
     char *arena;
     struct pp_track tracks[PP_TRACKS];
@@ -107,8 +109,9 @@ struct pp_worker {
     int64_t norm_posted_ns;
     bool norm_ready;
     struct pp_trace trace;
-    int64_t waits;    /* how often it found nothing to do and had to wait */
-    pp_status status; /* a failure inside a poll, told at the next wait */
+    int64_t uncertainty_ns; /* how far the times of its events may be from the clock of its process */
+    int64_t waits;          /* how often it found nothing to do and had to wait */
+    pp_status status;       /* a failure inside a poll, told at the next wait */
 };
 
 /* Takes all memory: the arena and what a step needs. Called by the worker's own thread; with a queue device collective
@@ -124,9 +127,6 @@ void pp_worker_disconnect(struct pp_worker *worker);
 /* After a failure, by the worker's own thread: tells the others, and waits, shortly, until the device is at rest.
  * Returns `why` with its message. */
 pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHECK;
-
-/* How far the times of its events may be from the clock of its process; 0 where they were taken by it. */
-int64_t pp_worker_uncertainty_ns(const struct pp_worker *worker);
 
 /* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage,
  * else 0. Sends may still be under way when it returns. */
@@ -145,30 +145,5 @@ bool pp_worker_has(const struct pp_worker *worker, int stage);
 
 /* What a worker of the world opens. */
 struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config);
-
-/* The inside, between worker.c, worker_poll.c and worker_queue*.c. */
-
-/* Moves everything that can move. */
-pp_status pp_worker_advance(struct pp_worker *worker) PP_MUST_CHECK;
-/* The same as the callback between kernels: keeps a failure in worker->status. */
-void pp_worker_poll(void *worker);
-/* pp_progress.wait */
-void pp_worker_sleep(void *worker, int64_t until_ns);
-pp_status pp_worker_post_send(struct pp_worker *worker, int lane) PP_MUST_CHECK;
-/* When the index-th receive of the step was posted there: when a buffer was free. Known for devices that wait. */
-int64_t pp_worker_posted_ns(const struct pp_worker *worker, int lane, int index);
-pp_status pp_worker_ask_reduction(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
-pp_status pp_worker_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
-/* Waits until the stop can run: its input is there, its output slot free. */
-pp_status pp_worker_await(struct pp_worker *worker, const struct pp_stop *stop) PP_MUST_CHECK;
-/* Queue devices: waits until the device is near enough behind the thread. */
-pp_status pp_worker_follow(struct pp_worker *worker) PP_MUST_CHECK;
-/* Where a slot of the step's plan lies; NULL for none. */
-void *pp_worker_slot(const struct pp_worker *worker, int32_t slot);
-/* Fails when the run has been stopped, or a peer has gone. */
-pp_status pp_worker_check(struct pp_worker *worker) PP_MUST_CHECK;
-/* Waits for the rest of the step: reductions and norm. */
-pp_status pp_worker_settle(struct pp_worker *worker) PP_MUST_CHECK;
-pp_status pp_worker_record(struct pp_worker *worker, const struct pp_event *event) PP_MUST_CHECK;
 
 #endif

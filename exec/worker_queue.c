@@ -6,7 +6,7 @@
 
 enum { CHECK_EVERY = 64 /* looks of a waiting worker, from one check of its carriers to the next */ };
 
-pp_status pp_worker_queue_load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
+static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
 {
     return PP_OPS(w, copy, w->queue->compute, to, from, bytes);
 }
@@ -61,9 +61,12 @@ static pp_status issue(struct pp_worker *w, const struct pp_stop *stop, const st
     return marks->passed ? record(w, marks->passed) : PP_OK;
 }
 
-pp_status pp_worker_queue_lead(struct pp_worker *w, bool *is_short)
+/* Has the device come to the mark? One whose peer has died may never do. */
+static bool has_reached(struct pp_worker *w, const void *mark)
 {
-    return PP_OPS(w, reached, w->queue->lead[w->queue->leads % PP_LEADS], is_short);
+    bool reached = false;
+    w->status = PP_OPS(w, reached, *(struct pp_mark *const *)mark, &reached);
+    return reached;
 }
 
 /* Everything that the device waits for there was issued before, so it gets there whatever this thread does. */
@@ -71,15 +74,16 @@ static pp_status bound_lead(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     if (q->calls < PP_LEAD_CALLS) return PP_OK;
-    PP_TRY(pp_worker_follow(w));
+    PP_TRY(pp_worker_wait(w, has_reached, &q->lead[q->leads % PP_LEADS]));
     PP_TRY(record(w, q->lead[q->leads++ % PP_LEADS]));
     q->calls = 0;
     return PP_OK;
 }
 
-pp_status pp_worker_queue_run(struct pp_worker *w, const struct pp_stop *stop, const struct pp_frame *frame)
+static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
 {
     char name[64];
+    (void)posted_ns; /* of marks, worker_trace.c makes the times */
     PP_TRY(bound_lead(w));
     w->queue->calls += w->step.phase->programs[w->step.phase->plan->tasks[stop->task].cls].ncalls;
     w->queue->ops->push_range(pp_task_text(&w->step.phase->plan->tasks[stop->task], name, sizeof name));
@@ -90,19 +94,20 @@ pp_status pp_worker_queue_run(struct pp_worker *w, const struct pp_stop *stop, c
 
 /* --- transfers --- */
 
-pp_status pp_worker_queue_send(struct pp_worker *w, struct pp_flow *flow, struct pp_transfer *transfer, void *memory,
-                               int64_t bytes)
+static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
+    const struct pp_route *route = w->track->send[lane].route;
     transfer->parcel = parcel_of(w, &transfer->marks, memory, bytes);
     transfer->parcel.begun = NULL; /* this end is ready when the data is written */
     transfer->ready = w->track->marks[w->position].timed_end;
     transfer->turn = w->queue->turn;
-    return flow->route->carrier->send(flow->route->channel, &transfer->parcel, w->track->marks[w->position].passed);
+    return route->carrier->send(route->channel, &transfer->parcel, w->track->marks[w->position].passed);
 }
 
-pp_status pp_worker_queue_recv(struct pp_worker *w, struct pp_flow *flow, struct pp_transfer *transfer, int32_t after,
-                               void *memory, int64_t bytes)
+static pp_status recv(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
+    const struct pp_flow *flow = &w->track->recv[lane];
+    const int32_t after = flow->after[transfer - flow->transfers];
     transfer->parcel = parcel_of(w, &transfer->marks, memory, bytes);
     transfer->ready = transfer->marks.timed_begun;
     transfer->turn = w->queue->turn;
@@ -110,18 +115,8 @@ pp_status pp_worker_queue_recv(struct pp_worker *w, struct pp_flow *flow, struct
                                       after < 0 ? NULL : w->track->marks[after].passed);
 }
 
-pp_status pp_worker_queue_poll(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end)
-{
-    (void)w;
-    for (; flow->done < flow->posted; flow->done++) {
-        struct pp_parcel *parcel = &flow->transfers[flow->done % end->n].parcel;
-        PP_TRY(flow->route->carrier->poll(flow->route->channel, parcel));
-        if (!parcel->issued) break;
-    }
-    return PP_OK;
-}
-
-pp_status pp_worker_queue_retire(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end, int side)
+/* Counts what the device has done, and records its times. */
+static pp_status retire(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end, int side)
 {
     for (; flow->retired < flow->done; flow->retired++) {
         struct pp_transfer *transfer = &flow->transfers[flow->retired % end->n];
@@ -131,6 +126,23 @@ pp_status pp_worker_queue_retire(struct pp_worker *w, struct pp_flow *flow, cons
         if (transfer->traced) PP_TRY(pp_worker_trace_transfer(w, transfer, side));
     }
     return PP_OK;
+}
+
+/* Asking the device costs time: sends are looked at where there is nothing else to do, or no place for another. */
+static bool must_retire(const struct pp_worker *w, const struct pp_flow *flow, const struct pp_channel_end *end)
+{
+    return w->position >= w->track->walk->nstops || pp_flow_is_full(flow, end);
+}
+
+/* Counts what has been issued. */
+static pp_status poll(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end, int side)
+{
+    for (; flow->done < flow->posted; flow->done++) {
+        struct pp_parcel *parcel = &flow->transfers[flow->done % end->n].parcel;
+        PP_TRY(flow->route->carrier->poll(flow->route->channel, parcel));
+        if (!parcel->issued) break;
+    }
+    return side == PP_SIDE_SEND && must_retire(w, flow, end) ? retire(w, flow, end, side) : PP_OK;
 }
 
 /* --- sums --- */
@@ -147,7 +159,7 @@ static pp_status prepare_sum(struct pp_worker *w, struct pp_summing *summing, vo
 }
 
 /* The mark is recorded where the reduction stands in the list; the sum may have to wait for the one before it. */
-pp_status pp_worker_queue_ask_reduction(struct pp_worker *w)
+static pp_status ask_reduction(struct pp_worker *w)
 {
     int number = w->reductions_asked - 1;
     int stage = w->step.phase->plan->tasks[w->reductions[number]].stage;
@@ -182,9 +194,10 @@ static pp_status end_norm(struct pp_worker *w)
     return PP_OK;
 }
 
-pp_status pp_worker_queue_ask_norm(struct pp_worker *w)
+static pp_status ask_norm(struct pp_worker *w, int32_t task)
 {
     struct pp_worker_queue *q = w->queue;
+    (void)task;
     q->norm_stop = w->position;
     if (w->step.traced) PP_TRY(record(w, w->track->marks[q->norm_stop].timed_begin));
     if (!q->routes.norm.sum) return end_norm(w);
@@ -203,7 +216,7 @@ static pp_status advance_norm(struct pp_worker *w)
     return end_norm(w);
 }
 
-pp_status pp_worker_queue_sums(struct pp_worker *w)
+static pp_status advance_sums(struct pp_worker *w)
 {
     PP_TRY(advance_reductions(w));
     return advance_norm(w);
@@ -211,8 +224,9 @@ pp_status pp_worker_queue_sums(struct pp_worker *w)
 
 /* --- the ends of a step --- */
 
-/* Sums of the other ranks' tensors count as zero until the sum over the ranks. */
-pp_status pp_worker_queue_begin(struct pp_worker *w)
+/* Nothing is under way in the compute queue. Sums of the other ranks' tensors count as zero until the sum over the
+ * ranks. */
+static pp_status begin(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     if (w->step.traced) PP_TRY(pp_worker_trace_begin(w));
@@ -220,36 +234,19 @@ pp_status pp_worker_queue_begin(struct pp_worker *w)
     return PP_OPS(w, copy, q->compute, w->sums, q->zeros, w->job->model->ntensors * (int64_t)sizeof *w->sums);
 }
 
-pp_status pp_worker_check(struct pp_worker *w)
+static pp_status check(struct pp_worker *w)
 {
-    PP_TRY(pp_world_check(w->world));
-    if (!w->queue || ++w->queue->checks % CHECK_EVERY) return PP_OK;
-    return pp_routes_check(&w->queue->routes);
-}
-
-/* Polls: a device whose peer has died may never come to an end. */
-static pp_status await_end(struct pp_worker *w)
-{
-    for (int64_t idle_since = 0;;) {
-        bool reached;
-        unsigned seen = pp_bell_seen(w->world, w->me);
-        PP_TRY(pp_worker_advance(w));
-        PP_TRY(PP_OPS(w, reached, w->queue->ended, &reached));
-        if (reached) return PP_OK;
-        PP_TRY(pp_worker_check(w));
-        pp_world_wait(w->world, w->me, seen, &idle_since);
-    }
+    return ++w->queue->checks % CHECK_EVERY ? PP_OK : pp_routes_check(&w->queue->routes);
 }
 
 static pp_status retire_receives(struct pp_worker *w)
 {
     const struct pp_walk *walk = w->track->walk;
-    for (int i = 0; i < walk->nrecv; i++)
-        PP_TRY(pp_worker_queue_retire(w, &w->track->recv[i], &walk->recv[i], PP_SIDE_RECV));
+    for (int i = 0; i < walk->nrecv; i++) PP_TRY(retire(w, &w->track->recv[i], &walk->recv[i], PP_SIDE_RECV));
     return PP_OK;
 }
 
-pp_status pp_worker_queue_end(struct pp_worker *w)
+static pp_status end(struct pp_worker *w, const double **losses)
 {
     const struct pp_plan *plan = w->step.phase->plan;
     if (w->reductions_done > 0) PP_TRY(hold_for(w, w->queue->gradients[w->reductions_done - 1].parcel.done));
@@ -257,14 +254,34 @@ pp_status pp_worker_queue_end(struct pp_worker *w)
         PP_TRY(PP_OPS(w, copy, w->queue->compute, w->queue->host_losses, w->losses,
                       plan->microbatches * (int64_t)sizeof *w->losses));
     PP_TRY(record(w, w->queue->ended));
-    PP_TRY(await_end(w));
+    PP_TRY(pp_worker_wait(w, has_reached, &w->queue->ended));
     PP_TRY(retire_receives(w));
+    *losses = w->queue->host_losses;
     return w->step.traced ? pp_worker_trace_stops(w) : PP_OK;
 }
 
-void pp_worker_queue_abandon(struct pp_worker *w)
+static void abandon(struct pp_worker *w)
 {
+    if (!w->queue) return;
     struct pp_port port = {.world = w->world, .backend = w->backend, .device = w->device, .me = w->me};
     pp_routes_abort(&w->queue->routes);
     if (w->queue->ended) pp_port_rest(&port, w->queue->compute, w->queue->ended);
 }
+
+const struct pp_worker_ops pp_worker_queued = {
+    .open = pp_worker_queue_open,
+    .disconnect = pp_worker_queue_disconnect,
+    .close = pp_worker_queue_close,
+    .abandon = abandon,
+    .check = check,
+    .begin = begin,
+    .load = load,
+    .run = run,
+    .end = end,
+    .send = send,
+    .recv = recv,
+    .poll = poll,
+    .ask_reduction = ask_reduction,
+    .ask_norm = ask_norm,
+    .advance_sums = advance_sums,
+};

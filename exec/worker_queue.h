@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a worker has besides where its device works through queues (core/queue.h). Between exec/worker*.c only.
+ * What a worker has besides where its device works through queues (core/queue.h). Between exec/worker_queue*.c and
+ * worker_trace.c only.
  *
  * The compute queue gets, per task: waits for the marks of its receive and of whatever still reads its output slot, the
  * kernels, and a mark if something waits for the task. Channels and sums have queues of their own, in their carriers.
@@ -11,7 +12,7 @@
 #define PP_EXEC_WORKER_QUEUE_H
 
 #include "core/queue.h"
-#include "exec/worker.h"
+#include "exec/worker_inside.h"
 
 /* A sum under way: gradients of a stage, or squares. */
 struct pp_summing {
@@ -47,9 +48,8 @@ struct pp_worker_queue {
     /* Of the traced steps by turns: sends of one step may be read in the next. */
     struct pp_base base[2];
     int turn;
-    int64_t uncertainty_ns; /* of the bases, the worst so far */
-    unsigned checks;        /* of the carriers: not at every look */
-    /* How far the thread is ahead of the device: see pp_worker_queue_run(). */
+    unsigned checks; /* of the carriers: not at every look */
+    /* How far the thread is ahead of the device: see bound_lead(). */
     struct pp_mark *lead[PP_LEADS]; /* in the compute queue, behind every PP_LEAD_CALLS or more calls, by turns */
     int leads, calls;               /* recorded so far; calls since the last one */
     bool traces;                    /* there are timed marks */
@@ -60,39 +60,10 @@ struct pp_worker_queue {
 
 /* --- worker_queue_open.c --- */
 
-/* After the device, the arena and the tracks are there. */
+/* As in struct pp_worker_ops. */
 pp_status pp_worker_queue_open(struct pp_worker *worker, int microbatches, bool traces) PP_MUST_CHECK;
 void pp_worker_queue_disconnect(struct pp_worker *worker);
 void pp_worker_queue_close(struct pp_worker *worker);
-
-/* --- worker_queue.c --- */
-
-/* After begin_step. */
-pp_status pp_worker_queue_begin(struct pp_worker *worker) PP_MUST_CHECK;
-pp_status pp_worker_queue_load(struct pp_worker *worker, void *to, const void *from, int64_t bytes) PP_MUST_CHECK;
-pp_status pp_worker_queue_run(struct pp_worker *worker, const struct pp_stop *stop,
-                              const struct pp_frame *frame) PP_MUST_CHECK;
-/* Has the device reached the older mark of the thread's lead? */
-pp_status pp_worker_queue_lead(struct pp_worker *worker, bool *is_short) PP_MUST_CHECK;
-/* The parcel of an opened transfer: memory and bytes are set by these. */
-pp_status pp_worker_queue_send(struct pp_worker *worker, struct pp_flow *flow, struct pp_transfer *transfer,
-                               void *memory, int64_t bytes) PP_MUST_CHECK;
-pp_status pp_worker_queue_recv(struct pp_worker *worker, struct pp_flow *flow, struct pp_transfer *transfer,
-                               int32_t after, void *memory, int64_t bytes) PP_MUST_CHECK;
-/* Counts what has been issued. */
-pp_status pp_worker_queue_poll(struct pp_worker *worker, struct pp_flow *flow,
-                               const struct pp_channel_end *end) PP_MUST_CHECK;
-/* Counts what the device has done, and records its times. */
-pp_status pp_worker_queue_retire(struct pp_worker *worker, struct pp_flow *flow, const struct pp_channel_end *end,
-                                 int side) PP_MUST_CHECK;
-pp_status pp_worker_queue_ask_reduction(struct pp_worker *worker) PP_MUST_CHECK;
-pp_status pp_worker_queue_ask_norm(struct pp_worker *worker) PP_MUST_CHECK;
-pp_status pp_worker_queue_sums(struct pp_worker *worker) PP_MUST_CHECK;
-/* Waits for the device to end the step; the losses are in host_losses then. */
-pp_status pp_worker_queue_end(struct pp_worker *worker) PP_MUST_CHECK;
-
-/* After a failure: ends what is under way, and waits for it some seconds at most. */
-void pp_worker_queue_abandon(struct pp_worker *worker);
 
 /* --- worker_trace.c --- */
 

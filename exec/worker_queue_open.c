@@ -166,14 +166,15 @@ pp_status pp_worker_queue_open(struct pp_worker *w, int microbatches, bool trace
 
 void pp_worker_queue_disconnect(struct pp_worker *w)
 {
-    (void)w->queue->ops->use(w->device); /* what failed is closed all the same */
-    pp_routes_close(&w->queue->routes);
+    if (w->device) (void)w->backend->queue->use(w->device); /* what failed is closed all the same */
+    if (w->queue) pp_routes_close(&w->queue->routes);
 }
 
 void pp_worker_queue_close(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     pp_worker_queue_disconnect(w);
+    if (!q) return;
     for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
     for (int i = 0; q->gradients && i < w->job->train->virtual_stages; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
@@ -184,8 +185,5 @@ void pp_worker_queue_close(struct pp_worker *w)
     if (w->inputs) PP_OPS(w, host_release, w->inputs);
     if (q->host_losses) PP_OPS(w, host_release, q->host_losses);
     if (q->block) w->backend->release(w->device, q->block, q->block_bytes);
-    w->inputs = NULL;
-    w->losses = w->sums = NULL;
     free(q);
-    w->queue = NULL;
 }

@@ -37,11 +37,9 @@ pp_status pp_worker_trace_begin(struct pp_worker *w)
     int64_t width_ns = BASE_WIDTH_NS + 1;
     q->turn = !q->turn;
     for (int i = 0; i < BASE_TRIES && width_ns > BASE_WIDTH_NS; i++) PP_TRY(try_base(w, &q->base[q->turn], &width_ns));
-    if (width_ns / 2 > q->uncertainty_ns) q->uncertainty_ns = width_ns / 2;
+    if (width_ns / 2 > w->uncertainty_ns) w->uncertainty_ns = width_ns / 2;
     return PP_OK;
 }
-
-int64_t pp_worker_uncertainty_ns(const struct pp_worker *w) { return w->queue ? w->queue->uncertainty_ns : 0; }
 
 /* On the host's clock. */
 static pp_status time_of(struct pp_worker *w, int turn, struct pp_mark *mark, int64_t *ns)

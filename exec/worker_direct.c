@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device that computes in the worker's own thread, from memory of the host.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "exec/worker_inside.h"
+
+/* --- opening and closing --- */
+
+static int most_tensors(const struct pp_job *job)
+{
+    int most = 1;
+    for (int rank = 0; rank < job->train->ranks; rank++) {
+        int tensors = 0;
+        for (int s = 0; s < job->train->stages; s++)
+            if (job->train->stage_rank[s] == rank) tensors += job->model->stages[s].tensors;
+        if (tensors > most) most = tensors;
+    }
+    return most;
+}
+
+static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
+{
+    (void)traces;
+    int ranks = w->job->train->ranks, most = most_tensors(w->job);
+    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks},
+                                 .me = w->me,
+                                 .kind = PP_MESSAGE_NORM,
+                                 .bytes = most * (int64_t)sizeof(double)};
+    PP_TRY(PP_NEW(&w->reduction_posted_ns, w->job->train->stages));
+    PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
+    PP_TRY(PP_NEW(&w->losses, microbatches));
+    PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
+    PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes));
+    struct pp_group group = {w->rank, ranks, w->job->train->replicas};
+    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
+}
+
+static void close_direct(struct pp_worker *w)
+{
+    pp_reduce_free(w->reduce);
+    free(w->reduction_posted_ns);
+    free(w->norm.blocks);
+    free(w->sums);
+    free(w->losses);
+    free(w->inputs);
+}
+
+/* Nothing of it is used by others, and nothing goes on when the thread does not. */
+static void nothing(struct pp_worker *w) { (void)w; }
+
+static pp_status check(struct pp_worker *w)
+{
+    (void)w;
+    return PP_OK;
+}
+
+/* --- a step --- */
+
+static pp_status begin(struct pp_worker *w)
+{
+    memset(w->losses, 0, (size_t)w->step.phase->plan->microbatches * sizeof *w->losses);
+    return PP_OK;
+}
+
+static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t bytes)
+{
+    return w->backend->upload(w->device, to, from, bytes);
+}
+
+static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
+{
+    const struct pp_phase *phase = w->step.phase;
+    const struct pp_progress progress = {pp_worker_poll, w, pp_worker_sleep};
+    struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN, .posted_ns = posted_ns};
+    if (w->step.traced) event.start_ns = pp_now_ns();
+    frame->wait.begun_ns = &event.start_ns;
+    PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
+    if (!w->step.traced) return PP_OK;
+    event.end_ns = pp_now_ns();
+    return pp_worker_record(w, &event);
+}
+
+static pp_status end(struct pp_worker *w, const double **losses)
+{
+    *losses = w->losses;
+    return PP_OK;
+}
+
+/* --- transfers --- */
+
+static int worker_of(const struct pp_worker *w, int rank) { return w->replica * w->job->train->ranks + rank; }
+
+static int message_kind(const struct pp_channel_end *end)
+{
+    return end->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
+}
+
+static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
+{
+    const struct pp_channel_end *end = &w->track->walk->send[lane];
+    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end), memory, bytes, &transfer->request);
+}
+
+static pp_status recv(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
+{
+    const struct pp_channel_end *end = &w->track->walk->recv[lane];
+    return pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end), memory, bytes, &transfer->request);
+}
+
+/* Tests in order, the oldest first. */
+static pp_status poll(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end, int side)
+{
+    while (flow->done < flow->posted) {
+        struct pp_transfer *transfer = &flow->transfers[flow->done % end->n];
+        PP_TRY(pp_test(w->world, &transfer->request));
+        if (!transfer->request.done) break;
+        flow->retired = ++flow->done;
+        if (!transfer->traced) continue;
+        struct pp_event event = {.step = transfer->step,
+                                 .task = transfer->task,
+                                 .side = side,
+                                 .posted_ns = transfer->posted_ns,
+                                 .start_ns = transfer->posted_ns,
+                                 .end_ns = pp_now_ns()};
+        PP_TRY(pp_worker_record(w, &event));
+    }
+    return PP_OK;
+}
+
+/* --- sums --- */
+
+static pp_status record_collective(struct pp_worker *w, int32_t task, int64_t posted_ns, int64_t start_ns)
+{
+    if (!w->step.traced) return PP_OK;
+    struct pp_event event = {.step = w->step.number,
+                             .task = task,
+                             .side = PP_SIDE_RUN,
+                             .posted_ns = posted_ns,
+                             .start_ns = start_ns,
+                             .end_ns = pp_now_ns()};
+    return pp_worker_record(w, &event);
+}
+
+static pp_status ask_reduction(struct pp_worker *w)
+{
+    w->reduction_posted_ns[w->reductions_asked - 1] = pp_now_ns();
+    return PP_OK;
+}
+
+/* One at a time, in the order of the plan. */
+static pp_status advance_reductions(struct pp_worker *w)
+{
+    while (w->reductions_done < w->reductions_asked) {
+        int32_t task = w->reductions[w->reductions_done];
+        int stage = w->step.phase->plan->tasks[task].stage;
+        if (w->reductions_begun == w->reductions_done) {
+            w->reductions_begun++;
+            w->reduction_start_ns = pp_now_ns();
+            PP_TRY(pp_reduce_start(w->world, w->reduce,
+                                   (float *)(void *)(w->arena + w->job->layout->grad_offset[stage]),
+                                   w->job->model->stages[stage].param_bytes / (int64_t)sizeof(float)));
+        }
+        PP_TRY(pp_reduce_poll(w->world, w->reduce));
+        if (!w->reduce->done) break;
+        PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
+        w->reductions_done++;
+    }
+    return PP_OK;
+}
+
+/* A rank's block of the all-gather: the sums of its stages' tensors, stage after stage. Copies between it and
+ * sums[]. */
+static void copy_sums(struct pp_worker *w, int rank, double *block, bool into_block)
+{
+    const struct pp_plan *plan = w->job->train;
+    for (int s = 0; s < plan->stages; s++) {
+        const struct pp_stage *stage = &w->job->model->stages[s];
+        if (plan->stage_rank[s] != rank) continue;
+        for (int i = 0; i < stage->tensors; i++, block++) {
+            double *sum = &w->sums[stage->first_tensor + i];
+            if (into_block)
+                *block = *sum;
+            else
+                *sum = *block;
+        }
+    }
+}
+
+static pp_status ask_norm(struct pp_worker *w, int32_t task)
+{
+    w->norm_task = task;
+    w->norm_posted_ns = pp_now_ns();
+    copy_sums(w, w->rank, (double *)(void *)w->norm.blocks, true);
+    PP_TRY(pp_gather_start(w->world, &w->norm));
+    return pp_worker_advance(w);
+}
+
+/* Added in model order, so that the factor has the same bits however the model is cut. */
+static void set_clip_factor(struct pp_worker *w)
+{
+    double sum = 0;
+    for (int r = 0; r < w->job->train->ranks; r++)
+        if (r != w->rank) copy_sums(w, r, pp_gather_block(&w->norm, r), false);
+    for (int i = 0; i < w->job->model->ntensors; i++) sum += w->sums[i];
+    double factor = w->job->config->clip / (sqrt(sum) + 1e-6);
+    w->frame.clip_factor = factor > 1 ? 1.0f : (float)factor; /* not a number stays that */
+}
+
+static pp_status advance_norm(struct pp_worker *w)
+{
+    if (!w->norm.open) return PP_OK;
+    PP_TRY(pp_gather_poll(w->world, &w->norm));
+    if (!w->norm.done) return PP_OK;
+    w->norm.open = false;
+    w->norm_ready = true;
+    set_clip_factor(w);
+    return record_collective(w, w->norm_task, w->norm_posted_ns, w->norm_posted_ns);
+}
+
+static pp_status advance_sums(struct pp_worker *w)
+{
+    PP_TRY(advance_reductions(w));
+    return advance_norm(w);
+}
+
+const struct pp_worker_ops pp_worker_direct = {
+    .open = open_direct,
+    .disconnect = nothing,
+    .close = close_direct,
+    .abandon = nothing,
+    .check = check,
+    .begin = begin,
+    .load = load,
+    .run = run,
+    .end = end,
+    .send = send,
+    .recv = recv,
+    .poll = poll,
+    .ask_reduction = ask_reduction,
+    .ask_norm = ask_norm,
+    .advance_sums = advance_sums,
+};
