@@ -50,7 +50,8 @@ struct pp_value {
     (const struct pp_value[]){__VA_ARGS__}, (int)(sizeof(struct pp_value[]){__VA_ARGS__} / sizeof(struct pp_value))
 
 /* Parts of statements over samples. Of a context the part that names the share of a GPU (" share 1/4", or nothing) and
- * the part before it; what one sample adds to a sum of many: profiles of schema version 1 have no means. */
+ * the part before it: the names of schedules in it have no blanks, whatever their files are called. What one sample
+ * adds to a sum of many: profiles of schema version 1 have no means. */
 #define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"

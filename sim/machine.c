@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/main.h"
+#include "core/printable.h"
 #include "core/program.h"
 #include "sim/embedded.h"
 
@@ -76,11 +77,9 @@ static pp_status read_text(struct spot spot, const json_t *value, char *out, siz
     if (json_string_length(value) == 0 || json_string_length(value) >= size ||
         strlen(json_string_value(value)) != json_string_length(value))
         return bad(spot, "is empty, too long, or has a zero byte in it");
-    for (const char *c = json_string_value(value); *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return bad(spot, "has a tab, a line end or another control character in it");
     memcpy(out, json_string_value(value), json_string_length(value) + 1);
-    return PP_OK;
+    if (strcmp(pp_printable(out), json_string_value(value)) == 0) return PP_OK;
+    return bad(spot, "has a tab, a line end or another control character in it");
 }
 
 static pp_status read_real(struct spot spot, const json_t *value, double least, double *out)
