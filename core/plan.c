@@ -29,6 +29,16 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     return buf;
 }
 
+const char *pp_plan_rows_text(const struct pp_plan *plan, char *buf, size_t size)
+{
+    size_t used = 0;
+    for (int m = 0, same; m < plan->microbatches && used + 16 < size; m += same) {
+        for (same = 1; m + same < plan->microbatches && plan->rows[m + same] == plan->rows[m];) same++;
+        used += (size_t)snprintf(buf + used, size - used, "%s%dx%d", m ? " " : "", same, plan->rows[m]);
+    }
+    return buf;
+}
+
 int pp_plan_slot_rows(const struct pp_plan *plan, int m)
 {
     const int k = plan->slot_microbatches, first = m - m % k;

@@ -210,6 +210,9 @@ pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 /* "F s3 m2" and the like into buf; returns buf. */
 const char *pp_task_text(const struct pp_task *task, char *buf, size_t size);
 
+/* "6x3 1x2": the rows of the microbatches, six of three and one of two. */
+const char *pp_plan_rows_text(const struct pp_plan *plan, char *buf, size_t size);
+
 /* Names the plan: equal for equal tasks, edges, slots, rows, lanes and issue orders. Set by the builder. */
 uint64_t pp_plan_hash(const struct pp_plan *plan);
 

@@ -2,23 +2,17 @@
 #include "exec/report.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "exec/carrier.h"
 
-enum { EPOCH_LINES = 20 }; /* at most about so many, where nothing is evaluated */
+enum {
+    EPOCH_LINES = 20,  /* at most about so many, where nothing is evaluated */
+    MEMORY_LINES = 16, /* of ranks that differ; one line more for all others */
+};
 
 /* --- header --- */
-
-/* "20 rows in 8 chunks = 3,3,3,3,3,3,2: 7 microbatches" */
-static void rows_text(const struct pp_job *job, char *buf, size_t size)
-{
-    const struct pp_plan *plan = job->train;
-    size_t used = (size_t)snprintf(buf, size, "%d rows in %d chunks = ", job->config->rows, job->point.chunks);
-    for (int m = 0; m < plan->microbatches && used + 64 < size; m++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%d", m ? "," : "", plan->rows[m]);
-    snprintf(buf + used, size - used, ": %d microbatches", plan->microbatches);
-}
 
 /* The unit that shows an arena's size in whole numbers. */
 static const char *unit_of(int64_t bytes, double *scale)
@@ -27,18 +21,49 @@ static const char *unit_of(int64_t bytes, double *scale)
     return bytes < 10 << 20 ? "KiB" : "MiB";
 }
 
+static void memory_line(const struct pp_layout *layout, int first, int end)
+{
+    char text[256];
+    size_t used = 0;
+    double scale;
+    const char *unit = unit_of(layout->arena_bytes[first], &scale);
+    const double all = (double)layout->arena_bytes[first] / scale;
+    for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
+        if (layout->bytes[first][kind])
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
+                                     pp_memory_names[kind], (double)layout->bytes[first][kind] / scale);
+    if (end == first + 1)
+        pp_info("memory      rank %d: %.1f %s = %s", first, all, unit, text);
+    else
+        pp_info("memory      ranks %d-%d: each %.1f %s = %s", first, end - 1, all, unit, text);
+}
+
+/* What is left when there are too many lines. */
+static void other_memory(const struct pp_layout *layout, int first)
+{
+    int64_t least = INT64_MAX, most = 0;
+    double scale;
+    for (int r = first; r < layout->ranks; r++) {
+        if (layout->arena_bytes[r] < least) least = layout->arena_bytes[r];
+        if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
+    }
+    const char *unit = unit_of(most, &scale);
+    pp_info("memory      ranks %d-%d: from %.1f to %.1f %s; --format json has each rank's", first, layout->ranks - 1,
+            (double)least / scale, (double)most / scale, unit);
+}
+
+static bool same_memory(const struct pp_layout *layout, int a, int b)
+{
+    return layout->arena_bytes[a] == layout->arena_bytes[b] &&
+           memcmp(layout->bytes[a], layout->bytes[b], sizeof layout->bytes[a]) == 0;
+}
+
 static void memory_lines(const struct pp_layout *layout)
 {
-    for (int r = 0; r < layout->ranks; r++) {
-        char text[256];
-        size_t used = 0;
-        double scale;
-        const char *unit = unit_of(layout->arena_bytes[r], &scale);
-        for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
-            if (layout->bytes[r][kind])
-                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
-                                         pp_memory_names[kind], (double)layout->bytes[r][kind] / scale);
-        pp_info("memory      rank %d: %.1f %s = %s", r, (double)layout->arena_bytes[r] / scale, unit, text);
+    for (int lines = 0, first = 0, end; first < layout->ranks; first = end, lines++) {
+        if (lines == MEMORY_LINES) return other_memory(layout, first);
+        for (end = first + 1; end < layout->ranks && same_memory(layout, first, end);) end++;
+        memory_line(layout, first, end);
     }
 }
 
@@ -66,13 +91,15 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
     const struct pp_world *world = s->world;
-    char rows[400];
-    rows_text(job, rows, sizeof rows);
+    char rows[48];
     pp_info("model       %lld parameters, vocabulary %d, %s", (long long)job->model->parameters,
             job->model->shape.vocab, pp_optimizers[job->model->shape.optimizer].name);
     pp_info("data        %s", exec->data->summary);
-    pp_info("batch       %s of %d tokens; %d steps, %d of them warm-up, %d traced", rows, exec->config.tokens,
-            s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
+    pp_info(
+        "batch       %d rows in %d chunks = %s: %d microbatches of %d tokens; %d steps, %d of them warm-up, %d traced",
+        exec->config.rows, job->point.chunks, pp_plan_rows_text(job->train, rows, sizeof rows),
+        job->train->microbatches, exec->config.tokens, s->agenda->steps, s->agenda->warmup,
+        s->agenda->steps - s->agenda->first_traced);
     if (s->restart.resumed) pp_info("resumed     after %d steps, from %s", s->agenda->first, s->restart.path);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->train->schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
