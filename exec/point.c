@@ -237,13 +237,22 @@ static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, st
     return exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : PP_OK;
 }
 
+/* Long work of a large plan, which looks at no flag. Other processes wait for this one, and look. */
+static pp_status plan(struct pp_exec *exec, const struct pp_point *point, struct pp_session *s)
+{
+    pp_signals_end_at_once(exec->processes.count == 1);
+    pp_status status = pp_signals_caught() ? pp_fail(PP_INTERRUPTED, "stopped by a signal") : make_job(exec, point, s);
+    pp_signals_end_at_once(false);
+    return status;
+}
+
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)
 {
     struct pp_session *s;
     PP_TRY(PP_NEW(&s, 1));
     *s = (struct pp_session){
         .config = &exec->config, .backend = exec->backend, .init_tensor = exec->init_tensor, .data = exec->data};
-    pp_status status = make_job(exec, point, s);
+    pp_status status = plan(exec, point, s);
     if (status == PP_OK) status = open_checkpoint(exec, s);
     if (status == PP_OK) status = check_files(exec, s);
     if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s->job, status);

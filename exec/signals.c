@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/main.h"
@@ -10,9 +11,11 @@
 enum { SOON_NS = 500000000 };
 
 static _Atomic int64_t first_ns; /* when the first one came; 0: none has */
+static atomic_bool ends_at_once;
 
 static void on_signal(int number)
 {
+    if (atomic_load(&ends_at_once)) _exit(pp_exit_code(PP_INTERRUPTED));
     const int64_t now = pp_now_ns();
     int64_t first = 0;
     if (atomic_compare_exchange_strong(&first_ns, &first, now) || now - first < SOON_NS) return;
@@ -23,3 +26,5 @@ static void on_signal(int number)
 pp_status pp_signals_catch(void) { return pp_catch_signals(on_signal, SA_RESTART); }
 
 bool pp_signals_caught(void) { return atomic_load_explicit(&first_ns, memory_order_relaxed) != 0; }
+
+void pp_signals_end_at_once(bool at_once) { atomic_store(&ends_at_once, at_once); }

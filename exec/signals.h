@@ -13,5 +13,7 @@
 
 pp_status pp_signals_catch(void) PP_MUST_CHECK;
 bool pp_signals_caught(void);
+/* From now on a signal ends the process at once, as it does other programs (core/main.h); or no longer does. */
+void pp_signals_end_at_once(bool at_once);
 
 #endif

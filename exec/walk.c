@@ -3,18 +3,44 @@
 
 #include <stdlib.h>
 
-/* What is known of each task of the plan while the walk is made. */
+/* What is known of a task of this rank while the walk is made. */
 struct mark {
-    int32_t stop;  /* its number among the stops; -1 = none on this rank */
+    int32_t task;
+    int32_t stop;  /* its number among the stops; -1 = it is none */
     int32_t end;   /* transfers: index into recv[] or send[] */
     int32_t index; /* transfers: number on their channel. REDUCE_GRAD: reductions of this rank up to it */
 };
 
 struct making {
     struct pp_walk *walk;
-    struct mark *marks;   /* [ntasks] */
+    struct mark *marks; /* [n] of all tasks in the rank's list, by id; those of the other ranks are many more */
+    int64_t n;
     int32_t *end_of_lane; /* [nlanes] index into recv[] or send[] */
 };
+
+static int by_task(const void *a, const void *b)
+{
+    const struct mark *x = a, *y = b;
+    return (x->task > y->task) - (x->task < y->task);
+}
+
+static pp_status make_marks(struct making *m)
+{
+    const struct pp_plan *plan = m->walk->plan;
+    const int32_t *list = plan->issue + plan->issue_start[m->walk->rank];
+    m->n = plan->issue_start[m->walk->rank + 1] - plan->issue_start[m->walk->rank];
+    PP_TRY(PP_NEW(&m->marks, m->n));
+    for (int64_t i = 0; i < m->n; i++) m->marks[i] = (struct mark){pp_issue_task(list[i]), -1, -1, -1};
+    qsort(m->marks, (size_t)m->n, sizeof *m->marks, by_task);
+    return PP_OK;
+}
+
+/* NULL: it is not of this rank, or none. */
+static struct mark *mark_of(const struct making *m, int32_t task)
+{
+    const struct mark key = {.task = task};
+    return bsearch(&key, m->marks, (size_t)m->n, sizeof *m->marks, by_task);
+}
 
 static bool is_transfer(const struct pp_plan *plan, int32_t task)
 {
@@ -37,7 +63,7 @@ static pp_status make_ends(struct making *m)
     const struct pp_plan *plan = walk->plan;
     int *counts;
     PP_TRY(PP_NEW(&counts, plan->nlanes));
-    for (int64_t i = 0; i < plan->ntasks; i++) counts[plan->tasks[i].lane]++;
+    for (int64_t i = 0; i < m->n; i++) counts[plan->tasks[m->marks[i].task].lane]++;
     pp_status status = PP_NEW(&walk->recv, plan->nlanes);
     if (status == PP_OK) status = PP_NEW(&walk->send, plan->nlanes);
     for (int l = 0; l < plan->nlanes && status == PP_OK; l++) {
@@ -56,8 +82,9 @@ static void add_transfer(struct making *m, int32_t task, bool receives)
 {
     int32_t which = m->end_of_lane[m->walk->plan->tasks[task].lane];
     struct pp_channel_end *end = receives ? &m->walk->recv[which] : &m->walk->send[which];
-    m->marks[task].end = which;
-    m->marks[task].index = end->n;
+    struct mark *mark = mark_of(m, task);
+    mark->end = which;
+    mark->index = end->n;
     end->tasks[end->n++] = task;
 }
 
@@ -65,20 +92,24 @@ static void add_stop(struct making *m, int32_t task, int *reductions)
 {
     const struct pp_task *t = &m->walk->plan->tasks[task];
     struct pp_stop stop = {.task = task, .recv_lane = -1, .recv_index = -1, .send_lane = -1};
-    bool range = t->flags & PP_TASK_DEP_RANGE;
-    if (t->kind == PP_REDUCE_GRAD) m->marks[task].index = ++*reductions;
-    if (t->dep[0] >= 0 && !range) {
-        const struct pp_task *before = &m->walk->plan->tasks[t->dep[0]];
-        const struct mark *mark = &m->marks[t->dep[0]];
-        if (is_transfer(m->walk->plan, t->dep[0])) stop.recv_lane = mark->end, stop.recv_index = mark->index;
-        if (before->kind == PP_REDUCE_GRAD) stop.reductions = mark->index;
+    struct mark *mark = mark_of(m, task);
+    const struct mark *input = t->flags & PP_TASK_DEP_RANGE ? NULL : mark_of(m, t->dep[0]);
+    if (t->kind == PP_REDUCE_GRAD) mark->index = ++*reductions;
+    if (input) {
+        const struct pp_task *before = &m->walk->plan->tasks[input->task];
+        if (is_transfer(m->walk->plan, input->task)) stop.recv_lane = input->end, stop.recv_index = input->index;
+        if (before->kind == PP_REDUCE_GRAD) stop.reductions = input->index;
         stop.after_norm = before->kind == PP_NORM_ALL;
     }
-    m->marks[task].stop = m->walk->nstops;
+    mark->stop = m->walk->nstops;
     m->walk->stops[m->walk->nstops++] = stop;
 }
 
-static int32_t stop_of(const struct making *m, int32_t task) { return task < 0 ? -1 : m->marks[task].stop; }
+static int32_t stop_of(const struct making *m, int32_t task)
+{
+    const struct mark *mark = mark_of(m, task);
+    return mark ? mark->stop : -1;
+}
 
 static void receive_after(const struct making *m, struct pp_channel_end *end)
 {
@@ -99,7 +130,7 @@ static void send_after(const struct making *m, int which)
         int before = i - 1;
         while (tasks[end->tasks[(before + end->n) % end->n]].in != tasks[end->tasks[i]].in) before--;
         end->after[i] = before;
-        m->walk->stops[m->marks[tasks[end->tasks[i]].dep[0]].stop].send_lane = which;
+        m->walk->stops[stop_of(m, tasks[end->tasks[i]].dep[0])].send_lane = which;
     }
 }
 
@@ -108,8 +139,8 @@ static pp_status follow(struct making *m)
     struct pp_walk *walk = m->walk;
     const struct pp_plan *plan = walk->plan;
     int reductions = 0;
-    PP_TRY(PP_NEW(&walk->stops, plan->issue_start[walk->rank + 1] - plan->issue_start[walk->rank]));
-    for (int64_t i = 0; i < plan->ntasks; i++) m->marks[i] = (struct mark){-1, -1, -1};
+    PP_TRY(make_marks(m));
+    PP_TRY(PP_NEW(&walk->stops, m->n));
     PP_TRY(make_ends(m));
     for (int64_t e = plan->issue_start[walk->rank]; e < plan->issue_start[walk->rank + 1]; e++) {
         int32_t task = pp_issue_task(plan->issue[e]);
@@ -131,7 +162,6 @@ pp_status pp_walk_create(const struct pp_plan *plan, int rank, struct pp_walk **
     PP_TRY(PP_NEW(&m.walk, 1));
     m.walk->plan = plan;
     m.walk->rank = rank;
-    PP_TRY_DONE(PP_NEW(&m.marks, plan->ntasks));
     PP_TRY_DONE(PP_NEW(&m.end_of_lane, plan->nlanes));
     PP_TRY_DONE(follow(&m));
 done:

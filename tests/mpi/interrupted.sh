@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-C and SIGTERM end a run of threads: exit status 130, nothing on standard output, what was recorded is in the database.
+# Ctrl-C and SIGTERM end a run of threads, and the making of its plan: exit status 130, nothing on standard output, what was recorded is in the database.
 # A run that was started to ignore them (nohup, background job of a script) goes on.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
@@ -19,6 +19,15 @@ for signal in INT TERM; do
     check_database
     [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
 done
+
+# While a large plan is made nobody looks at the flag: the process ends at once, before it says what it will run.
+env --default-signal=INT ppexec --device delay --times 1,1,1 --layers 128 --stages 128 --rows 8192 --chunks 8192 --tokens 1 --no-eval \
+    >out.log 2>err.log &
+sleep 0.3
+kill -s INT $!
+await_end $!
+[ "$status" -eq 130 ] || fail "a large plan: exit status $status, not 130"
+! grep -q '^model' err.log || fail "a large plan: it was made all the same"
 
 rm -f run.db*
 steps() { sqlite3 run.db 'SELECT count(*) FROM step'; }
