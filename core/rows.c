@@ -23,6 +23,20 @@ json_t *pp_json_append(json_t *array, json_t *value)
     return NULL;
 }
 
+json_t *pp_json_reals(const double *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) array = pp_json_append(array, pp_json_real(values[i]));
+    return array;
+}
+
+json_t *pp_json_integers(const int64_t *values, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) array = pp_json_append(array, json_integer(values[i]));
+    return array;
+}
+
 json_t *pp_json_set(json_t *object, const char *key, json_t *value)
 {
     if (json_object_set_new(object, key, value) == 0) return object;

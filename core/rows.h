@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results for programs: an array of JSON objects, one per configuration, printed as JSON or as tab-separated values
- * with the same fields.
+ * Results: an array of JSON objects, one per configuration, printed as JSON or as tab-separated values with the same
+ * fields, or as a table for people with some of them.
  */
 #ifndef PP_CORE_ROWS_H
 #define PP_CORE_ROWS_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "core/status.h"
@@ -18,6 +20,10 @@ json_t *pp_json_real(double value);
 json_t *pp_json_append(json_t *array, json_t *value);
 json_t *pp_json_set(json_t *object, const char *key, json_t *value);
 
+/* Arrays of numbers. */
+json_t *pp_json_reals(const double *values, int n);
+json_t *pp_json_integers(const int64_t *values, int n);
+
 /* A number that is whole without a fraction; null where it is not finite. */
 json_t *pp_json_number(double value);
 
@@ -28,5 +34,26 @@ pp_status pp_rows_write(const json_t *rows, int format, FILE *out) PP_MUST_CHECK
 /* The same for many small records: fractions with so many digits, JSON with a record a line. `out` is the caller's own
  * memory: PP_NOMEM leaves a part there. */
 pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *out) PP_MUST_CHECK;
+
+/* A column of a table for people: how the cell of a row is written. */
+struct pp_row_column {
+    const char *heading, *key;
+    void (*show)(const json_t *row, const char *key, char *buf, size_t size);
+    bool left;     /* texts stand left, numbers right */
+    bool if_known; /* left out where all its cells are "-" */
+};
+
+/* Of a row's value; "-" where it is null. ms has fewer decimals where it is large; mib takes bytes, of an array the
+ * most. */
+void pp_show_text(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_count(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_ms(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_percent(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size);
+/* The most of an array; a number as it is. */
+double pp_json_most(const json_t *value);
+
+/* Aligned, with headings. n columns, 24 at most. */
+void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out);
 
 #endif

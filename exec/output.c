@@ -3,25 +3,9 @@
  * Results as JSON, tab-separated values or a table. The fields are a contract: docs/FORMATS.md.
  */
 #include <inttypes.h>
-#include <math.h>
-#include <string.h>
 
 #include "core/rows.h"
 #include "exec/exec.h"
-
-static json_t *reals(const double *values, int n)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < n; i++) array = pp_json_append(array, pp_json_real(values[i]));
-    return array;
-}
-
-static json_t *integers(const int64_t *values, int n)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < n; i++) array = pp_json_append(array, json_integer(values[i]));
-    return array;
-}
 
 /* Of the largest process; null where the system does not tell. */
 static json_t *process_bytes(const struct pp_result *r)
@@ -40,9 +24,9 @@ static json_t *make_row(const struct pp_result *r)
                      "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
                      r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "ms_per_batch",
                      pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
-                     integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
-                     reals(r->losses, r->nlosses), "valid_loss", reals(r->valid_losses, r->nvalid), "test_loss",
-                     pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
+                     pp_json_integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
+                     pp_json_reals(r->losses, r->nlosses), "valid_loss", pp_json_reals(r->valid_losses, r->nvalid),
+                     "test_loss", pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
                      (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
@@ -53,44 +37,37 @@ static json_t *make_rows(const struct pp_result *results, int n)
     return rows;
 }
 
-static void print_figure(double value, int width, int digits, FILE *out)
+/* The last one; "-" where there is none. */
+static void show_loss(const json_t *row, const char *key, char *buf, size_t size)
 {
-    if (isnan(value))
-        fprintf(out, "  %*s", width, "-");
+    const json_t *value = json_object_get(row, key);
+    if (json_is_array(value)) value = json_array_get(value, json_array_size(value) - 1);
+    if (json_is_number(value))
+        snprintf(buf, size, "%.4f", json_number_value(value));
     else
-        fprintf(out, "  %*.*f", width, digits, value);
+        snprintf(buf, size, "-");
 }
 
-static void print_table(const struct pp_result *results, int n, FILE *out)
-{
-    int width = (int)strlen("schedule");
-    for (int i = 0; i < n; i++)
-        if ((int)strlen(results[i].schedule) > width) width = (int)strlen(results[i].schedule);
-    fprintf(out,
-            "%-*s   P   V  chunks    M   D    ms/batch  bubble %%    peak MiB        loss  valid loss   test loss\n",
-            width, "schedule");
-    for (int i = 0; i < n; i++) {
-        const struct pp_result *r = &results[i];
-        int64_t peak = 0;
-        for (int rank = 0; rank < r->ranks; rank++)
-            if (r->peak_bytes[rank] > peak) peak = r->peak_bytes[rank];
-        fprintf(out, "%-*s %3d %3d %7d %4d %3d", width, r->schedule, r->point.stages, r->point.virtual_stages,
-                r->point.chunks, r->microbatches, r->replicas);
-        print_figure(r->stored.ms_per_batch, 10, 3, out);
-        print_figure(100 * r->stored.bubble, 8, 2, out);
-        print_figure((double)peak / (1 << 20), 10, 1, out);
-        print_figure(r->nlosses ? r->losses[r->nlosses - 1] : NAN, 10, 4, out);
-        print_figure(r->nvalid ? r->valid_losses[r->nvalid - 1] : NAN, 10, 4, out);
-        print_figure(r->stored.test_loss, 10, 4, out);
-        fputc('\n', out);
-    }
-}
+static const struct pp_row_column columns[] = {
+    {"schedule", "schedule", pp_show_text, .left = true},
+    {"P", "stages", pp_show_count},
+    {"V", "virtual", pp_show_count},
+    {"chunks", "chunks", pp_show_count},
+    {"M", "microbatches", pp_show_count},
+    {"D", "replicas", pp_show_count},
+    {"ms/batch", "ms_per_batch", pp_show_ms},
+    {"bubble %", "bubble", pp_show_percent},
+    {"peak MiB", "peak_bytes", pp_show_mib},
+    {"loss", "loss", show_loss},
+    {"valid loss", "valid_loss", show_loss},
+    {"test loss", "test_loss", show_loss},
+};
 
 pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out)
 {
     json_t *rows = make_rows(results, n);
     if (!rows) return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
-    if (format == PP_FORMAT_TABLE) print_table(results, n, out);
+    if (format == PP_FORMAT_TABLE) pp_rows_table(rows, columns, sizeof columns / sizeof *columns, out);
     pp_status status = pp_rows_write(rows, format, out);
     json_decref(rows);
     return status;

@@ -3,25 +3,9 @@
 #include "sim/output.h"
 #include "sim/throughput.h"
 
-/* Jansson's functions take NULL values and then fail, so one check at the end finds any lack of memory. */
-struct row {
-    json_t *object;
-    bool complete;
-};
-
-static void set(struct row *row, const char *key, json_t *value)
-{
-    if (json_object_set_new(row->object, key, value) != 0) row->complete = false;
-}
+static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
 
 static json_t *ms(int64_t ns) { return json_real((double)ns / 1e6); }
-
-static json_t *reals(const double *values, int n)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < n; i++) array = pp_json_append(array, json_real(values[i]));
-    return array;
-}
 
 static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
 {
@@ -31,7 +15,7 @@ static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
     return array;
 }
 
-static void set_configuration(struct row *row, const struct pp_job *job)
+static void set_configuration(json_t **row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     set(row, "schedule", json_string(plan->schedule));
@@ -44,7 +28,7 @@ static void set_configuration(struct row *row, const struct pp_job *job)
 
 static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }
 
-static void set_times(struct row *row, const struct pp_plan *plan, const struct pp_sim_result *r)
+static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_sim_result *r)
 {
     json_t *path = json_object();
     set(row, "ms_per_batch", ms(r->batch_ns));
@@ -52,7 +36,7 @@ static void set_times(struct row *row, const struct pp_plan *plan, const struct 
     set(row, "span_ms", ms(r->metrics.span_ns));
     set(row, "bubble", json_real(r->metrics.bubble));
     set(row, "bubble_span", json_real(r->metrics.bubble_span));
-    set(row, "rank_bubble", reals(r->rank_bubble, plan->ranks));
+    set(row, "rank_bubble", pp_json_reals(r->rank_bubble, plan->ranks));
     set(row, "lower_bound_ms", ms(r->lower_bound_ns));
     for (int kind = 0; kind < PP_KINDS; kind++)
         if (r->path.kind_ns[kind] > 0) path = pp_json_set(path, pp_kinds[kind].name, ms(r->path.kind_ns[kind]));
@@ -73,7 +57,7 @@ static int64_t device_bytes(const struct pp_layout *layout, int workers, int sha
     return most;
 }
 
-static void set_memory(struct row *row, const struct pp_config *config, const struct pp_prediction *prediction)
+static void set_memory(json_t **row, const struct pp_config *config, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
@@ -85,7 +69,7 @@ static void set_memory(struct row *row, const struct pp_config *config, const st
     set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
     set(row, "device_bytes", layout ? json_integer(most) : json_null());
     set(row, "memory_bytes", kinds);
-    set(row, "peak_microbatches", reals(job->train->peak_microbatches, job->train->ranks));
+    set(row, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
     set(row, "fits", layout && config->memory > 0 ? json_boolean(most <= config->memory) : json_null());
 }
 
@@ -99,7 +83,7 @@ static const char *link_source(const struct pp_predictor *p, const struct pp_pre
     return *origin->transport && !origin->link_computed ? origin->transport : "machine";
 }
 
-static void set_source(struct row *row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+static void set_source(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const char *link = link_source(p, prediction);
     bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
@@ -115,7 +99,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     const struct pp_job *job = prediction->job;
     const int64_t process = pp_process_most_bytes(job, &prediction->process, p->data_bytes);
     char hash[17];
-    struct row row = {.object = json_object(), .complete = true};
+    json_t *row = json_object();
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
@@ -127,8 +111,6 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_source(&row, p, prediction);
     set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
     set(&row, "plan", json_string(hash));
-    *out = row.complete ? row.object : NULL;
-    if (row.complete) return PP_OK;
-    json_decref(row.object);
-    return pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
+    *out = row;
+    return row ? PP_OK : pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
 }

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "core/rows.h"
+
+enum { CELL_BYTES = 64, MOST_COLUMNS = 24 };
+
+double pp_json_most(const json_t *value)
+{
+    double most = json_is_number(value) ? json_number_value(value) : 0;
+    for (size_t i = 0; i < json_array_size(value); i++) most = fmax(most, json_number_value(json_array_get(value, i)));
+    return most;
+}
+
+static void show(const json_t *value, double number, int digits, char *buf, size_t size)
+{
+    if (!value || json_is_null(value))
+        snprintf(buf, size, "-");
+    else
+        snprintf(buf, size, "%.*f", digits, number);
+}
+
+void pp_show_text(const json_t *row, const char *key, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", json_string_value(json_object_get(row, key)));
+}
+
+void pp_show_count(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *value = json_object_get(row, key);
+    show(value, json_number_value(value), 0, buf, size);
+}
+
+void pp_show_ms(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *value = json_object_get(row, key);
+    const double ms = json_number_value(value);
+    show(value, ms, ms < 1 ? 4 : ms < 1000 ? 3 : 1, buf, size);
+}
+
+void pp_show_percent(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *value = json_object_get(row, key);
+    show(value, 100 * json_number_value(value), 2, buf, size);
+}
+
+void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_t *value = json_object_get(row, key);
+    show(value, pp_json_most(value) / (1 << 20), 1, buf, size);
+}
+
+/* row: NULL for the heading. */
+static const char *cell(const struct pp_row_column *column, const json_t *row, char buf[CELL_BYTES])
+{
+    if (!row) return column->heading;
+    column->show(row, column->key, buf, CELL_BYTES);
+    return buf;
+}
+
+/* How wide its widest cell is; 0: it is left out. */
+static int width_of(const struct pp_row_column *column, const json_t *rows)
+{
+    char buf[CELL_BYTES];
+    int width = (int)strlen(column->heading);
+    bool known = !column->if_known;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const char *text = cell(column, json_array_get(rows, i), buf);
+        known |= strcmp(text, "-") != 0;
+        if ((int)strlen(text) > width) width = (int)strlen(text);
+    }
+    return known ? width : 0;
+}
+
+static void print_line(const struct pp_row_column *columns, const int *width, int n, const json_t *row, FILE *out)
+{
+    char buf[CELL_BYTES];
+    for (int c = 0; c < n; c++) {
+        const int room = !columns[c].left ? width[c] : c + 1 < n ? -width[c] : 0;
+        if (width[c] > 0) fprintf(out, "%s%*s", c ? "  " : "", room, cell(&columns[c], row, buf));
+    }
+    fputc('\n', out);
+}
+
+void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out)
+{
+    int width[MOST_COLUMNS];
+    for (int c = 0; c < n; c++) width[c] = width_of(&columns[c], rows);
+    print_line(columns, width, n, NULL, out);
+    for (size_t i = 0; i < json_array_size(rows); i++) print_line(columns, width, n, json_array_get(rows, i), out);
+}
