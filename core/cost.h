@@ -24,11 +24,13 @@ enum pp_cost_source {
 extern const char *const pp_cost_source_names[PP_COST_SOURCES];
 
 struct pp_class_cost {
-    int64_t ns;        /* alone in its sharing domain */
-    int64_t loaded_ns; /* with every core of the domain busy with another worker; = ns where there is no domain */
-    int64_t host_ns;   /* queue devices: what issuing the task takes the host; see pp_cost.host_issues */
-    int64_t bytes;     /* transfers, reductions: payload */
-    int32_t source;    /* enum pp_cost_source */
+    int64_t ns;         /* alone in its sharing domain */
+    int64_t loaded_ns;  /* with every core of the domain busy with another worker; = ns where there is no domain */
+    int64_t host_ns;    /* queue devices: what issuing the task takes the host; see pp_cost.host_issues */
+    int64_t bytes;      /* transfers, reductions: payload */
+    int32_t source;     /* enum pp_cost_source */
+    bool between_hosts; /* transfers: pp_cost.network carries them; alike for all of a channel, whose messages keep
+                         * their order */
 };
 
 /* Queue devices: when may a worker's host thread issue what waits for a transfer or a collective? */
@@ -49,11 +51,18 @@ struct pp_link_cost {
     int32_t host_wait;    /* enum pp_host_wait; see pp_cost.host_issues */
 };
 
+/* The way of one worker's data from host to host. */
+struct pp_network_cost {
+    int64_t latency_ns;
+    double ns_per_byte;
+};
+
 struct pp_cost {
     int nclasses;
-    struct pp_class_cost *classes; /* parallel to plan->classes */
-    struct pp_link_cost link;      /* all channels */
-    int64_t launch_ns;             /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
+    struct pp_class_cost *classes;  /* parallel to plan->classes */
+    struct pp_link_cost link;       /* all channels */
+    struct pp_network_cost network; /* instead of link.latency_ns and link.ns_per_byte, of classes between_hosts */
+    int64_t launch_ns;              /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
     /* Queue devices (GPUs): each worker has a host thread that issues its tasks in the order of their ids, ahead of
      * the device, in host_ns each. The device sees what was issued issue_latency_ns later: a computation starts no
      * earlier than its issue began, and ends no earlier than it was issued; a transfer or collective starts when
@@ -77,6 +86,17 @@ struct pp_cost {
     uint64_t seed; /* of the jitter */
     int source;    /* the worst of the classes': enum pp_cost_source */
 };
+
+/* Of a class of transfers. All transfers of a class go from one rank to one other, so a class knows its link. */
+static inline int64_t pp_cost_latency_ns(const struct pp_cost *cost, int cls)
+{
+    return cost->classes[cls].between_hosts ? cost->network.latency_ns : cost->link.latency_ns;
+}
+
+static inline double pp_cost_ns_per_byte(const struct pp_cost *cost, int cls)
+{
+    return cost->classes[cls].between_hosts ? cost->network.ns_per_byte : cost->link.ns_per_byte;
+}
 
 void pp_cost_free(struct pp_cost *cost);
 

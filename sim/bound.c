@@ -35,8 +35,8 @@ int64_t pp_sim_alone_ns(const struct pp_plan *plan, const struct pp_cost *cost, 
     const struct pp_link_cost *link = &cost->link;
     int kind = plan->classes[cls].kind;
     if (kind != PP_XFER_F && kind != PP_XFER_B) return c->ns;
-    int64_t wire = llround((double)c->bytes * link->ns_per_byte);
-    return link->send_overhead_ns + link->latency_ns + wire + link->recv_overhead_ns;
+    int64_t wire = llround((double)c->bytes * pp_cost_ns_per_byte(cost, cls));
+    return link->send_overhead_ns + pp_cost_latency_ns(cost, cls) + wire + link->recv_overhead_ns;
 }
 
 static int64_t at_least(const struct bounding *b, int cls)

@@ -6,6 +6,7 @@
 
 #include "core/devices.h"
 #include "sim/costs.h"
+#include "sim/placement.h"
 
 enum { GROUP = 100 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
 
@@ -84,14 +85,8 @@ static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, in
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
-/* Two replicas move and add the gradients once; D of them 2 (D - 1) / D times as much. */
-static int64_t reduction(const struct pp_machine *m, int64_t bytes, int replicas)
-{
-    return llround(m->reduce_latency_ns + (double)bytes * 2 * (replicas - 1) / replicas / m->reduce_bytes_per_ns);
-}
-
 static void set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
-                      struct pp_class_cost *out)
+                      const struct pp_placement *placement, struct pp_class_cost *out)
 {
     const struct pp_class *c = &job->train->classes[cls];
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
@@ -102,9 +97,12 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
         out->loaded_ns = roofline(job, m, cls, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
-    if (c->kind == PP_REDUCE_GRAD) out->ns = reduction(m, out->bytes, job->train->replicas);
+    if (c->kind == PP_REDUCE_GRAD)
+        out->ns = pp_placement_reduce_ns(placement, job->train->stage_rank[c->stage], out->bytes, m->reduce_latency_ns,
+                                         1 / m->reduce_bytes_per_ns);
     if (c->kind == PP_NORM_ALL)
-        out->ns = llround(pp_norm_hops(job->train) * (m->link_latency_ns + 2 * m->link_overhead_ns));
+        out->ns = pp_norm_hops(job->train) *
+                  (pp_placement_hop_ns(placement, llround(m->link_latency_ns)) + 2 * llround(m->link_overhead_ns));
     out->loaded_ns = out->ns;
 }
 
@@ -117,7 +115,8 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     PP_TRY(find_rates(job, m, sharers, &rates));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
-    for (int c = 0; c < cost->nclasses; c++) set_class(job, m, &rates, c, &cost->classes[c]);
+    const struct pp_placement placement = pp_placement_of(job, m);
+    for (int c = 0; c < cost->nclasses; c++) set_class(job, m, &rates, c, &placement, &cost->classes[c]);
     cost->cores = m->cores;
     cost->sharers = sharers;
     cost->host_issues = m->issue_ns > 0;
@@ -128,5 +127,6 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
                                        .ns_per_byte = 1 / m->link_bytes_per_ns,
                                        .receiver_copies = m->receiver_copies,
                                        .posts_in_order = m->posts_in_order};
+    pp_placement_set_transfers(&placement, cost);
     return PP_OK;
 }

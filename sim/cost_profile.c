@@ -10,6 +10,7 @@
 #include "core/devices.h"
 #include "core/movers.h"
 #include "sim/costs.h"
+#include "sim/placement.h"
 
 static const double longest_ns = 1e15; /* 11 days: what is longer was not measured */
 
@@ -244,11 +245,21 @@ static pp_status set_transfers(const struct search *s, const struct pp_plan *pla
     return PP_OK;
 }
 
-/* Reductions of gradients, and the global norm, which is one short exchange. */
-static pp_status set_collectives(const struct pp_job *job, const struct search *s, const struct pp_mover *mover,
-                                 struct pp_cost *cost, bool *found)
+/* all_ns: a measured collective of all ranks; -1: there is none, and the hops of an exchange are added up. Between
+ * hosts the hops are the least. */
+static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *link, int64_t all_ns)
 {
-    const struct pp_plan *plan = job->train;
+    const int64_t hop_ns = pp_placement_hop_ns(p, link->latency_ns);
+    const int64_t hops_ns = pp_norm_hops(p->plan) * (hop_ns + link->send_overhead_ns + link->recv_overhead_ns);
+    if (all_ns < 0 || p->plan->ranks == 1) return hops_ns; /* of one rank: none */
+    return hop_ns > link->latency_ns && hops_ns > all_ns ? hops_ns : all_ns;
+}
+
+/* Reductions of gradients, and the global norm, which is one short exchange. */
+static pp_status set_collectives(const struct pp_placement *placement, const struct search *s,
+                                 const struct pp_mover *mover, struct pp_cost *cost, bool *found)
+{
+    const struct pp_plan *plan = placement->plan;
     const struct pp_link_cost *link = &cost->link;
     double latency = 0, per_byte = 0;
     PP_TRY(parameter(s, mover->allreduce, "latency_ns", &latency, found));
@@ -256,13 +267,10 @@ static pp_status set_collectives(const struct pp_job *job, const struct search *
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
-        double twice_others = 2.0 * (plan->replicas - 1) / plan->replicas;
         if (kind == PP_REDUCE_GRAD && *found)
-            class->ns = llround(latency + (double)class->bytes * per_byte * twice_others);
-        if (kind == PP_NORM_ALL && s->gpu && *found)
-            class->ns = plan->ranks > 1 ? llround(latency) : 0;
-        else if (kind == PP_NORM_ALL)
-            class->ns = pp_norm_hops(plan) * (link->latency_ns + link->send_overhead_ns + link->recv_overhead_ns);
+            class->ns = pp_placement_reduce_ns(placement, plan->stage_rank[plan->classes[c].stage], class->bytes,
+                                               latency, per_byte);
+        if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
         if (kind == PP_REDUCE_GRAD || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
     }
     return PP_OK;
@@ -276,11 +284,13 @@ static bool stands_for(const struct search *s, const struct pp_mover *mover, con
     return !(s->gpu && s->config->machine && !s->config->profile && several && !mover->joins_processes);
 }
 
-/* Links of the asked transport; "auto": the first that was measured. */
-static pp_status set_links(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
-                           struct pp_cost_origin *origin)
+/* Links of the asked transport; "auto": the first that was measured. What was measured is within a host if a machine is
+ * named that has several: its file has the network between them. */
+static pp_status set_links(const struct pp_job *job, const struct search *s, const struct pp_machine *machine,
+                           struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     const char *asked = job->config->transport;
+    const struct pp_placement placement = pp_placement_of(job, job->config->machine ? machine : NULL);
     bool found = false, reduces = false;
     for (int i = 0; i < pp_nmovers && !found; i++) {
         const struct pp_mover *mover = &pp_movers[i];
@@ -289,9 +299,11 @@ static pp_status set_links(const struct pp_job *job, const struct search *s, str
         PP_TRY(set_transfers(s, job->train, mover, cost, &found));
         if (!found) continue;
         snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
-        PP_TRY(set_collectives(job, s, mover, cost, &reduces));
+        pp_placement_set_transfers(&placement, cost);
+        PP_TRY(set_collectives(&placement, s, mover, cost, &reduces));
     }
-    origin->link_computed = (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1);
+    origin->link_computed =
+        (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1) || pp_placement_several(&placement);
     return PP_OK;
 }
 
@@ -343,7 +355,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     PP_TRY_DONE(set_overheads(&s, cost, origin));
     PP_TRY_DONE(set_computations(job, &s, cost, origin));
     if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;
-    PP_TRY_DONE(set_links(job, &s, cost, origin));
+    PP_TRY_DONE(set_links(job, &s, machine, cost, origin));
     cost->source = pp_cost_worst_source(origin);
     *out = cost;
     return PP_OK;

@@ -25,7 +25,7 @@ static void set_durations(struct sim *s)
     for (int c = 0; c < s->plan->nclasses; c++) {
         int kind = s->plan->classes[c].kind;
         s->duration[c] = s->hold[c] = pp_sim_alone_ns(s->plan, s->cost, c);
-        if (is_transfer(kind)) s->hold[c] -= link->latency_ns + link->recv_overhead_ns;
+        if (is_transfer(kind)) s->hold[c] -= pp_cost_latency_ns(s->cost, c) + link->recv_overhead_ns;
         if (pp_kinds[kind].computes) s->hold[c] += s->cost->launch_ns;
     }
 }

@@ -160,7 +160,8 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
     const struct sim *s = e->sim;
     const struct pp_link_cost *link = &s->cost->link;
     const struct pp_task *t = &s->plan->tasks[work->task];
-    int64_t wire = s->duration[t->cls] - link->latency_ns - link->send_overhead_ns - link->recv_overhead_ns;
+    const int64_t latency = pp_cost_latency_ns(s->cost, t->cls);
+    int64_t wire = s->duration[t->cls] - latency - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
     case CLASS_TIME: /* one replica is simulated: its ranks are workers */
         if (t->lane >= s->plan->ranks) return s->duration[t->cls];
@@ -174,7 +175,7 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
     case WIRE:
         return wire;
     case LATENCY:
-        return link->latency_ns;
+        return latency;
     case RECV_OVERHEAD:
         return link->recv_overhead_ns;
     case UNTIL_VISIBLE:

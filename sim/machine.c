@@ -23,6 +23,7 @@ struct field {
 };
 
 static const double largest = 1e12; /* of any figure as written */
+#define LEAST_GB_PER_S 1e-3
 
 #define AT(field) offsetof(struct pp_machine, field)
 #define TEXT_FIELD(key, field)                                                                                         \
@@ -37,15 +38,18 @@ static const struct field top_fields[] = {TEXT_FIELD("name", name),
                                           {"call_overhead_us", REAL, AT(call_overhead_ns), 0, 1e3, 0},
                                           {"issue_us", REAL, AT(issue_ns), 0, 1e3, 0},
                                           {"issue_latency_us", REAL, AT(issue_latency_ns), 0, 1e3, 0}};
-static const struct field memory_fields[] = {{"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, 1e-3},
-                                             {"loaded_gb_per_s", REAL, AT(loaded_bytes_per_ns), 0, 1, 1e-3}};
+static const struct field memory_fields[] = {{"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, LEAST_GB_PER_S},
+                                             {"loaded_gb_per_s", REAL, AT(loaded_bytes_per_ns), 0, 1, LEAST_GB_PER_S}};
 static const struct field link_fields[] = {{"latency_us", REAL, AT(link_latency_ns), 0, 1e3, 0},
                                            {"overhead_us", REAL, AT(link_overhead_ns), 0, 1e3, 0},
-                                           {"gb_per_s", REAL, AT(link_bytes_per_ns), 0, 1, 1e-3},
+                                           {"gb_per_s", REAL, AT(link_bytes_per_ns), 0, 1, LEAST_GB_PER_S},
                                            {"receiver_copies", YES_NO, AT(receiver_copies), 0, 0, 0},
                                            {"posts_in_order", YES_NO, AT(posts_in_order), 0, 0, 0}};
 static const struct field reduce_fields[] = {{"latency_us", REAL, AT(reduce_latency_ns), 0, 1e3, 0},
-                                             {"gb_per_s", REAL, AT(reduce_bytes_per_ns), 0, 1, 1e-3}};
+                                             {"gb_per_s", REAL, AT(reduce_bytes_per_ns), 0, 1, LEAST_GB_PER_S}};
+static const struct field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, 0, 0}};
+static const struct field network_fields[] = {{"latency_us", REAL, AT(network_latency_ns), 0, 1e3, 0},
+                                              {"gb_per_s", REAL, AT(network_bytes_per_ns), 0, 1, 0}};
 
 #define GROUP(key, fields)                                                                                             \
     {                                                                                                                  \
@@ -56,8 +60,8 @@ static const struct group {
     const char *key; /* of the object that holds the fields; NULL: the file itself */
     const struct field *fields;
     size_t n;
-} groups[] = {GROUP(NULL, top_fields), GROUP("memory", memory_fields), GROUP("link", link_fields),
-              GROUP("reduce", reduce_fields)};
+} groups[] = {GROUP(NULL, top_fields),        GROUP("memory", memory_fields), GROUP("link", link_fields),
+              GROUP("reduce", reduce_fields), GROUP("host", host_fields),     GROUP("network", network_fields)};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
 /* Where a value stands: file, object, key. */
@@ -183,6 +187,19 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
     return PP_OK;
 }
 
+/* What fields say together. */
+static pp_status check_hosts(const char *where, const struct pp_machine *m)
+{
+    if (m->host_devices == 0) return PP_OK;
+    if (m->cores > 0)
+        return bad((struct spot){where, "host", "devices"},
+                   "must be 0 where \"cores\" is not: all workers share the cores of one host");
+    if (m->network_bytes_per_ns < LEAST_GB_PER_S)
+        return bad((struct spot){where, "network", "gb_per_s"},
+                   "must be 0.001 at least where \"host.devices\" is not 0");
+    return PP_OK;
+}
+
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out)
 {
     json_error_t error;
@@ -193,6 +210,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
     pp_status status = PP_OK;
     for (int g = 0; g < GROUPS && status == PP_OK; g++) status = read_group(where, &groups[g], root, out);
     if (status == PP_OK) status = read_precisions(where, root, out);
+    if (status == PP_OK) status = check_hosts(where, out);
     json_decref(root);
     return status;
 }

@@ -23,9 +23,11 @@ struct pp_machine {
     double call_overhead_ns;                  /* of each kernel call */
     double issue_ns, issue_latency_ns;        /* of each kernel call, at the host; 0: the device is the host */
     double link_latency_ns, link_overhead_ns, link_bytes_per_ns;
-    bool receiver_copies;                          /* the receiver's core moves the bytes */
-    bool posts_in_order;                           /* a receive is posted at its place in the list */
-    double reduce_latency_ns, reduce_bytes_per_ns; /* gradient sum of two replicas */
+    bool receiver_copies;                            /* the receiver's core moves the bytes */
+    bool posts_in_order;                             /* a receive is posted at its place in the list */
+    double reduce_latency_ns, reduce_bytes_per_ns;   /* gradient sum of two replicas */
+    int host_devices;                                /* that one host has; 0: one host holds all */
+    double network_latency_ns, network_bytes_per_ns; /* from host to host, for each device; 0 where there is one host */
 };
 
 /* A name from the list below, or a JSON file if it contains '/' or ends in ".json". NULL: the default. PP_USAGE for

@@ -114,6 +114,12 @@ static void test_bad_machines(void **state)
                  {"\"receiver_copies\": true", "\"receiver_copies\": 1", "link.receiver_copies"},
                  {"\"latency_us\": 2,", "", "link.latency_us"},
                  {"\"reduce\":", "\"reduces\":", "reduce"},
+                 {"\"host\": {\"devices\": 0}", "\"hosts\": 1", "host"},
+                 {"\"devices\": 0", "\"device\": 0", "host.devices"},
+                 {"\"devices\": 0", "\"devices\": -1", "host.devices"},
+                 {"\"devices\": 0", "\"devices\": 2", "host.devices\" must be 0"},
+                 {"\"network\": {\"latency_us\": 0,", "\"network\": {", "network.latency_us"},
+                 {"\"latency_us\": 0, \"gb_per_s\": 0", "\"latency_us\": 0, \"gb_per_s\": -1", "network.gb_per_s"},
                  {"\"memory\": {", "\"memory\": [{", "line"}};
     size_t size;
     char *text = read_machine("cpu", &size), broken[4096];
@@ -126,6 +132,23 @@ static void test_bad_machines(void **state)
         if (!strstr(pp_message(), cases[i].message) || !strstr(pp_message(), "some.json"))
             fail_msg("\"%s\" does not say %s", pp_message(), cases[i].message);
     }
+    free(text);
+}
+
+/* Several hosts without a network between them. */
+static void test_hosts_without_network(void **state)
+{
+    (void)state;
+    static const char said[] = "\"gb_per_s\": 45}";
+    size_t size;
+    struct pp_machine m;
+    char *text = read_machine("h100", &size), *at = strstr(text, said);
+    assert_non_null(at);
+    assert_int_equal(pp_machine_parse(text, size, "h100", &m), PP_OK);
+    assert_int_equal(m.host_devices, 8);
+    memcpy(at, "\"gb_per_s\": 0 }", sizeof said - 1);
+    assert_int_equal(pp_machine_parse(text, size, "h100", &m), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "\"network.gb_per_s\" must be 0.001 at least"));
     free(text);
 }
 
@@ -352,6 +375,7 @@ int main(void)
                                        cmocka_unit_test(test_times_of_classes),
                                        cmocka_unit_test(test_machines),
                                        cmocka_unit_test(test_bad_machines),
+                                       cmocka_unit_test(test_hosts_without_network),
                                        cmocka_unit_test(test_damaged_machines),
                                        cmocka_unit_test(test_machine_cost),
                                        cmocka_unit_test(test_profile),

@@ -175,6 +175,52 @@ static void test_copies_inside_a_gpu_are_no_link(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* With a named machine, measured links are those within a host; else they are all that there is. */
+static void test_measured_links_and_hosts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *machine;
+        int64_t hop_ns, norm_ns, latency_ns; /* with bytes 0; of the sum */
+        double rate;                         /* bytes/ns of the sum */
+    } cases[] = {{"", 9000, 30000, 30000, 250}, {"--machine h200", 20000, 40000, 30000 + 2 * 20000, 45}};
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    struct pp_machine m;
+    unlink("hosts.db");
+    assert_int_equal(pp_db_open("hosts.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    m.host_devices = 3; /* 0 1 2 | 3 4 5 | 6 7: ranks 2 and 3 of replica 0 are apart, and 1 and 2 of replica 1 */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[128];
+        snprintf(options, sizeof options, "--device cuda --stages 4 --layers 4 --replicas 2 --clip 1 %s",
+                 cases[i].machine);
+        struct pp_job *job = create_job(options);
+        struct pp_cost *cost;
+        add_gpu_profile(db, job, "gpipe never", 1, UNIT, "nccl p2p");
+        assert_int_equal(pp_db_add_link(db, (int64_t)i + 1, "nccl allreduce", "latency_ns", 30000), PP_OK);
+        assert_int_equal(pp_db_add_link(db, (int64_t)i + 1, "nccl allreduce", "ns_per_byte", 0.004), PP_OK);
+        if (pp_cost_from_profile(job, db, &m, &cost, &origin) != PP_OK) fail_msg("%s", pp_message());
+        assert_string_equal(origin.transport, "nccl");
+        assert_int_equal(origin.link_computed, i == 1);
+        for (int c = 0; c < cost->nclasses; c++) {
+            const struct pp_class *cls = &job->train->classes[c];
+            const struct pp_class_cost *class = &cost->classes[c];
+            const bool far =
+                i == 1 && ((cls->kind == PP_XFER_F && cls->stage > 0) || (cls->kind == PP_XFER_B && cls->stage > 1));
+            assert_int_equal(class->between_hosts, far);
+            if (far) assert_int_equal(pp_cost_latency_ns(cost, c), cases[i].hop_ns);
+            if (cls->kind == PP_NORM_ALL) assert_int_equal(class->ns, cases[i].norm_ns);
+            if (cls->kind == PP_REDUCE_GRAD)
+                expect_near((double)class->ns, (double)cases[i].latency_ns + (double)class->bytes / cases[i].rate, 0.51,
+                            "sum");
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 static int64_t longest_class(const char *options)
 {
     struct pp_job *job = create_job(options);
@@ -287,6 +333,7 @@ int main(void)
                                        cmocka_unit_test(test_share_of_a_long_name),
                                        cmocka_unit_test(test_links_of_every_carrier),
                                        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link),
+                                       cmocka_unit_test(test_measured_links_and_hosts),
                                        cmocka_unit_test(test_machine_precisions),
                                        cmocka_unit_test(test_machine_calls_in_turn),
                                        cmocka_unit_test(test_machine_launches)};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulator on random plans and durations: against a longest path found by plain relaxation, which knows nothing
- * of topological order, lanes or events; and its two ways against each other.
- * */
+ * The simulator on random plans: against a longest path by plain relaxation, and its two ways against each other.
+ */
 #include <stdio.h>
 
 #include "tests/unit/sim_case.h"
@@ -33,11 +32,13 @@ static struct pp_plan *random_plan(uint64_t *seed)
         plan->lanes[l] = l < RANKS ? (struct pp_lane){PP_LANE_COMPUTE, l, l, -1}
                                    : (struct pp_lane){PP_LANE_CHANNEL, l - RANKS, l - RANKS + 1, PP_XFER_F};
     for (int c = 0; c < plan->nclasses; c++)
-        plan->classes[c] = (struct pp_class){c % 2 ? PP_XFER_F : PP_F, c % RANKS, 1};
+        plan->classes[c] =
+            c % 2 ? (struct pp_class){PP_XFER_F, c / 2 % CHANNELS, 1} : (struct pp_class){PP_F, c % RANKS, 1};
     plan->rows[0] = 1;
     for (int r = 0; r < RANKS; r++) plan->stage_rank[r] = r;
     for (int id = 0; id < plan->ntasks; id++) {
-        int lane = random_below(seed, LANES), cls = 2 * random_below(seed, 6) + (lane >= RANKS);
+        int lane = random_below(seed, LANES), cls = 2 * random_below(seed, 6);
+        if (lane >= RANKS) cls = 2 * (lane - RANKS + CHANNELS * random_below(seed, 2)) + 1;
         struct pp_task *t = &plan->tasks[id];
         *t = (struct pp_task){.kind = (uint8_t)plan->classes[cls].kind,
                               .count = 1,
@@ -58,14 +59,25 @@ static struct pp_plan *random_plan(uint64_t *seed)
     return plan;
 }
 
+/* A transfer from one host to another, of so many ranks each. */
+static bool leaves_host(const struct pp_plan *plan, const struct pp_class *cls, int devices)
+{
+    if (cls->kind != PP_XFER_F && cls->kind != PP_XFER_B) return false;
+    const int to = cls->kind == PP_XFER_F ? cls->stage + 1 : cls->stage - 1;
+    return plan->stage_rank[cls->stage] / devices != plan->stage_rank[to] / devices;
+}
+
 static struct pp_cost *random_cost(const struct pp_plan *plan, uint64_t *seed)
 {
     struct pp_cost *cost;
     assert_int_equal(pp_cost_create(plan, PP_COST_TIMES, &cost), PP_OK);
+    const int devices = 1 + random_below(seed, 4);
     for (int c = 0; c < plan->nclasses; c++) {
         cost->classes[c].ns = cost->classes[c].loaded_ns = random_below(seed, 5) ? random_below(seed, 1000) : 0;
         cost->classes[c].bytes = random_below(seed, 200);
+        cost->classes[c].between_hosts = leaves_host(plan, &plan->classes[c], devices);
     }
+    cost->network = (struct pp_network_cost){random_below(seed, 400), random_below(seed, 4) * 0.5};
     cost->link = (struct pp_link_cost){.latency_ns = random_below(seed, 3) ? random_below(seed, 300) : 0,
                                        .ns_per_byte = random_below(seed, 3) * 0.5,
                                        .posts_in_order = random_below(seed, 2)};
@@ -85,15 +97,15 @@ static bool on_channel(const struct oracle *o, int id) { return o->plan->tasks[i
 
 static int64_t wire(const struct oracle *o, int id)
 {
-    const struct pp_task *t = &o->plan->tasks[id];
-    return llround((double)o->cost->classes[t->cls].bytes * o->cost->link.ns_per_byte);
+    const int cls = o->plan->tasks[id].cls;
+    return llround((double)o->cost->classes[cls].bytes * pp_cost_ns_per_byte(o->cost, cls));
 }
 
 static int64_t end_of(const struct oracle *o, int step, int id)
 {
-    int64_t length =
-        on_channel(o, id) ? wire(o, id) + o->cost->link.latency_ns : o->cost->classes[o->plan->tasks[id].cls].ns;
-    return o->start[step][id] + length;
+    const int cls = o->plan->tasks[id].cls;
+    if (!on_channel(o, id)) return o->start[step][id] + o->cost->classes[cls].ns;
+    return o->start[step][id] + wire(o, id) + pp_cost_latency_ns(o->cost, cls);
 }
 
 static int64_t sent_of(const struct oracle *o, int step, int id)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Several hosts: which transfers leave one, and what that takes, against figures counted by hand.
+ */
+#include "sim/bound.h"
+#include "sim/placement.h"
+#include "tests/unit/cost_case.h"
+
+/* Links 1 us and 100 bytes/ns, sums 3 us and 200 bytes/ns, between hosts 5 us and 10 bytes/ns for each device. */
+static struct pp_machine round_machine(int host_devices)
+{
+    struct pp_machine m;
+    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
+    m.host_devices = host_devices;
+    m.link_latency_ns = 1000, m.link_bytes_per_ns = 100;
+    m.reduce_latency_ns = 3000, m.reduce_bytes_per_ns = 200;
+    m.network_latency_ns = 5000, m.network_bytes_per_ns = 10;
+    return m;
+}
+
+static struct pp_cost *cost_by(const struct pp_job *job, const struct pp_machine *m)
+{
+    struct pp_cost *cost;
+    if (pp_cost_from_machine(job, m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    return cost;
+}
+
+/* Stages whose activation leaves the host, as text: "7" or "0 1"; gradients go the same ways back. */
+static void check_transfers(const struct pp_job *job, const struct pp_cost *cost, const char *leaving, const char *what)
+{
+    for (int c = 0; c < cost->nclasses; c++) {
+        const struct pp_class *cls = &job->train->classes[c];
+        const struct pp_class_cost *class = &cost->classes[c];
+        if (cls->kind != PP_XFER_F && cls->kind != PP_XFER_B) {
+            assert_false(class->between_hosts);
+            continue;
+        }
+        char padded[64], stage[16];
+        snprintf(padded, sizeof padded, " %s ", leaving);
+        snprintf(stage, sizeof stage, " %d ", cls->kind == PP_XFER_F ? cls->stage : cls->stage - 1);
+        bool expected = strstr(padded, stage) != NULL;
+        if (class->between_hosts != expected)
+            fail_msg("%s: %s of stage %d", what, pp_kinds[cls->kind].name, cls->stage);
+        int64_t ns = expected ? 5000 + llround((double)class->bytes / 10) : 1000 + llround((double)class->bytes / 100);
+        assert_int_equal(pp_sim_alone_ns(job->train, cost, c), ns);
+    }
+}
+
+static void test_placement(void **state)
+{
+    (void)state;
+#define SHAPE "--device cuda --clip 1 --layers 16 --rows 48 --chunks 2 "
+    static const struct {
+        const char *options;
+        int devices;
+        const char *leaving;
+        int64_t reduce_latency_ns; /* 3 us, and 2 (hosts - 1) times 5 us */
+        double reduce_rate;        /* bytes/ns: 200, or 10 for each member on the host that has fewest */
+        int64_t norm_ns;
+    } cases[] = {
+        {SHAPE "--stages 8 --replicas 4", 8, "", 33000, 10, 3 * 1000},    /* a replica on each host */
+        {SHAPE "--stages 4 --replicas 8", 8, "", 33000, 20, 2 * 1000},    /* two on each */
+        {SHAPE "--stages 1 --replicas 48", 24, "", 13000, 200, 0},        /* 24 members: the sum itself is slower */
+        {SHAPE "--stages 4 --replicas 2", 8, "", 3000, 200, 2 * 1000},    /* one host */
+        {SHAPE "--stages 4 --replicas 8", 0, "", 3000, 200, 2 * 1000},    /* one that holds all */
+        {SHAPE "--stages 16 --replicas 1", 8, "7", 0, 0, 4 * 5000},       /* half a replica on each */
+        {SHAPE "--stages 16 --replicas 2", 8, "7", 13000, 10, 4 * 5000},  /* hosts 0 and 2, or 1 and 3 */
+        {SHAPE "--stages 3 --replicas 8", 8, "0 1", 23000, 20, 2 * 5000}, /* 6 7|8 and 15|16 17: 3, 3 and 2 members */
+        {SHAPE "--stages 2 --replicas 1 --virtual 2 --schedule interleaved", 1, "0 1 2", 0, 0, 5000},
+        {SHAPE "--stages 4 --replicas 4 --gpus 2", 1, "", 13000, 10, 2 * 1000}, /* two replicas on each GPU */
+        {SHAPE "--stages 8 --replicas 2 --gpus 4", 1, "3", 13000, 10, 3 * 5000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job = create_job(cases[i].options);
+        const struct pp_machine m = round_machine(cases[i].devices);
+        struct pp_cost *cost = cost_by(job, &m);
+        check_transfers(job, cost, cases[i].leaving, cases[i].options);
+        for (int c = 0; c < cost->nclasses; c++) {
+            const int kind = job->train->classes[c].kind, others = job->train->replicas - 1;
+            const double bytes = (double)cost->classes[c].bytes * 2 * others / (others + 1);
+            if (kind == PP_NORM_ALL) assert_int_equal(cost->classes[c].ns, cases[i].norm_ns);
+            if (kind == PP_REDUCE_GRAD)
+                expect_near((double)cost->classes[c].ns,
+                            (double)cases[i].reduce_latency_ns + bytes / cases[i].reduce_rate, 0.51, cases[i].options);
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+}
+
+/* Ranks that are on one host in some replicas only: the slower way counts, whichever it is. */
+static void test_faster_between_hosts(void **state)
+{
+    (void)state;
+    struct pp_job *job = create_job(SHAPE "--stages 3 --replicas 8");
+    struct pp_machine m = round_machine(8);
+    m.network_latency_ns = 0, m.network_bytes_per_ns = 1000;
+    struct pp_cost *cost = cost_by(job, &m);
+    check_transfers(job, cost, "", "a fast network");
+    pp_cost_free(cost);
+    pp_job_free(job);
+}
+
+/* 0 -> 1 takes 1 ms, 1 -> 2 over the network 4 ms: 3 (10 + 20) + 2 (1 + 4). */
+static void test_two_speeds(void **state)
+{
+    (void)state;
+    for (int events = 0; events < 2; events++)
+        for (int hosts = 0; hosts < 2; hosts++) {
+            struct sim_case c = times_case("gpipe", 3, 1, 1, (struct pp_given_times){10, 12, 8, 1});
+            for (int k = 0; k < c.plan->nclasses; k++) {
+                const struct pp_class *cls = &c.plan->classes[k];
+                c.cost->classes[k].between_hosts =
+                    (cls->kind == PP_XFER_F && cls->stage == 1) || (cls->kind == PP_XFER_B && cls->stage == 2);
+            }
+            c.cost->network.latency_ns = 4000000;
+            c.cost->host_issues = hosts;
+            simulate(&c, events);
+            expect_near(in_ms(c.result.metrics.makespan_ns), 100, 0, "makespan");
+            expect_near(in_ms(c.result.lower_bound_ns), 100, 0, "bound");
+            release_case(&c);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement), cmocka_unit_test(test_faster_between_hosts),
+                                       cmocka_unit_test(test_two_speeds)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
