@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedules/file.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "core/file_label.h"
 #include "core/plan_hash.h"
 #include "schedules/builder.h"
 #include "schedules/csv_read.h"
-
-enum { NAME_SHOWN = PP_SCHEDULE_NAME - sizeof "#5c0e" };
 
 bool pp_schedule_is_file(const char *name)
 {
@@ -27,18 +25,6 @@ static uint64_t hash_of(const struct pp_csv_schedule *file)
             hash = pp_plan_hash_word(pp_plan_hash_pair(hash, op->stage, op->microbatch), op->kind);
         }
     return hash;
-}
-
-/* The file's name without its folder, and a hash of what it says: files of one name in two folders, or before and after
- * a change, are two schedules. Names are written into tables, scripts and databases, so other characters than these
- * become _. */
-static void show(const char *path, const struct pp_csv_schedule *file, char name[PP_SCHEDULE_NAME])
-{
-    const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
-    int n = 0;
-    for (; from[n] && n < NAME_SHOWN; n++)
-        name[n] = isalnum((unsigned char)from[n]) || strchr("._+-", from[n]) ? from[n] : '_';
-    snprintf(name + n, PP_SCHEDULE_NAME - (size_t)n, "#%04x", (unsigned)(hash_of(file) >> 48));
 }
 
 static pp_status check(const char *path, const struct pp_csv_schedule *file, const struct pp_schedule_shape *shape)
@@ -76,7 +62,7 @@ static pp_status build(const struct pp_plan_spec *spec, struct pp_csv_schedule *
 {
     char name[PP_SCHEDULE_NAME];
     struct pp_plan_spec named = *spec;
-    show(spec->schedule, file, name);
+    pp_file_label(spec->schedule, hash_of(file), name, sizeof name);
     named.schedule = name;
     for (int r = 0; r < file->ranks; r++) keep(&file->orders[r], spec->microbatches);
     return pp_context(pp_plan_build_orders(&named, file->orders, file->stage_rank, out), "%s", spec->schedule);

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file_label.h"
+#include "core/log.h"
 #include "core/main.h"
+#include "core/plan_hash.h"
 #include "core/printable.h"
 #include "core/program.h"
 #include "sim/embedded.h"
@@ -217,6 +220,17 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
 
 enum { FILE_BYTES = 1 << 16 };
 
+/* A changed copy that kept its name is another machine. */
+static pp_status parse_file(const char *text, size_t size, const char *path, struct pp_machine *out)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < size; i++) hash = pp_plan_hash_word(hash, (unsigned char)text[i]);
+    PP_TRY(pp_machine_parse(text, size, path, out));
+    pp_file_label(path, hash, out->name, sizeof out->name);
+    out->of_file = true;
+    return PP_OK;
+}
+
 static pp_status read_file(const char *path, struct pp_machine *out)
 {
     FILE *file = fopen(path, "rb");
@@ -230,7 +244,7 @@ static pp_status read_file(const char *path, struct pp_machine *out)
         else if (size == FILE_BYTES)
             status = pp_fail(PP_INPUT, "machine file %s is larger than %d bytes", path, FILE_BYTES - 1);
         else
-            status = pp_machine_parse(text, size, path, out);
+            status = parse_file(text, size, path, out);
         free(text);
     }
     fclose(file);
@@ -254,6 +268,28 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out)
     }
     return pp_fail(PP_USAGE, "--machine: there is no machine \"%s\"; name one of %s, or a file such as ./%s.json", name,
                    names, name);
+}
+
+/* Of a file what counts most, which its texts, copied from another perhaps, need not say. */
+static void write_figures(const struct pp_machine *m, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (!m->of_file) return;
+    size_t used = (size_t)snprintf(buf, size, ", links of %g GB/s", m->link_bytes_per_ns);
+    if (m->host_devices > 0)
+        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d devices",
+                                 m->network_bytes_per_ns, m->host_devices);
+    snprintf(buf + used, size - used, "; in the words of its file");
+}
+
+void pp_machine_tell(const struct pp_machine *m, bool tasks)
+{
+    char figures[160];
+    write_figures(m, figures, sizeof figures);
+    pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
+    if (tasks && m->cores == 0)
+        pp_info("times by a data sheet are not measured: beside published measurements of GPUs they were too short, "
+                "on average by as much as docs/results/published.md says");
 }
 
 void pp_machine_list(FILE *out)

@@ -14,6 +14,7 @@
 enum { PP_MACHINE_PRECISIONS = 3 };
 
 struct pp_machine {
+    bool of_file;                             /* of the user: its texts may be those of what it was copied from */
     char name[32], summary[128], source[256]; /* source: where the figures come from */
     int cores;                                /* shared by all workers; 0 = each worker has a device of its own */
     /* Attainable: peak of each enum pp_precision times its efficiency, of one core or device; 0: it has none */
@@ -31,11 +32,15 @@ struct pp_machine {
 };
 
 /* A name from the list below, or a JSON file if it contains '/' or ends in ".json". NULL: the default. PP_USAGE for
- * an unknown name; PP_INPUT for a file that is not as it should be, naming field and fault. */
+ * an unknown name; PP_INPUT for a file that is not as it should be, naming field and fault. The name of a file's machine
+ * is its label (core/file_label.h), whatever the file says. */
 pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHECK;
 
 /* Reads JSON text. `where` names it in messages. */
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out) PP_MUST_CHECK;
+
+/* On standard error: whose figures they are. tasks: not only links were computed. */
+void pp_machine_tell(const struct pp_machine *machine, bool tasks);
 
 /* One line each, for --list. */
 void pp_machine_list(FILE *out);

@@ -271,11 +271,15 @@ static pp_status emit(const struct session *s)
 
 static void tell_machine(const struct session *s)
 {
-    const struct pp_machine *m = &s->predictor.machine;
-    size_t computed = 0, i;
+    size_t computed = 0, tasks = 0, i;
     json_t *row;
-    json_array_foreach(s->rows, i, row) computed += json_is_string(json_object_get(row, "machine"));
-    if (computed > 0) pp_info("times of machine %s: %s (%s)", m->name, m->summary, m->source);
+    json_array_foreach(s->rows, i, row)
+    {
+        const char *source = json_string_value(json_object_get(row, "cost_source"));
+        computed += json_is_string(json_object_get(row, "machine"));
+        tasks += strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0;
+    }
+    if (computed > 0) pp_machine_tell(&s->predictor.machine, tasks > 0);
 }
 
 static pp_status predict(struct session *s)
