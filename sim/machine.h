@@ -32,8 +32,8 @@ struct pp_machine {
 };
 
 /* A name from the list below, or a JSON file if it contains '/' or ends in ".json". NULL: the default. PP_USAGE for
- * an unknown name; PP_INPUT for a file that is not as it should be, naming field and fault. The name of a file's machine
- * is its label (core/file_label.h), whatever the file says. */
+ * an unknown name; PP_INPUT for a file that is not as it should be, naming field and fault. A file's machine is called
+ * by its label (core/file_label.h), whatever the file says. */
 pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHECK;
 
 /* Reads JSON text. `where` names it in messages. */
