@@ -97,7 +97,8 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t b
         latency_ns += 2.0 * (ring.hosts - 1) * (double)p->network.latency_ns;
         ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring.fewest);
     }
-    return llround(latency_ns + (double)bytes * 2 * (replicas - 1) / replicas * ns_per_byte);
+    const double ns = latency_ns + (double)bytes * 2 * (replicas - 1) / replicas * ns_per_byte;
+    return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
