@@ -49,6 +49,19 @@ static const struct {
     {SQLITE_INTERRUPT, PP_INTERRUPTED, "it was interrupted"},
 };
 
+/* Why the system did not open the file. Where it could not be made SQLite tries to read it, and knows only that it is
+ * not there: then it is the folder that says why. */
+static int reason(const char *path, sqlite3 *sql, int rc)
+{
+    const int system_error = sql ? sqlite3_system_errno(sql) : 0;
+    if ((rc & 0xff) != SQLITE_CANTOPEN || system_error != ENOENT) return system_error;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    const int why = folder && access(folder, W_OK | X_OK) != 0 ? errno : system_error;
+    free(folder);
+    return why;
+}
+
 static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *doing)
 {
     pp_status status = PP_INTERNAL;
@@ -58,7 +71,7 @@ static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *
         status = advices[i].status;
         advice = advices[i].advice;
     }
-    int system_error = sql ? sqlite3_system_errno(sql) : 0;
+    int system_error = reason(path, sql, rc);
     bool by_system = (status == PP_IO && system_error != 0);
     return pp_fail(status, "database %s: %s failed: %s%s%s: %s", path, doing,
                    sql ? sqlite3_errmsg(sql) : sqlite3_errstr(rc), by_system ? ": " : "",
@@ -76,27 +89,29 @@ static pp_status run_script(struct pp_db *db, const char *text, const char *doin
     return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, doing);
 }
 
-static pp_status read_pragma(struct pp_db *db, const char *text, int64_t *out)
+/* Steps from version i to i + 1. */
+static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql, pp_schema_2_sql, pp_schema_3_sql};
+
+/* In one statement, which sees one state of the file: between two, another process can have made the tables. */
+static pp_status read_header(struct pp_db *db, int64_t *version, int64_t *application, int64_t *tables)
 {
-    *out = 0;
+    static const char text[] = "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master)"
+                               " FROM pragma_user_version, pragma_application_id";
     sqlite3_stmt *statement = NULL;
     int rc = sqlite3_prepare_v2(db->sql, text, -1, &statement, NULL);
     if (rc == SQLITE_OK) rc = sqlite3_step(statement);
-    if (rc == SQLITE_ROW) *out = sqlite3_column_int64(statement, 0);
+    *version = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    *application = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 1) : 0;
+    *tables = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 2) : 0;
     sqlite3_finalize(statement);
     return rc == SQLITE_ROW ? PP_OK : pp_db_error(db, rc, "reading");
 }
-
-/* Steps from version i to i + 1. */
-static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql, pp_schema_2_sql, pp_schema_3_sql};
 
 /* *version: 0 for a new file. Refuses files that are not ours, of a later ppkit, or of a version that never was. */
 static pp_status read_version(struct pp_db *db, int64_t *version)
 {
     int64_t tables, application;
-    PP_TRY(read_pragma(db, "PRAGMA user_version", version));
-    PP_TRY(read_pragma(db, "PRAGMA application_id", &application));
-    PP_TRY(read_pragma(db, "SELECT count(*) FROM sqlite_master", &tables));
+    PP_TRY(read_header(db, version, &application, &tables));
     if (application != APPLICATION_ID && (tables > 0 || *version != 0))
         return pp_fail(PP_INPUT, "database %s: it was not made by ppkit: name another file", db->path);
     if (*version > PP_DB_VERSION)
@@ -128,9 +143,11 @@ static pp_status bring_up_to_date(struct pp_db *db)
 static pp_status prepare_writing(struct pp_db *db)
 {
     int64_t version;
+    if (sqlite3_db_readonly(db->sql, "main") == 1) /* what SQLite may not write it opens for reading, and BEGIN works */
+        return error_text(db->path, NULL, SQLITE_READONLY, "opening");
     PP_TRY(read_version(db, &version)); /* before the journal mode is touched: it may be someone else's file */
     int rc = sqlite3_exec(db->sql, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
-    if (rc != SQLITE_OK && rc != SQLITE_BUSY)
+    if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY)
         return pp_db_error(db, rc, "opening"); /* busy: another process is setting it */
     PP_TRY(run_script(db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384", "opening"));
     PP_TRY(pp_db_transaction(db));
