@@ -11,7 +11,8 @@
  * hops are used badly. Orders without rounds, in which no rank waits while it can do something, are tried too (they are
  * better with memory for less than P microbatches; not where there are so many that this would take long), and the
  * handcrafted ones of zero_bubble.h. The best is kept, the first of equals: equal input gives equal orders on every
- * machine. It need not be the best there is.
+ * machine. It need not be the best there is. An order is given up as soon as its worst rank costs more than the best
+ * order takes, and not made where it would be one that was made before; that changes no result.
  *
  * A rank counts a microbatch's memory from the start of F to the end of W, until the end of I as the larger of
  * `held` and `held_weight`: so an I never has to wait for memory, and every limit that one microbatch fits in works.
@@ -30,7 +31,8 @@ struct pp_zb_problem {
 };
 
 /* kinds: [ranks][3 * microbatches] PP_F, PP_I and PP_W in order; of each kind the microbatches are in order. Time grows
- * with ranks * microbatches, 0.2 s at 64 * 512; memory is 19 bytes for each beside `kinds`. PP_USAGE where a rank has
+ * with ranks * microbatches; on a terminal a long search says how far it is. Memory is 19 bytes for each of them beside
+ * `kinds`. PP_USAGE where a rank has
  * no memory for one microbatch. */
 pp_status pp_zb_search(const struct pp_zb_problem *problem, uint8_t *kinds) PP_MUST_CHECK;
 

@@ -4,6 +4,7 @@
  * bounds, the best of all orders of small cases, and handcrafted orders.
  */
 #include "schedules/schedule.h"
+#include "schedules/zb_walk.h"
 #include "tests/unit/zb_case.h"
 
 static uint8_t kinds[3 * MOST_RANKS * MOST_MICROBATCHES];
@@ -109,6 +110,7 @@ static void test_random_cases(void **state)
     (void)state;
     static const int ms[] = {1, 2, 3, 5, 8, 16, 24, 40};
     int64_t sum = 0;
+    uint64_t hash = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t random = seed;
         struct problem t;
@@ -121,10 +123,12 @@ static void test_random_cases(void **state)
             const struct found found = search(&t, kinds), low = bound(&t, limits[k]);
             assert_true(found.makespan >= low.makespan && found.span >= low.span);
             sum += found.makespan;
+            for (int i = 0; i < 3 * p * m; i++) hash = (hash ^ kinds[i]) * 1099511628211U;
             if (limits[k] >= p) expect_no_worse(&t, "zb-h1", &found);
             if (limits[k] >= 2 * p - 1) expect_no_worse(&t, "zb-h2", &found);
         }
     }
+    if (hash != 0xd8bbdb76b1856722) fail_msg("orders are not what they were: %016llx", (unsigned long long)hash);
     if (sum > 1797765) fail_msg("all makespans together are %lld, were 1797765", (long long)sum);
 }
 
@@ -226,6 +230,72 @@ static void test_short_memory(void **state)
     }
 }
 
+/* A walk of the problem with arrays of its own. */
+static void begin_walk(const struct problem *t, struct pp_zb_walk *w)
+{
+    static struct pp_zb_rank ranks[MOST_RANKS];
+    static struct pp_zb_choice next[MOST_RANKS];
+    static int64_t ends[2][MOST_RANKS * MOST_MICROBATCHES];
+    *w = (struct pp_zb_walk){.p = &t->p,
+                             .costs = t->costs,
+                             .ranks = ranks,
+                             .next = next,
+                             .forward_end = ends[0],
+                             .input_end = ends[1],
+                             .kinds = kinds,
+                             .limit = INT64_MAX};
+}
+
+/* Of the knobs that made no difference each may be turned, and the order is the same. */
+static void test_decisive(void **state)
+{
+    static uint8_t first[sizeof kinds];
+    int same = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        uint64_t random = seed;
+        struct problem t;
+        struct pp_zb_walk w;
+        const int p = 1 + random_below(&random, 8), m = 1 + random_below(&random, 40), lead = random_below(&random, 9);
+        uniform(&t, p, m, 0, 0, 0, 0, 1 + random_below(&random, 2 * p));
+        random_times(&t, &random);
+        begin_walk(&t, &w);
+        for (int one = 0; one < PP_ZB_WAYS; one++) {
+            pp_zb_by_time(&w, one, lead);
+            const int decisive = w.decisive;
+            memcpy(first, kinds, sizeof first);
+            for (int other = one + 1; other < PP_ZB_WAYS; other++) {
+                if ((one ^ other) & decisive) continue;
+                pp_zb_by_time(&w, other, lead);
+                assert_memory_equal(kinds, first, sizeof first);
+                same++;
+            }
+        }
+    }
+    assert_true(same > 1000);
+}
+
+/* An order that is much worse than what is known is soon left, and one that is as good is not. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    struct problem t;
+    struct pp_zb_walk w;
+    struct pp_zb_figure figure;
+    uniform(&t, 32, 256, 10, 12, 8, 0, 32);
+    begin_walk(&t, &w);
+    assert_true(pp_zb_by_hand(&w, 1) && pp_zb_end(&w, &figure));
+    w.limit = figure.first;
+    assert_true(pp_zb_by_hand(&w, 1) && pp_zb_end(&w, &figure));
+    assert_int_equal(figure.first, w.limit);
+    w.limit--;
+    assert_true(pp_zb_by_hand(&w, 1) && !pp_zb_end(&w, &figure));
+    pp_zb_by_time(&w, 0, 1);
+    assert_true(!pp_zb_end(&w, &figure) && w.ranks[0].forwards < 256 / 2);
+    pp_zb_by_preference(&w, (const uint8_t[]){PP_F, PP_W, PP_I});
+    assert_true(!pp_zb_end(&w, &figure) && w.ranks[0].inputs < 256 / 2);
+}
+
 static void test_large(void **state)
 {
     (void)state;
@@ -241,7 +311,8 @@ int main(void)
         cmocka_unit_test(test_published_rates), cmocka_unit_test(test_random_cases),
         cmocka_unit_test(test_random_memory),   cmocka_unit_test(test_all_orders),
         cmocka_unit_test(test_extreme_times),   cmocka_unit_test(test_short_memory),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_large),           cmocka_unit_test(test_decisive),
+        cmocka_unit_test(test_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
