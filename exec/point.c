@@ -9,7 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/checkpoint_use.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "exec/carrier_choose.h"
 #include "exec/place.h"
 #include "exec/report.h"
@@ -155,10 +157,19 @@ static pp_status end_report(struct pp_report *report, pp_status status, const st
     return pp_fail(status, "%s", message);
 }
 
+static pp_status tell_checkpoints(const struct pp_job *job)
+{
+    char remark[256];
+    PP_TRY(pp_checkpoint_remark(job, remark, sizeof remark));
+    if (*remark) pp_warn("%s", remark);
+    return PP_OK;
+}
+
 /* The first process: with report and result. */
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
+    PP_TRY(tell_checkpoints(s->job));
     PP_TRY(pp_report_begin(&report, exec, s));
     pp_status status = run_crew(s, &report);
     if (status == PP_OK) status = pp_result_make(s, out);

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/checkpoint_use.h"
 #include "core/cores.h"
+#include "core/log.h"
 #include "sim/output.h"
 
 enum {
@@ -38,6 +40,7 @@ static void predict(const struct pp_points_call *call, int point, struct pp_outc
     *out = (struct pp_outcome){0};
     out->status = pp_predict(call->predictor, &call->points[point], call->keep, &out->prediction);
     if (out->status == PP_OK) out->status = pp_row_create(call->predictor, &out->prediction, &out->row);
+    if (out->status == PP_OK) out->status = pp_checkpoint_remark(out->prediction.job, out->remark, sizeof out->remark);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
     out->origin = out->prediction.origin;
     if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);
@@ -45,6 +48,7 @@ static void predict(const struct pp_points_call *call, int point, struct pp_outc
 
 static pp_status hand_over(const struct pp_points_call *call, int point, struct pp_outcome *outcome)
 {
+    if (outcome->status == PP_OK && *outcome->remark) pp_warn("%s", outcome->remark);
     pp_status status = call->take(call->context, point, outcome);
     json_decref(outcome->row);
     pp_prediction_free(&outcome->prediction);

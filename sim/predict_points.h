@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Predicts the configurations of a sweep, shared out over the cores. The results come back one by one to the thread
- * that asked, in the order of the points: whoever takes them cannot tell how many threads there were.
+ * that asked, in the order of the points: whoever takes them cannot tell how many threads there were. Before each
+ * what is to be said of its checkpoints is logged.
  */
 #ifndef PP_SIM_PREDICT_POINTS_H
 #define PP_SIM_PREDICT_POINTS_H
@@ -16,6 +17,7 @@ struct pp_outcome {
     char message[1024];
     json_t *row;                     /* its figures; NULL unless PP_OK, or when the taker has taken it */
     struct pp_cost_origin origin;    /* as in the prediction */
+    char remark[256];                /* pp_checkpoint_remark() */
     struct pp_prediction prediction; /* empty unless it was to be kept */
 };
 

@@ -10,7 +10,7 @@
 
 #include "tests/unit/db_case.h"
 
-enum { PROCESSES = 12, ROUNDS = 20 };
+enum { PROCESSES = 12, ROUNDS = 12 };
 
 /* In a process of its own: nothing of the other connections of this one is shared. */
 static void open_and_leave(enum pp_db_mode mode)

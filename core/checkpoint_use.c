@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/checkpoint_use.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Slots in use, on the way through the plan. */
+struct count {
+    const struct pp_plan *plan;
+    struct pp_pool *pools; /* [plan->npools] as many slots as were ever in use at once */
+    int *live;             /* [plan->npools] */
+    int *pool_of;          /* [stages] of its activations */
+    uint8_t *held;         /* [stages][slots of a stage] */
+};
+
+/* No recomputation, so no checkpoints; all other pools stay. */
+static void begin(struct count *c)
+{
+    const struct pp_plan *plan = c->plan;
+    for (int p = 0; p < plan->npools; p++) {
+        const struct pp_pool *pool = &plan->pools[p];
+        c->pools[p] = *pool;
+        if (pool->kind == PP_POOL_ACT || pool->kind == PP_POOL_CKPT) c->pools[p].slots = 0;
+        for (int s = 0; pool->kind == PP_POOL_ACT && s < plan->stages; s++)
+            if (plan->stage_rank[s] == pool->rank && plan->act_group[s] == pool->key) c->pool_of[s] = p;
+    }
+}
+
+/* A slot is taken by its first F and given back by B or W. A pool's tasks run in the order of their ids. */
+static void count_slots(struct count *c)
+{
+    const struct pp_plan *plan = c->plan;
+    const int k = plan->slot_microbatches, slots = (plan->microbatches + k - 1) / k;
+    for (int64_t t = 0; t < plan->ntasks; t++) {
+        const struct pp_task *task = &plan->tasks[t];
+        if (task->kind != PP_F && task->kind != PP_B && task->kind != PP_W) continue;
+        const int p = c->pool_of[task->stage];
+        uint8_t *held = &c->held[(int64_t)task->stage * slots + task->microbatch / k];
+        c->live[p] += (task->kind == PP_F) - *held;
+        *held = task->kind == PP_F;
+        if (c->live[p] > c->pools[p].slots) c->pools[p].slots = c->live[p];
+    }
+}
+
+static int64_t fullest(const struct pp_layout *layout)
+{
+    int64_t most = 0;
+    for (int r = 0; r < layout->ranks; r++)
+        if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
+    return most;
+}
+
+/* The arena with other pools for the training plan. */
+static pp_status lay_out(const struct pp_job *job, struct pp_pool *pools, int64_t *bytes)
+{
+    struct pp_plan never = *job->train;
+    struct pp_phase used[PP_PHASES];
+    struct pp_layout *layout;
+    int n = 0;
+    never.pools = pools;
+    never.nslots = 0;
+    for (int p = 0; p < never.npools; p++) {
+        pools[p].first = never.nslots;
+        never.nslots += pools[p].slots;
+    }
+    for (int i = 0; i < PP_PHASES; i++) {
+        if (!job->phase[i].plan) continue;
+        used[n] = job->phase[i];
+        if (used[n].plan == job->train) used[n].plan = &never;
+        n++;
+    }
+    PP_TRY(pp_layout_create(job->model, job->model_ops, used, n, &layout));
+    *bytes = fullest(layout);
+    pp_layout_free(layout);
+    return PP_OK;
+}
+
+pp_status pp_checkpoint_use(const struct pp_job *job, struct pp_checkpoint_use *out)
+{
+    const struct pp_plan *plan = job->train;
+    struct count c = {.plan = plan};
+    pp_status status;
+    PP_TRY_DONE(PP_NEW(&c.pools, plan->npools));
+    PP_TRY_DONE(PP_NEW(&c.live, plan->npools));
+    PP_TRY_DONE(PP_NEW(&c.pool_of, plan->stages));
+    PP_TRY_DONE(PP_NEW(&c.held, (int64_t)plan->stages * plan->microbatches));
+    begin(&c);
+    count_slots(&c);
+    out->bytes = fullest(job->layout);
+    status = lay_out(job, c.pools, &out->never_bytes);
+done:
+    free(c.pools);
+    free(c.live);
+    free(c.pool_of);
+    free(c.held);
+    return status;
+}
+
+pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
+{
+    struct pp_checkpoint_use use;
+    const struct pp_plan *plan = job->train;
+    buf[0] = '\0';
+    if (!job->layout || plan->checkpoint == PP_CHECKPOINT_NEVER) return PP_OK;
+    pp_status status = pp_checkpoint_use(job, &use);
+    if (status == PP_USAGE) return PP_OK; /* it saves so much that it must be */
+    if (status != PP_OK || use.bytes < use.never_bytes) return status;
+    snprintf(buf, size,
+             "%s, %d stages, %d chunks: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",
+             plan->schedule, plan->ranks, job->point.chunks, pp_checkpoint_names[plan->checkpoint],
+             plan->split_backward ? ", for what R makes again is kept until W" : "");
+    return PP_OK;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What --checkpoint saves: the arena without checkpoints, as it is told from a plan with them, is that of the job which
+ * has none; and where the remark is made.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/checkpoint_use.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+
+/* NULL where the schedule refuses the shape. */
+static struct pp_job *make(struct pp_config *config, const char *schedule, const char *checkpoint, const char *rest)
+{
+    char text[256], *argv[64] = {"ppsim"};
+    int argc = 1, operands, n;
+    const char *operand[1];
+    struct pp_point *points;
+    struct pp_job *job = NULL;
+    snprintf(text, sizeof text, "--schedule %s --checkpoint %s %s", schedule, checkpoint, rest);
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    if (pp_config_parse(PP_PPSIM, argc, argv, config, operand, 1, &operands) != PP_OK) fail_msg("%s", pp_message());
+    assert_int_equal(pp_points(config, &pp_schedules, &points, &n), PP_OK);
+    pp_status status = pp_job_create(config, points, &pp_schedules, &pp_model_ops, true, NULL, &job);
+    free(points);
+    if (status != PP_OK && status != PP_USAGE) fail_msg("%s", pp_message());
+    return job;
+}
+
+static int64_t fullest(const struct pp_layout *layout)
+{
+    int64_t most = 0;
+    for (int r = 0; r < layout->ranks; r++)
+        if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
+    return most;
+}
+
+/* By how much a rank's transfer slots differ, at most. */
+static int64_t transfers(const struct pp_layout *a, const struct pp_layout *b)
+{
+    int64_t most = 0;
+    for (int r = 0; r < a->ranks; r++) {
+        const int64_t more = llabs(a->bytes[r][PP_BYTES_TRANSFER] - b->bytes[r][PP_BYTES_TRANSFER]);
+        if (more > most) most = more;
+    }
+    return most;
+}
+
+/* How many modes the schedule was asked for; those that save nothing are counted. */
+static int compare(const char *schedule, const char *rest, int *useless)
+{
+    static const char *const modes[] = {"except_last", "always"};
+    struct pp_config config[2];
+    struct pp_job *never = make(&config[0], schedule, "never", rest);
+    if (!never) return 0;
+    for (int i = 0; i < 2; i++) {
+        struct pp_job *job = make(&config[1], schedule, modes[i], rest);
+        struct pp_checkpoint_use use;
+        char remark[256];
+        assert_non_null(job);
+        assert_int_equal(pp_checkpoint_use(job, &use), PP_OK);
+        assert_int_equal(pp_checkpoint_remark(job, remark, sizeof remark), PP_OK);
+        assert_int_equal(use.bytes, fullest(job->layout));
+        const int64_t other = use.never_bytes - fullest(never->layout), slots = transfers(job->layout, never->layout);
+        if (other > slots || -other > slots)
+            fail_msg("%s %s %s: %lld never %lld, is %lld", schedule, modes[i], rest, (long long)use.bytes,
+                     (long long)use.never_bytes, (long long)fullest(never->layout));
+        assert_int_equal(*remark != '\0', fullest(job->layout) >= fullest(never->layout));
+        *useless += *remark != '\0';
+        pp_job_free(job);
+    }
+    pp_job_free(never);
+    return 2;
+}
+
+static void test_all_schedules(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"--stages 2 --chunks 1", "--stages 4 --chunks 8", "--stages 4 --chunks 7",
+                                         "--stages 2 --chunks 8 --batch-w 3", "--stages 8 --chunks 16"};
+    const struct pp_schedule *schedule;
+    int done = 0, useless = 0;
+    for (int i = 0; (schedule = pp_schedule_at(i)); i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            char rest[160];
+            snprintf(rest, sizeof rest, "--preset lab --layers 16 --rows 16 --eval-rows 4 --tokens 32 %s", shapes[k]);
+            done += compare(schedule->name, rest, &useless);
+        }
+    if (done < 60 || useless < 5 || useless > done * 2 / 3) fail_msg("%d of %d save nothing", useless, done);
+}
+
+static void test_remark(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schedule, *checkpoint, *part;
+    } rows[] = {
+        {"zb-h1", "always", "zb-h1, 4 stages, 8 chunks: --checkpoint always saves no memory: the fullest rank needs"},
+        {"zb-h1", "except_last", "with never, for what R makes again is kept until W"},
+        {"zb-h1", "never", ""},
+        {"1f1b", "always", ""},
+        {"v-half", "always", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pp_config config;
+        char remark[256];
+        struct pp_job *job = make(&config, rows[i].schedule, rows[i].checkpoint,
+                                  "--preset lab --layers 16 --rows 16 --tokens 32 --stages 4 --chunks 8");
+        assert_int_equal(pp_checkpoint_remark(job, remark, sizeof remark), PP_OK);
+        if (*rows[i].part ? !strstr(remark, rows[i].part) : *remark) fail_msg("%s: %s", rows[i].schedule, remark);
+        pp_job_free(job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_schedules), cmocka_unit_test(test_remark)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
