@@ -252,7 +252,7 @@ static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, st
 static pp_status plan(struct pp_exec *exec, const struct pp_point *point, struct pp_session *s)
 {
     pp_signals_end_at_once(exec->processes.count == 1);
-    pp_status status = pp_signals_caught() ? pp_fail(PP_INTERRUPTED, "stopped by a signal") : make_job(exec, point, s);
+    pp_status status = make_job(exec, point, s);
     pp_signals_end_at_once(false);
     return status;
 }

@@ -166,6 +166,7 @@ static pp_status prepare_joined(struct session *s)
     struct pp_config *config = &exec->config;
     pp_place_process(&exec->processes, (int64_t)most_workers(s) * config->threads);
     PP_TRY(pp_signals_catch());
+    pp_signals_end_at_once(exec->processes.count == 1); /* until the first plan is made (exec/point.c) */
     PP_TRY(pp_backend_find(config->device, &exec->backend));
     PP_TRY(check_device(config, exec->backend));
     pp_config_found_device(config, exec->backend->name);
