@@ -230,22 +230,31 @@ def other_way(args, words):
         return []
 
 
-def turns(args, torch, model, precision, chunks):
-    """A line of `speed`: all sides, one after the other, --turns times."""
+def torch_turn(args, torch, chunks, precision):
+    """([ms/batch], figures of the GPU); nothing of a side that fails, which does not take ppexec's figures along."""
+    try:
+        taken, figures = watched(args, lambda: torch.ms(chunks, precision, args.steps))
+        return [taken], figures
+    except RuntimeError as error:
+        print(f"PyTorch: {error}", file=sys.stderr)
+        return [], {}
+
+
+def turns(args, torch, model, precision, chunks, chosen):
+    """A line of `speed`: all sides, one after the other, --turns times. `chosen`: a file of algorithms, or ""."""
     o, words = {**SHAPES[model], **(TINY if args.tiny else {})}, ppexec_words(args, model, chunks, precision)
     m = len(microbatch_rows(o["rows"], chunks))
     row = {"model": model, "precision": precision, "chunks": chunks, "microbatches": m, "device": args.device}
     row.update(paper_ms=floor_ms(o, chunks, precision, PAPER), torch_ms=[], ppexec_ms=[], batch_w_ms=[])
     row.update(algorithms_ms=[], torch_gpu=[], ppexec_gpu=[], ceilings=torch and torch.ceilings)
-    chosen = algorithms(args, model, precision)
     row["floor_ms"] = torch and floor_ms(o, chunks, precision, torch.ceilings)
     row["batch_w_floor_ms"] = torch and m > 1 and floor_ms(o, chunks, precision, torch.ceilings, m) or None
     ways = {"batch_w_ms": ["--batch-w", m] if m > 1 else []}
     ways["algorithms_ms"] = ["--algorithms", chosen] if chosen else []
     for turn in range(args.turns):
         if torch:
-            taken, figures = watched(args, lambda: torch.ms(chunks, precision, args.steps))
-            row["torch_ms"].append(taken)
+            taken, figures = torch_turn(args, torch, chunks, precision)
+            row["torch_ms"] += taken
             row["torch_gpu"].append(figures)
         result, figures = watched(args, lambda: ppexec(args.ppexec, words))
         row["ppexec_ms"].append(result["ms_per_batch"])
@@ -262,24 +271,35 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
+def speed_of(args, torch, model, known):
+    """The lines of a model; returns how many failed."""
+    wanted = [(p, c) for p in args.precisions.split(",") for c in map(int, args.chunks.split(","))]
+    wanted = [(p, c) for p, c in wanted if (model, p, c) not in known]
+    failed = 0
+    if wanted and torch:
+        torch.take(model, args.tiny)
+    chosen = {p: algorithms(args, model, p) for p in dict(wanted)}
+    for precision, chunks in wanted:
+        try:
+            row = turns(args, torch, model, precision, chunks, chosen[precision])
+        except SystemExit as error:
+            print(error, file=sys.stderr)
+            failed += 1
+            continue
+        with open(args.out, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+    return failed
+
+
 def speed(args):
     known = {(r["model"], r["precision"], r["chunks"]) for r in lines_of(args.out)}
     try:
         torch = Torch(args.torch_device or args.device, args.tiny)
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         torch = None
         print(f"ppexec alone: {error}", file=sys.stderr)
-    for model in args.models.split(","):
-        wanted = [(p, c) for p in args.precisions.split(",") for c in map(int, args.chunks.split(","))]
-        wanted = [(p, c) for p, c in wanted if (model, p, c) not in known]
-        if wanted and torch:
-            torch.take(model, args.tiny)
-        for precision, chunks in wanted:
-            row = turns(args, torch, model, precision, chunks)
-            with open(args.out, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
-    return 0
+    return 1 if sum(speed_of(args, torch, model, known) for model in args.models.split(",")) else 0
 
 
 def verdict(row):

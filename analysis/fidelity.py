@@ -13,7 +13,7 @@ writes the predictions down, then runs everything for real in random order, some
 In a folder of --out for each block (one block for all with --profile): pp.db or profile.tsv and profile.json (the
 profile), predictions.json (from ppsim, before anything of the block runs), runs.jsonl (a line for each real run). In
 --out: table.md (the result), rewritten after every run. Started again with the same folder it goes on where it stopped.
-Exit status: 3 out of time, 1 something failed.
+Exit status: 3 out of time, 1 all else was run, but something failed.
 
 Errors are (predicted - measured) / measured, measured = the median of the repeated runs, each run's figure being
 ppexec's median step. Profiles and runs bracket themselves with a reference kernel and keep its time in their database;
@@ -27,7 +27,6 @@ import hashlib
 import json
 import os
 import pathlib
-import resource
 import shlex
 import sqlite3
 import statistics
@@ -38,19 +37,11 @@ import time
 sys.dont_write_bytecode = True
 import fidelity_design as design  # noqa: E402
 import fidelity_gpu as gpu  # noqa: E402
+import fidelity_load as load  # noqa: E402
 import fidelity_table as table  # noqa: E402
 
 PROCESSES = {"threads": 0, "mpi": 1}
 WARMUP = 3
-# Ends with whoever started it, however that ended.
-BUSY_LOOP = """
-import os, sys
-parent = os.getppid()
-os.sched_setaffinity(0, {int(sys.argv[1])})
-while os.getppid() == parent:
-    for _ in range(100000):
-        pass
-"""
 
 
 class Failed(Exception):
@@ -61,54 +52,11 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def others_seconds(cores):
-    """Processor time on `cores` that went neither to what this program waited for nor to idling; None if unknown."""
-    try:
-        lines = pathlib.Path("/proc/stat").read_text(encoding="ascii").splitlines()
-        ticks = [list(map(int, line.split()[1:9])) for line in lines if line.split()[0] in {f"cpu{c}" for c in cores}]
-    except (OSError, ValueError, IndexError):
-        return None
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    busy = sum(sum(core) - core[3] - core[4] for core in ticks)  # all but idle and iowait; stolen time is another's
-    return busy / os.sysconf("SC_CLK_TCK") - used.ru_utime - used.ru_stime if ticks else None
-
-
-class Watch:
-    """How many of `cores` others have, on average, while it is open: `others`; None if unknown. Whatever this program
-    starts meanwhile has to have ended before it is closed."""
-
-    def __init__(self, cores):
-        self.cores, self.others = cores, None
-
-    def __enter__(self):
-        self.begin, self.before = time.monotonic(), others_seconds(self.cores)
-        return self
-
-    def __exit__(self, *_):
-        after = others_seconds(self.cores)
-        if self.before is not None and after is not None:
-            self.others = max(0.0, (after - self.before) / (time.monotonic() - self.begin))
-
-
-@contextlib.contextmanager
-def foreign_load(core):
-    """A busy loop on a core; None: none."""
-    if core is None:
-        yield
-        return
-    with subprocess.Popen([sys.executable, "-c", BUSY_LOOP, str(core)]) as process:
-        try:
-            time.sleep(0.2)
-            yield
-        finally:
-            process.kill()
-
-
 class Tools:
     """Starts the programs."""
 
     def __init__(self, args):
-        self.bin = pathlib.Path(args.bin).resolve()
+        self.bin, self.limit = pathlib.Path(args.bin).resolve(), args.limit
         self.cores = sorted(os.sched_getaffinity(0))
         self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
         self.profile = ["--profile", "profile.tsv"] if args.profile else []
@@ -122,7 +70,7 @@ class Tools:
             launcher = ["mpirun", *binding, "-n", str(processes)]
         command = [*launcher, str(self.bin / program), *words, *self.device]
         command += ["--format", "json"] if json_output else []
-        settings = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=1800, check=False)
+        settings = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit, check=False)
         try:
             done = subprocess.run(command, cwd=folder, env=self.environment, **settings)
             if done.returncode:
@@ -153,6 +101,7 @@ class Block:
         self.name, self.configs, self.folder = name, configs, out / name
         self.profile = self.read("profile.json")
         self.predictions = self.read("predictions.json") or {}  # {key: ppsim's object}
+        self.failed = self.read("failed.json") or []  # keys
         self.runs = []
         path = self.folder / "runs.jsonl"
         if path.exists():
@@ -209,7 +158,7 @@ class Block:
         for file in self.folder.glob("pp.db*"):  # of one that was stopped
             file.unlink()
         say(f"profiling {self.name}")
-        with Watch(tools.cores) as watch, gpu.Watch(args.device) as gpu_watch:
+        with load.Watch(tools.cores) as watch, gpu.Watch(args.device) as gpu_watch:
             tools.run(self.folder, "ppprof", words, processes, json_output=False)
         self.profile = {**asked, "when": time.time(), "others": watch.others, **gpu_watch.figures}
         self.profile["reference_ns"] = reference_ns(self.folder / "pp.db")
@@ -233,7 +182,7 @@ class Block:
         return failed
 
     def missing(self, args):
-        """What is left to run, in order."""
+        """What is left to run, in order; what has failed comes last, for it may take long to."""
         done = collections.Counter((run["key"], run["foreign"]) for run in self.runs)
         left = []
         for config, foreign in design.order(self.name, self.configs, args):
@@ -242,7 +191,11 @@ class Block:
                 done[name] -= 1
             else:
                 left.append((config, foreign))
-        return left
+        return sorted(left, key=lambda run: design.key(run[0]) in self.failed)
+
+    def add_failed(self, config):
+        self.failed = sorted({*self.failed, design.key(config)})
+        self.write("failed.json", self.failed)
 
     def measure(self, tools, config, foreign, device):
         database = self.folder / "run.db"  # of this run alone
@@ -252,7 +205,7 @@ class Block:
         words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
         processes = config["stages"] * PROCESSES[config["transport"]]
-        with foreign_load(core), Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
+        with load.foreign_load(core), load.Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
         if result["ms_per_batch"] is None:
@@ -312,7 +265,10 @@ def do_block(tools, block, blocks, args):
     block.take_profile(args) if args.profile else block.make_profile(tools, args)
     failed = block.predict(tools)
     left = [(config, foreign) for config, foreign in block.missing(args) if design.key(config) in block.predictions]
+    broken = []  # not to be tried again by this start
     for done, (config, foreign) in enumerate(left):
+        if config in broken:
+            continue
         if late(args):
             return failed, len(left) - done
         beside = " beside a foreign load" if foreign else ""
@@ -323,6 +279,8 @@ def do_block(tools, block, blocks, args):
         except Failed as error:
             say(error)
             failed += 1
+            broken.append(config)
+            block.add_failed(config)
     return failed, 0
 
 
@@ -364,6 +322,7 @@ def parse(words=None):
     add("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
     add("--seed", type=int, default=1, help="of the random order")
     add("--minutes", type=float, default=0, help="start nothing after so long; the next start goes on")
+    add("--limit", type=float, default=1800, metavar="SECONDS", help="of one program")
     add("--device", default="cpu", help="cpu, or cuda: one GPU for all workers")
     add("--precisions", type=lambda text: tuple(text.split(",")), default=("fp32",))
     args = parser.parse_args(words)
@@ -389,7 +348,7 @@ def main():
     print("\n".join(write_table(args.out, blocks, args)))
     if failed or left:
         say(f"{failed} failed, {left} out of time: start again to go on")
-    return 1 if failed else 3 if left else 0
+    return 3 if left else 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 import bench_gpu as bench  # noqa: E402
@@ -73,14 +74,23 @@ def host_lines(folder, machine):
 # The profile
 
 
+def known_machine(args):
+    return args.machine if args.machine != "emulated" else "h200"
+
+
 def ppsim(args, family, precision, folder):
-    """(the source of task times, of links, ms/batch) or None."""
-    machine = args.machine if args.machine != "emulated" else "h200"
-    words = [str(pathlib.Path(args.bin) / "ppsim"), "--preset", family, "--precision", precision, "--machine", machine]
-    words += ["--device", "cuda", "--profile", str(folder / "profiles" / f"{args.machine}-{family}.tsv")]
+    """(workers, the source of task times, of links, ms/batch) or None."""
+    # As part of --machine: copies inside one GPU do not stand for a link between GPUs.
+    text = read(folder / "profiles" / f"{args.machine}-{family}.tsv").splitlines(keepends=True)
+    words = [str(pathlib.Path(args.bin) / "ppsim"), "--preset", family, "--precision", precision, "--device", "cuda"]
+    words += ["--machine", known_machine(args)]
     for name, value in bench.TINY.items() if args.tiny else ():
         words += ["--" + name.replace("_", "-"), str(value)]
-    done = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, check=False)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as profile:
+        profile.write("".join(line for line in text if not line.startswith("link\tinproc ")))
+        profile.flush()
+        words += ["--profile", profile.name, "--format", "json"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         return None
     row = json.loads(done.stdout)[0]
@@ -105,7 +115,7 @@ def profile_section(args, folder, steps):
     if rows and args.bin:
         head = ["preset", "precision", "workers", "task times from", "links from", "predicted ms/batch"]
         found = [[f, p, *(ppsim(args, f, p, folder) or ["MISSING"] * 4)] for f in FAMILIES[:3] for p in bench.TOLERANCE]
-        lines += ["", FROM.format(args.machine), "", *markdown(head, found)]
+        lines += ["", FROM.format(known_machine(args)), "", *markdown(head, found)]
     return lines, missing
 
 

@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by scripts/gpu: what a GPU host has, what it lacks and finds in the bundle. `results` and `emulated` are scripts/gpu's.
-: "${results:?}" "${emulated:?}"
+# Sourced by scripts/gpu: what a GPU host has, what it lacks and finds in the bundle. `results`, `bundle` and `emulated` are scripts/gpu's.
+: "${results:?}" "${bundle:?}" "${emulated:?}"
 
 use_bundle() {
-    local bundle=.gpu-bundle/bundle.tar.gz root=$results/bundle libraries known file
-    [ -f "$bundle" ] || return 0
-    libraries=$root/usr/lib/$(gcc -print-multiarch 2>/dev/null || echo x86_64-linux-gnu)
-    if [ ! -e "$root/.unpacked" ]; then
-        mkdir -p "$root/lib" && tar -xzf "$bundle" -C "$root" || return 1
+    local archive=$bundle/bundle.tar.gz root=$results/bundle libraries includes known file
+    [ -f "$archive" ] || return 0
+    libraries=$(gcc -print-multiarch 2>/dev/null)
+    libraries=${libraries:-$(uname -m)-linux-gnu} # not all compilers have such a folder
+    includes=$root/usr/include:$root/usr/include/$libraries
+    libraries=$root/usr/lib/$libraries
+    if [ "$(cat "$root/.unpacked" 2>/dev/null)" != "$(stat -c %s "$archive")" ]; then
+        mkdir -p "$root/lib" && tar -xzf "$archive" -C "$root" || return 1
         find "$root/usr" -name '*.pc' -exec sed -i -E "s#(=|-L|-I)/usr#\1$root/usr#g" {} +
         # LD_LIBRARY_PATH comes before the system's folders: only what the host lacks may lie there.
         known=$(ldconfig -p | awk '{ print $1 }')
         for file in "$libraries"/*.so.*; do
             grep -qxF "${file##*/}" <<<"$known" || ln -sf "$file" "$root/lib/"
         done
-        touch "$root/.unpacked"
+        # CMake takes what mpicc says for options, complaints ("no network interfaces") too.
+        if [ -e "$root/usr/bin/mpicc.openmpi" ]; then
+            rm -f "$root/usr/bin/mpicc"
+            printf '#!/bin/sh\nexec "${0%%/*}/mpicc.openmpi" "$@" 2>/dev/null\n' >"$root/usr/bin/mpicc"
+            chmod +x "$root/usr/bin/mpicc"
+        fi
+        stat -c %s "$archive" >"$root/.unpacked"
     fi
     export PKG_CONFIG_PATH=$libraries/pkgconfig:$root/usr/share/pkgconfig:${PKG_CONFIG_PATH:-}
     export CMAKE_PREFIX_PATH=$root/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
-    export CMAKE_LIBRARY_PATH=$libraries CMAKE_INCLUDE_PATH=$root/usr/include
-    export CPATH=$root/usr/include${CPATH:+:$CPATH} LIBRARY_PATH=$libraries${LIBRARY_PATH:+:$LIBRARY_PATH}
+    export CMAKE_LIBRARY_PATH=$libraries CMAKE_INCLUDE_PATH=$includes
+    export CPATH=$includes${CPATH:+:$CPATH} LIBRARY_PATH=$libraries${LIBRARY_PATH:+:$LIBRARY_PATH}
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$root/lib
     export PATH=$PATH:$root/usr/bin
     if [ "$(command -v mpirun)" = "$root/usr/bin/mpirun" ]; then
@@ -37,18 +46,17 @@ mpi_environment() {
 
 has_torch() { python3 -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() or '"$emulated"' else 1)' 2>/dev/null; }
 
-# This host, and where its Python has PyTorch, which takes many seconds to import: it is asked once.
-torch_place() {
-    python3 -c 'import importlib.util as u, platform as p; t = u.find_spec("torch"); print("host:", p.node(), t and t.origin)' 2>/dev/null
+# This host, its start, and where its Python has PyTorch.
+host_place() {
+    echo "host: $(uname -n) $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)" \
+        "$(python3 -c 'import importlib.util as u; t = u.find_spec("torch"); print(t and t.origin)' 2>/dev/null)"
 }
 
 # has_library NAME: the loader knows it. Read to its end: a pipe that grep -q closes would make ldconfig fail.
 has_library() { grep -qF "$1" <<<"$(ldconfig -p)"; }
 
-# show_host KNOWN: what it printed when it was last called in this folder of results.
+# What there is; it takes seconds, most of them PyTorch's, and is asked once for each host.
 show_host() {
-    local place
-    place="$(torch_place) $(cat /proc/sys/kernel/random/boot_id)"
     nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader 2>/dev/null | head -1 | sed 's/^/GPU: /'
     uname -a
     grep -m1 'model name' /proc/cpuinfo
@@ -63,15 +71,10 @@ show_host() {
     done
     ls -l "$(toolkit)"/include/{cuda,cublasLt,nccl}.h "$(toolkit)"/lib64/lib{cudart,cublasLt,nccl}.so*
     echo "NCCL of Python: $(pip_nccl); cuBLAS of Python: $(pip_cublas)"
-    echo "$place"
-    if grep -qxF "$place" <<<"$1" && grep -m1 '^PyTorch: ' <<<"$1"; then
-        :
-    elif has_torch; then
-        echo "PyTorch: yes"
-    else
-        echo "PyTorch: none that sees the GPU"
-    fi
-    if [ -f .gpu-bundle/bundle.tar.gz ]; then echo "bundle: yes"; fi
+    if has_torch; then echo "PyTorch: yes"; else echo "PyTorch: none that sees the GPU"; fi
+    if [ -f "$bundle/bundle.tar.gz" ]; then echo "bundle: yes"; fi
+    ip -br address show lo 2>/dev/null || cat /proc/net/dev
+    host_place
 }
 
 # NCCL and cuBLAS as Python's packages bring them, where the toolkit has none: folders with include and lib.
@@ -81,12 +84,15 @@ pip_cublas() {
 found = [h for p in nvidia.__path__ for h in glob.glob(p + "/*/include/cublasLt.h")]
 print(os.path.dirname(os.path.dirname(found[0])))' 2>/dev/null
 }
-# For all that compiles: the headers of Python's cuBLAS, where the toolkit has none. $cublas is its folder, else empty.
+# For all that compiles: the headers of Python's cuBLAS, where the toolkit has none. $cublas is its folder, else empty. Only these: the CUDA
+# headers beside them are not complete.
 cublas=
 cublas_environment() {
     if [ -e "$(toolkit)/include/cublasLt.h" ]; then return 0; fi
     cublas=$(pip_cublas)
-    if [ -n "$cublas" ]; then export CPATH=$cublas/include${CPATH:+:$CPATH}; fi
+    [ -n "$cublas" ] || return 0
+    mkdir -p "$results/bundle/cublas" && ln -sf "$cublas"/include/cublas*.h "$results/bundle/cublas/"
+    export CPATH=$results/bundle/cublas${CPATH:+:$CPATH}
 }
 toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 

@@ -7,12 +7,14 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = """#!/bin/sh
 case "$*" in *--version*) exit 0 ;; *"--precision $FAIL "*) exit 1 ;; esac
 echo "$(basename "$0") $*" >>"$CALLS"
+sleep "${SLEEP:-0}"
 while [ $# -gt 0 ]; do if [ "$1" = --db ]; then : >"$2"; fi; shift; done
 printf '# ppkit profile 1\\nrun\\tof this one\\nend\\n'
 """
@@ -29,13 +31,17 @@ class Script(unittest.TestCase):
             program.write_text(PROGRAM)
             program.chmod(0o755)
 
+    def environment(self, **more):
+        known = {**os.environ, "PP_GPU_RESULTS": str(self.results), "PP_GPU_EMULATED": "1", "CALLS": str(self.calls)}
+        known.update(PP_GPU_QUICK="1", FAIL="none", OUT="", PP_GPU_BUNDLE=str(self.results.parent / "bundle"))
+        return {**known, **more}
+
     def start(self, *parts, status=0, **environment):
         """Returns the calls of ppprof, and what was said."""
         self.calls.write_text("")
-        known = {**os.environ, "PP_GPU_RESULTS": str(self.results), "PP_GPU_EMULATED": "1", "CALLS": str(self.calls)}
-        known.update(PP_GPU_QUICK="1", FAIL="none", OUT="")
         command = ["bash", str(ROOT / "scripts" / "gpu"), *parts]
-        done = subprocess.run(command, env={**known, **environment}, capture_output=True, text=True, check=False)
+        environment = self.environment(**environment)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return [c for c in self.calls.read_text().splitlines() if c.startswith("ppprof")], done.stdout + done.stderr
 
@@ -59,10 +65,15 @@ class Script(unittest.TestCase):
 
     def test_a_build_that_does_not_run_here_is_made_again(self):
         done = self.results / "done"
-        done.mkdir()
-        (done / "build.compile").write_text("")
+        fakes = self.fake("cmake", "#!/bin/sh\n")
+        self.start("build", **fakes)
+        self.assertTrue((self.results / "build" / "sources").exists())
         self.start("build", PP_GPU_ONLY="none")
         self.assertTrue((done / "build.compile").exists())
+        (self.results / "build" / "sources").write_text("of others\n")
+        self.start("build", PP_GPU_ONLY="none")
+        self.assertFalse((done / "build.compile").exists())
+        self.start("build", **fakes)
         (self.results / "build" / "bin" / "ppexec").write_text("#!/none\n")
         self.start("build", PP_GPU_ONLY="none")
         self.assertFalse((done / "build.compile").exists())
@@ -102,13 +113,14 @@ class Script(unittest.TestCase):
 
     def test_a_library_is_found_in_a_list_that_is_longer_than_a_pipe(self):
         fakes = self.fake("ldconfig", "#!/bin/sh\necho libnccl.so.2\nseq 100000\n")
-        command = "set -o pipefail; results=. emulated=0; . scripts/gpu-host.sh; has_library libnccl.so.2"
+        command = "set -o pipefail; results=. bundle=. emulated=0; . scripts/gpu-host.sh; has_library libnccl.so.2"
         subprocess.run(["bash", "-c", command], cwd=ROOT, env={**os.environ, **fakes}, check=True)
 
     def test_headers_of_pythons_cublas_serve_all_that_compiles(self):
         folder = self.results.parent / "fakes"
         self.fake("nvidia/__init__.py", "")
-        self.fake("nvidia/cublas/include/cublasLt.h", "")
+        for name in ("cublasLt.h", "cuda_runtime.h"):
+            self.fake(f"nvidia/cublas/include/{name}", "")
         self.fake("bin/nvcc", "#!/bin/sh\n")  # of a toolkit without them
         for name in ("nvidia-smi", "ctest"):
             self.fake(name, "#!/bin/sh\n")
@@ -118,7 +130,9 @@ class Script(unittest.TestCase):
             (self.results / "build" / name).parent.mkdir(parents=True, exist_ok=True)
             (self.results / "build" / name).write_text("")
         self.start("tests", PP_GPU_EMULATED="0", CPATH="", PPKIT_CUDA_BACKEND="", **fakes)
-        self.assertIn(f"cmake {folder}/nvidia/cublas/include\n", self.calls.read_text())
+        self.assertIn(f"cmake {self.results}/bundle/cublas\n", self.calls.read_text())
+        # Those alone: what lies beside them may be incomplete.
+        self.assertEqual([path.name for path in (self.results / "bundle" / "cublas").iterdir()], ["cublasLt.h"])
 
     def test_page_and_archives_come_back(self):
         out = self.results.parent / "out"
@@ -126,6 +140,57 @@ class Script(unittest.TestCase):
         self.assertNotIn("could not be made", self.start("report", OUT=str(out))[1])
         self.assertEqual({path.name for path in out.iterdir()}, {"emulated.md", "results.tar.gz", "build.tar.gz"})
         self.assertIn("Emulated", (out / "emulated.md").read_text())
+
+    def test_what_goes_to_a_host_is_unpacked_and_named_to_compilers(self):
+        bundle, root = self.results.parent / "bundle", self.results.parent / "packed"
+        triplet = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True, check=True).stdout.strip()
+        (root / "usr" / "include" / triplet).mkdir(parents=True)
+        (root / "usr" / "lib" / triplet).mkdir(parents=True)
+        (root / "usr" / "bin").mkdir()
+        program = root / "usr" / "bin" / "mpicc.openmpi"
+        program.write_text('#!/bin/sh\necho "$@"\necho no network >&2\n')
+        program.chmod(0o755)
+        bundle.mkdir()
+        subprocess.run(["tar", "-czf", bundle / "bundle.tar.gz", "-C", root, "."], check=True)
+        command = "results=$1 bundle=$2 emulated=0; . scripts/gpu-host.sh; use_bundle; use_bundle; echo $CPATH"
+        command += "; $1/bundle/usr/bin/mpicc -showme"
+        done = subprocess.run(
+            ["bash", "-c", command, "-", self.results, bundle], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        self.assertIn(f"{self.results}/bundle/usr/include/{triplet}", done.stdout.splitlines()[0].split(":"))
+        self.assertEqual((done.stdout.splitlines()[1:], done.stderr), (["-showme"], ""))
+
+    def test_what_was_found_comes_back_from_a_call_that_is_stopped(self):
+        out = self.results.parent / "out"
+        out.mkdir()
+        environment = self.environment(OUT=str(out), SLEEP="60")
+        command = ["bash", str(ROOT / "scripts" / "gpu"), "profile"]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            for line in process.stderr:  # two calls have not been made yet
+                if b"bf16-1: " in line:
+                    break
+            time.sleep(0.2)
+            process.terminate()
+            self.assertEqual(process.wait(20), 143)
+        self.assertEqual([path.name for path in out.iterdir()], ["results.tar.gz"])
+        self.assertEqual(list((self.results / "done").iterdir()), [])
+        self.assertEqual(len(self.start("profile")[0]), 4)
+
+    def test_what_failed_late_is_not_tried_by_each_call(self):
+        only = {"PP_GPU_ONLY": "profile.tutorial-bf16-1"}
+        self.start("profile", status=1, FAIL="bf16", **only)
+        self.assertFalse((self.results / "failed" / "profile.tutorial-bf16-1").exists())  # it failed at once
+        command = "results=$1 deadline=9; . scripts/gpu-steps.sh; remember profile.tutorial-bf16-1 'time limit' 60000000 x"
+        subprocess.run(["bash", "-c", command, "-", self.results], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
+        calls, said = self.start("profile", status=1)
+        self.assertEqual(len(calls), 3)
+        self.assertIn("profile.tutorial-bf16-1: left out, it took a minute", said)
+        self.assertEqual(len(self.start("profile", **only)[0]), 1)
+        self.assertEqual(self.start("profile")[0], [])
+        # Where what it runs has changed, it is.
+        (self.results / "done" / "profile.tutorial-bf16-1").unlink()
+        (self.results / "failed" / "profile.tutorial-bf16-1").write_text("of other sources\n")
+        self.assertEqual(len(self.start("profile")[0]), 1)
 
     def test_no_such_part(self):
         self.assertIn("there is no part fidel", self.start("fidel", status=2)[1])

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Sourced by scripts/gpu: runs a step, remembers what became of it, and puts what was found where it is fetched from.
+# `results` and `deadline` (of this call, in SECONDS) are scripts/gpu's.
+: "${results:?}" "${deadline:?}"
+out_of_time=0
+running= # the step under way: it has a process group of its own
+brought=$SECONDS
+trap stopped TERM INT HUP
+
+left_out() { echo "== $1: left out, $2" >&2; }
+
+# sum_of FIND-ARGUMENT...: of names and contents.
+sum_of() { find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
+all_folders=(CMakeLists.txt cmake core kernels schedules sim exec profiles analysis tests scripts)
+tree=$(sum_of "${all_folders[@]}" -not -name '*.pyc') # all that a step runs
+
+# step NAME SECONDS COMMAND...: runs it once, with a limit; NAME is "part.step". Exit status 77 is "skipped", 3 is "go on next time".
+step() {
+    local name=$1 limit=$2 left=$((deadline - SECONDS)) begin=${EPOCHREALTIME/[.,]/} code state
+    shift 2
+    # shellcheck disable=SC2053 # a pattern
+    [[ $name == ${PP_GPU_ONLY:-*} ]] || return 0
+    if [ -e "$results/done/$name" ]; then return 0; fi
+    # What failed late would take as much of each call, and nothing that it runs has changed.
+    if [ -z "${PP_GPU_ONLY:-}" ] && [ "$(cat "$results/failed/$name" 2>/dev/null)" = "$tree" ]; then
+        left_out "$name" "it took a minute and failed; PP_GPU_ONLY=$name tries it again"
+        return 0
+    fi
+    if [ "$left" -lt 20 ]; then
+        out_of_time=1
+        return 0
+    fi
+    echo "== $name: $*" >&2
+    timeout -k 10 "$((limit < left ? limit : left))" "$@" >"$results/log/$name.log" 2>&1 &
+    running=$!
+    wait "$running"
+    code=$?
+    running=
+    case $code in
+    0) state=ok ;;
+    77) state=skipped ;;
+    3) state=unfinished ;;
+    124 | 137) state="time limit" ;;
+    *) state="failed ($code)" ;;
+    esac
+    # Cut short because the call's time was up: not the step's fault.
+    if [ "$state" = "time limit" ] && [ "$left" -lt "$limit" ]; then state=unfinished; fi
+    if [ "$state" = unfinished ]; then out_of_time=1; fi
+    remember "$name" "$state" "$((${EPOCHREALTIME/[.,]/} - begin))" "$@"
+    if ((SECONDS - brought >= 60)); then bring_back; fi
+    return 0
+}
+
+# remember NAME STATE MICROSECONDS COMMAND...
+remember() {
+    local name=$1 state=$2 taken=$(($3 / 100000))
+    shift 3
+    printf '%s\t%s\t%d.%d\t%s\n' "$name" "$state" $((taken / 10)) $((taken % 10)) "${*//$PWD\//}" >>"$results/steps.tsv"
+    rm -f "$results/failed/$name"
+    case $state in
+    ok | skipped) touch "$results/done/$name" ;;
+    unfinished) ;;
+    *) if [ "$taken" -ge 600 ]; then echo "$tree" >"$results/failed/$name"; fi ;;
+    esac
+    echo "   $state, $((taken / 10)) s" >&2
+    if [ "${state%% *}" = failed ]; then tail -5 "$results/log/$name.log" >&2; fi
+}
+
+# to_out FILE...: some hosts give back files of 16 MiB at most.
+to_out() {
+    local file
+    [ -n "${OUT:-}" ] || return 0
+    for file in "$@"; do
+        if [ ! -f "$file" ]; then continue; fi
+        if [ "$(stat -c %s "$file")" -gt 16000000 ]; then
+            echo "gpu: ${file##*/} is too large for some hosts to give back: left out of OUT" >&2
+            continue
+        fi
+        cp "$file" "$OUT/.${file##*/}" && mv "$OUT/.${file##*/}" "$OUT/${file##*/}" # whoever is stopped leaves the old one
+    done
+}
+
+# A host that is lent may be taken back at once: what was measured is packed, and goes to OUT, while the call runs, too.
+bring_back() {
+    local skip=(--exclude=bundle --exclude=build --exclude='*.tar.gz*')
+    brought=$SECONDS
+    (cd "$results" && tar -czf results.tar.gz.new "${skip[@]}" -- * &&
+        # Without databases another host cannot add to a profile.
+        if [ "$(stat -c %s results.tar.gz.new)" -gt 16000000 ]; then tar -czf results.tar.gz.new "${skip[@]}" --exclude='*.db*' -- *; fi
+        mv results.tar.gz.new results.tar.gz)
+    to_out "$results/results.tar.gz"
+}
+
+# Whoever stops the call gets what there is.
+stopped() {
+    local i
+    trap '' TERM INT HUP
+    if [ -n "$running" ]; then
+        kill "$running"
+        for ((i = 0; i < 30; i++)); do kill -0 "$running" 2>/dev/null && sleep 0.1; done
+    fi
+    bring_back
+    exit 143
+}
+
+# Ends the call: 0 all has worked, 1 something failed, 3 out of time.
+finish() {
+    local failed=0
+    echo
+    awk -F'\t' '{ state[$1] = $2 } END { for (step in state) { split(step, part, "."); n[part[1] "\t" state[step]]++ }
+        for (key in n) print key "\t" n[key] }' "$results/steps.tsv" 2>/dev/null | sort | { column -t -s "$(printf '\t')" 2>/dev/null || cat; }
+    echo "results: $results ($(machine_name).md)"
+    awk -F'\t' '{ state[$1] = $2 } END { for (step in state) if (state[step] ~ /^(failed|time limit)/) exit 1 }' \
+        "$results/steps.tsv" 2>/dev/null || failed=1
+    if [ "$out_of_time" = 1 ]; then
+        echo "out of time: start again to go on"
+        exit 3
+    fi
+    exit "$failed"
+}
