@@ -106,9 +106,13 @@ def profile_section(args, folder, steps):
         if not text:
             missing.append(f"the profile of {family}")
             continue
-        count = {kind: sum(line[0] == kind for line in text) for kind in ("run", "task", "kernel")}
+        # What several runs have measured counts once; all but the figures name it.
+        names = {"run": text, "task": [line[:4] for line in text], "kernel": [line[:4] for line in text]}
+        count = {kind: len({tuple(name) for name in of if name[0] == kind}) for kind, of in names.items()}
+        cut_short = sum(line[0] == "run" and "interrupted" in line for line in text)
         shares = sorted({(line[2].rsplit("share ", 1) + ["whole"])[1] for line in text if line[0] == "task"})
-        rows.append([path.name, count["run"], count["task"], count["kernel"], ", ".join(shares)])
+        runs = f"{count['run']}, {cut_short} cut short" if cut_short else count["run"]
+        rows.append([path.name, runs, count["task"], count["kernel"], ", ".join(shares)])
     if rows:
         lines += markdown(["file", "runs of ppprof", "tasks", "kernels", "shares of the GPU"], rows)
         lines += ["", *commands(steps, "profile."), *commands(steps, "sweep.")]

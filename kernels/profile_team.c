@@ -19,6 +19,7 @@ enum {
     MANY = 200,               /* samples of each wanted class make a worker content early */
     KERNELS_EVERY = 4,        /* of so many runs of a class one is timed kernel by kernel */
     KERNELS_FROM = 2,         /* ... so early that no shape goes without */
+    KERNELS_PATIENCE = 48,    /* runs of a class after which it may go without: others waited each time */
     YIELD_AFTER_NS = 20000000 /* of waiting */
 };
 
@@ -166,6 +167,15 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     return record(w, tally, program, kernel_ns, &time, run.cpu_ns);
 }
 
+/* Enough samples, and one kernel by kernel: tasks that were not measured as a whole are predicted from such. */
+static bool is_known(const struct worker *w, int class, int enough)
+{
+    const struct pp_tally *tally = &w->member->tally[class];
+    if (!tally->wanted) return true;
+    if (tally->task.n < enough) return false;
+    return tally->call || tally->seen >= KERNELS_PATIENCE || w->team->job->phase[PP_TRAIN].programs[class].ncalls == 0;
+}
+
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
  * the team. */
 static void look_around(struct worker *w)
@@ -174,10 +184,8 @@ static void look_around(struct worker *w)
     if (interrupted(team)) atomic_store(&team->stop, true);
     if (w->content) return;
     int enough = pp_now_ns() > w->deadline ? FEW : MANY;
-    for (int c = 0; c < team->job->train->nclasses; c++) {
-        const struct pp_tally *tally = &w->member->tally[c];
-        if (tally->wanted && tally->task.n < enough) return;
-    }
+    for (int c = 0; c < team->job->train->nclasses; c++)
+        if (!is_known(w, c, enough)) return;
     w->content = true;
     if (atomic_fetch_add(&team->contented, 1) + 1 == team->n) atomic_store(&team->stop, true);
 }

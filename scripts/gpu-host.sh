@@ -21,7 +21,7 @@ use_bundle() {
         # CMake takes what mpicc says for options, complaints ("no network interfaces") too.
         if [ -e "$root/usr/bin/mpicc.openmpi" ]; then
             rm -f "$root/usr/bin/mpicc"
-            printf '#!/bin/sh\nexec "${0%%/*}/mpicc.openmpi" "$@" 2>/dev/null\n' >"$root/usr/bin/mpicc"
+            printf '#!/bin/sh\nexec "%s" "$@" 2>/dev/null\n' "$root/usr/bin/mpicc.openmpi" >"$root/usr/bin/mpicc"
             chmod +x "$root/usr/bin/mpicc"
         fi
         stat -c %s "$archive" >"$root/.unpacked"

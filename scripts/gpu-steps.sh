@@ -89,7 +89,7 @@ bring_back() {
         # Without databases another host cannot add to a profile.
         if [ "$(stat -c %s results.tar.gz.new)" -gt 16000000 ]; then tar -czf results.tar.gz.new "${skip[@]}" --exclude='*.db*' -- *; fi
         mv results.tar.gz.new results.tar.gz)
-    to_out "$results/results.tar.gz"
+    to_out "$results"/{results,build}.tar.gz
 }
 
 # Whoever stops the call gets what there is.

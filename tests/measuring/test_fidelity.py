@@ -98,6 +98,12 @@ class Started(unittest.TestCase):
         log, _ = self.start(*SMALL, "--minutes", "1e-9", status=3)
         self.assertEqual(log, [])
 
+    def test_time_that_is_up_is_told_before_what_failed(self):
+        words = (*SMALL, "--transports", "threads", "--repeats", "1")
+        self.start(*words, "--checkpoints", "never", status=1, FAKE_FAIL="ppsim --chunks 2")
+        _, message = self.start(*words, "--minutes", "1e-9", status=3, FAKE_FAIL="ppsim --chunks 2")
+        self.assertIn("1 failed, ", message)
+
     def test_a_profile_of_other_options_is_not_used(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads")
         self.start(*words, "--repeats", "1")
@@ -114,6 +120,18 @@ class Started(unittest.TestCase):
         self.assertIn("1 failed, 0 out of time", message)
         log, _ = self.start(*words)
         self.assertEqual([(e["program"], e["option"]["--chunks"]) for e in log], [("ppexec", "2")] * 2)
+
+    def test_what_failed_is_tried_again_after_all_else(self):
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads")
+        self.start(*words, "--repeats", "1", status=1, FAKE_FAIL="ppexec --chunks 2")
+        log, _ = self.start(*words, "--repeats", "3")
+        self.assertEqual([e["option"]["--chunks"] == "2" for e in log], [False] * 4 + [True] * 3)
+
+    def test_a_run_that_hangs_is_stopped(self):
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--repeats", "1", "--chunks", "1")
+        _, message = self.start(*words, "--limit", "5", status=1, FAKE_SECONDS="60")
+        self.assertIn("timed out after 5", message)
+        self.assertEqual(len(self.start(*words)[0]), 1)
 
     def test_a_prediction_that_fails_is_told_and_not_run(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads")

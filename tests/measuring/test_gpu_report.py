@@ -3,6 +3,7 @@
 """analysis/gpu_report.py and the arithmetic of analysis/bench_gpu.py, on figures made by hand."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -58,14 +59,47 @@ class Floor(unittest.TestCase):
         self.assertEqual(bench.verdict(line(torch_ms=[], floor_ms=None)), (None, None, None))
 
 
-class Page(unittest.TestCase):
+class InFolder(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def make(self):
-        command = [sys.executable, str(ANALYSIS / "gpu_report.py"), str(self.folder)]
+    def program(self, name, text):
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return str(path)
+
+
+class Speed(InFolder):
+    """Without PyTorch, or with one that fails."""
+
+    def start(self, status, ppexec):
+        (self.folder / "torch.py").write_text("raise RuntimeError('no such GPU')\n")
+        command = [sys.executable, str(ANALYSIS / "bench_gpu.py"), "speed", "--ppexec", self.program("ppexec", ppexec)]
+        command += ["--out", str(self.folder / "speed.jsonl"), "--models", "tutorial", "--precisions", "bf16,fp32"]
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "FOLDER": str(self.folder)}
+        words = [*command, "--tiny", "--device", "cpu", "--turns", "1"]
+        words += ["--ppprof", self.program("ppprof", 'echo x >>"$FOLDER/chosen"; exit 1\n')]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return [(r["precision"], r["chunks"]) for r in bench.lines_of(self.folder / "speed.jsonl")]
+
+    def test_what_fails_costs_its_own_line_alone(self):
+        good = "echo '[{\"ms_per_batch\": 1.5}]'\n"
+        self.assertEqual(
+            self.start(1, 'case "$*" in *"--precision bf16 --chunks 1 "*) exit 1 ;; esac\n' + good),
+            [("bf16", 8), ("fp32", 1), ("fp32", 8)],
+        )
+        self.assertEqual((self.folder / "chosen").read_text(), "x\n" * 2)  # algorithms: once for each precision
+        self.assertEqual(self.start(0, good)[3:], [("bf16", 1)])
+
+
+class Page(InFolder):
+    def make(self, *words):
+        command = [sys.executable, str(ANALYSIS / "gpu_report.py"), str(self.folder), *words]
         command += ["--out", str(self.folder / "h200.md")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -105,6 +139,17 @@ class Page(unittest.TestCase):
         for what in ("speed", "learning"):
             drawn = (self.folder / f"h200-{what}.svg").exists()
             self.assertTrue(drawn or f"`h200-{what}.svg`: MISSING (there is no gnuplot" in text)
+
+    def test_copies_inside_one_gpu_are_no_link_between_gpus(self):
+        (self.folder / "profiles").mkdir()
+        (self.folder / "profiles" / "h200-small.tsv").write_text("run\tx\nlink\tinproc p2p\tlatency_ns\t1\nend\n")
+        text = """while [ "$1" != --profile ]; do shift; done
+grep -q inproc "$2" && link=inproc || link=machine
+grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "profile", "link_source": "%s", "ms_per_batch": 3}]' $link
+"""
+        self.program("ppsim", text)
+        text = self.make("--bin", str(self.folder / "bin"))
+        self.assertRegex(text, r"\| small +\| fp32 +\| P 2, D 1 +\| profile +\| data sheet +\| 3.00")
 
     def test_kernels_of_ncu_are_summed_up(self):
         names = ["ID", "Kernel Name", *report.NCU]
