@@ -249,6 +249,8 @@ def verdict(rows, goals):
         for name, found, goal, unit in checks
     ]
     words.append("arena bytes as predicted in all" if unequal == 0 else f"arena bytes NOT as predicted in {unequal}")
+    sheet = sum(row["source"] == "machine" for row in rows)
+    words += [f"{sheet} predicted by data sheet, if only a kernel of them"] if sheet else []
     return f"All {len(rows)} together: " + "; ".join(words) + "."
 
 

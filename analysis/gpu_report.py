@@ -144,6 +144,8 @@ def fidelity_section(args, folder, steps):
     missing += [line.removeprefix("MISSING: ") for line in text if line.startswith("MISSING: ")]
     lines += ["#" + line if line.startswith("#") else line for line in text[2:]]  # after its title
     rows = fidelity_rows(folder)
+    failed = set(json.loads(read(folder / "fidelity" / "all" / "failed.json") or "[]")) - {key for *_, key in rows}
+    missing += [f"a run of {key}, which failed" for key in sorted(failed)]
     points = []
     for predicted, measured, key in rows:
         config = dict(zip(design.KEY, key.split()))
@@ -331,13 +333,13 @@ def document(args):
         lines, lacks = make(args, folder, steps)
         sections += [*lines, "", *([f"MISSING: {'; '.join(lacks)}."] if lacks else []), ""]
         missing += lacks
-    failed = [name for name, cells in steps.items() if not cells[0].startswith(("ok", "skipped"))]
+    failed = [f"{name} ({cells[0]})" for name, cells in steps.items() if cells[0] != "ok"]
     head = [f"# One {args.machine.upper()}: profile, predictions, speed, learning", ""]
     head += [*host_lines(folder, args.machine), ""]
     command = shlex.join(["analysis/gpu_report.py", "gpu-results", "--out", f"docs/results/{args.out.name}"])
     head += ["Made by `scripts/gpu` and, from its archive, by:", "", f"    {command} --machine {args.machine}", ""]
     head += [f"**Missing:** {'; '.join(missing)}." if missing else "Nothing is missing.", ""]
-    head += [f"**Not done or failed:** {', '.join(failed)}.", ""] if failed else []
+    head += [f"**Not done, or not as it should be:** {', '.join(failed)}.", ""] if failed else []
     text = "\n".join([*head, *sections, *steps_section(folder, steps)])
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")

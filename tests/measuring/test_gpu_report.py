@@ -116,6 +116,7 @@ class Page(InFolder):
     def test_figures_commands_and_gaps(self):
         (self.folder / "host.txt").write_text("GPU: NVIDIA H200, 580, 143771 MiB, 700 W\nLinux\n")
         steps = "speed.bf16\tfailed (1)\t3.0\told\nspeed.bf16\tok\t60.5\tpython3 analysis/bench_gpu.py speed\n"
+        steps = "parity.kernels\tskipped\t1.0\tx\n" + steps
         (self.folder / "steps.tsv").write_text(steps + "sweep.gpt-1024-bf16\ttime limit\t90.0\tppprof\n")
         (self.folder / "speed.jsonl").write_text(json.dumps(line()) + "\n")
         learned = dict(command="ppexec --y", loss=[10.0, 8.0], valid_loss=[7.0], test_loss=7.0, ms_per_batch=50.0)
@@ -131,7 +132,7 @@ class Page(InFolder):
         self.assertIn("speed of tutorial fp32 in 8 chunks;", text)
         self.assertNotIn("speed of tutorial bf16 in 1 chunks", text)
         self.assertIn("    python3 analysis/bench_gpu.py speed", text)
-        self.assertIn("**Not done or failed:** sweep.gpt-1024-bf16.", text)
+        self.assertIn("as it should be:** parity.kernels (skipped), sweep.gpt-1024-bf16 (time limit).", text)
         self.assertIn("| 50.0", text)
         self.assertIn("5.00, 6.00", text)
         self.assertIn("1/2, whole", text)
@@ -150,6 +151,20 @@ grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "pro
         self.program("ppsim", text)
         text = self.make("--bin", str(self.folder / "bin"))
         self.assertRegex(text, r"\| small +\| fp32 +\| P 2, D 1 +\| profile +\| data sheet +\| 3.00")
+
+    def test_what_several_runs_have_measured_counts_once(self):
+        (self.folder / "profiles").mkdir()
+        task = "task\tF 1l\t1f1b always share 1/2\t1\t{}\n"
+        runs = "run\tcuda\t1\tinterrupted\n" + task.format(4) + "run\tcuda\t2\tok\n" + task.format(5) + "end\n"
+        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(runs)
+        self.assertRegex(self.make(), r"\| 2, 1 cut short \| +1 \| +0 \| 1/2 ")
+
+    def test_runs_that_failed_are_named(self):
+        block = self.folder / "fidelity" / "all"
+        block.mkdir(parents=True)
+        (block.parent / "table.md").write_text("# Predicted\n\nNothing\n")
+        (block / "failed.json").write_text('["tutorial threads 4 1f1b 5 never fp32"]')
+        self.assertIn("a run of tutorial threads 4 1f1b 5 never fp32, which failed", self.make())
 
     def test_kernels_of_ncu_are_summed_up(self):
         names = ["ID", "Kernel Name", *report.NCU]

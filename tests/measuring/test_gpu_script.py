@@ -53,6 +53,8 @@ class Script(unittest.TestCase):
         calls, _ = self.start("profile")
         self.assertEqual({c.split("--precision ")[1].split()[0] for c in calls}, {"fp32"})
         self.assertEqual(self.start("profile")[0], [])
+        _, said = self.start("fidelity", "again", status=1)  # the programs do not really predict
+        self.assertRegex(said, r"(?s)== fidelity.runs: .*--repeats 1 .*== again.runs: .*--repeats 3 ")
 
     def test_what_fails_is_told_and_tried_again(self):
         calls, said = self.start("profile", status=1, FAIL="bf16")
