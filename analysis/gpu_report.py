@@ -64,11 +64,12 @@ def commands(steps, begin, most=3):
     return ["    " + command for command in found[:most]] + more
 
 
-def host_lines(folder, machine):
+def host_lines(folder, machine, steps):
     found = [line for line in read_lines(folder / "host.txt") if line.startswith("GPU: ")]
     if machine == "emulated":
         return ["**Emulated: no figure here says anything about a GPU.**"]
-    return [found[0] if found else "No host has been measured yet: every table below is missing."]
+    unknown = "Its GPU is not known: nvidia-smi said nothing." if steps else "No host has been measured yet."
+    return [found[0] if found else unknown]
 
 
 # The profile
@@ -335,7 +336,7 @@ def document(args):
         missing += lacks
     failed = [f"{name} ({cells[0]})" for name, cells in steps.items() if cells[0] != "ok"]
     head = [f"# One {args.machine.upper()}: profile, predictions, speed, learning", ""]
-    head += [*host_lines(folder, args.machine), ""]
+    head += [*host_lines(folder, args.machine, steps), ""]
     command = shlex.join(["analysis/gpu_report.py", "gpu-results", "--out", f"docs/results/{args.out.name}"])
     head += ["Made by `scripts/gpu` and, from its archive, by:", "", f"    {command} --machine {args.machine}", ""]
     head += [f"**Missing:** {'; '.join(missing)}." if missing else "Nothing is missing.", ""]

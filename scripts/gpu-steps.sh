@@ -32,6 +32,7 @@ step() {
         return 0
     fi
     echo "== $name: $*" >&2
+    if [ -f "$results/log/$name.log" ]; then mv "$results/log/$name.log"{,.before}; fi # it may say what went wrong
     timeout -k 10 "$((limit < left ? limit : left))" "$@" >"$results/log/$name.log" 2>&1 &
     running=$!
     wait "$running"

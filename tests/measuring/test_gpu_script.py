@@ -61,6 +61,7 @@ class Script(unittest.TestCase):
         self.assertEqual(len(calls), 2)
         self.assertIn("failed (1)", said)
         self.assertEqual(len(self.start("profile")[0]), 2)
+        self.assertTrue((self.results / "log" / "profile.tutorial-bf16-1.log.before").exists())
 
     def test_time_that_is_up_is_told_by_the_exit_status(self):
         self.assertEqual(self.start("profile", status=3, PP_GPU_MINUTES="0.25")[0], [])

@@ -213,7 +213,7 @@ static void test_turns(void **state)
 static void test_fewest(void **state)
 {
     (void)state;
-    for (int i = 0; i < 100; i++) run_team(false, 1);
+    for (int i = 0; i < 20; i++) run_team(false, 1);
 }
 
 static int64_t stored(struct pp_db *db, const struct pp_profile_shape *shape)
