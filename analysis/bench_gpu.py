@@ -221,10 +221,16 @@ def algorithms(args, model, precision):
     return str(path) if path.exists() else ""
 
 
+def ms_of(result):
+    if result["ms_per_batch"] is None:
+        raise SystemExit("ppexec refuses to tell times; it says why above")
+    return result["ms_per_batch"]
+
+
 def other_way(args, words):
     """[ms/batch]; nothing if it does not work, which does not take the other figures along."""
     try:
-        return [ppexec(args.ppexec, words)["ms_per_batch"]]
+        return [ms_of(ppexec(args.ppexec, words))]
     except SystemExit as error:
         print(error, file=sys.stderr)
         return []
@@ -257,7 +263,7 @@ def turns(args, torch, model, precision, chunks, chosen):
             row["torch_ms"] += taken
             row["torch_gpu"].append(figures)
         result, figures = watched(args, lambda: ppexec(args.ppexec, words))
-        row["ppexec_ms"].append(result["ms_per_batch"])
+        row["ppexec_ms"].append(ms_of(result))
         row["ppexec_gpu"].append(figures)
         row["command"] = result["command"]
         for name, more in ways.items() if turn == 0 else ():

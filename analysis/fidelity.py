@@ -57,6 +57,7 @@ class Tools:
 
     def __init__(self, args):
         self.bin, self.limit = pathlib.Path(args.bin).resolve(), args.limit
+        self.said = ""  # by the program that ended last, besides its result
         self.cores = sorted(os.sched_getaffinity(0))
         self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
         self.profile = ["--profile", "profile.tsv"] if args.profile else []
@@ -75,6 +76,7 @@ class Tools:
             done = subprocess.run(command, cwd=folder, env=self.environment, **settings)
             if done.returncode:
                 raise Failed(f"exit status {done.returncode}: {shlex.join(command)}\n{done.stderr[-2000:]}")
+            self.said = done.stderr[-2000:]
             return json.loads(done.stdout) if json_output else None
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{error}: {shlex.join(command)}") from error
@@ -209,7 +211,7 @@ class Block:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
         if result["ms_per_batch"] is None:
-            raise Failed(f"{design.key(config)}: ppexec refuses to tell times; it says why above, and in its log")
+            raise Failed(f"{design.key(config)}: ppexec refuses to tell times:\n{tools.said}")
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
         run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time(), **gpu_watch.figures}
         run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))

@@ -121,6 +121,10 @@ class Started(unittest.TestCase):
         log, _ = self.start(*words)
         self.assertEqual([(e["program"], e["option"]["--chunks"]) for e in log], [("ppexec", "2")] * 2)
 
+    def test_it_is_told_why_there_are_no_times(self):
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--repeats", "1", "--chunks", "1")
+        self.assertIn("do not compute at the same time", self.start(*words, status=1, FAKE_REFUSES="1")[1])
+
     def test_what_failed_is_tried_again_after_all_else(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads")
         self.start(*words, "--repeats", "1", status=1, FAKE_FAIL="ppexec --chunks 2")

@@ -94,6 +94,7 @@ class Speed(InFolder):
             [("bf16", 8), ("fp32", 1), ("fp32", 8)],
         )
         self.assertEqual((self.folder / "chosen").read_text(), "x\n" * 2)  # algorithms: once for each precision
+        self.assertEqual(self.start(1, "echo '[{\"ms_per_batch\": null}]'\n")[3:], [])  # it may refuse to tell
         self.assertEqual(self.start(0, good)[3:], [("bf16", 1)])
 
 
