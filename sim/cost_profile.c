@@ -9,133 +9,8 @@
 
 #include "core/devices.h"
 #include "core/movers.h"
-#include "sim/costs.h"
+#include "sim/cost_search.h"
 #include "sim/placement.h"
-
-static const double longest_ns = 1e15; /* 11 days: what is longer was not measured */
-
-/* What is looked for: tasks of one device, alone and with `load` workers busy. */
-struct search {
-    struct pp_db *db;
-    const struct pp_config *config; /* of what is wanted */
-    const struct pp_model_ops *ops;
-    const char *device;
-    bool gpu;
-    int threads, load, sharers;
-    double task_host_ns; /* gpu: what a task takes the host besides issuing its calls */
-    char context[PP_CONTEXT_SIZE];
-};
-
-/* A measured row count of some work: nearest below, nearest above. */
-struct neighbour {
-    int rows;
-    int64_t ns; /* 0 = none */
-};
-
-struct bracket {
-    size_t prefix; /* length of the signature up to the row count */
-    int rows, load;
-    struct neighbour below, above;
-};
-
-static void consider(void *arg, const char *signature, int load, int64_t ns)
-{
-    struct bracket *b = arg;
-    char *end;
-    if (load != b->load || ns <= 0 || ns > longest_ns || strlen(signature) <= b->prefix) return;
-    long rows = strtol(signature + b->prefix, &end, 10);
-    if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
-    if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows)) b->below = (struct neighbour){(int)rows, ns};
-    if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
-}
-
-/* Linear in rows between the nearest measured counts on both sides; *ns = 0 if a side is missing. */
-static pp_status interpolate(const struct search *s, const char *signature, int load, int64_t *ns)
-{
-    const char *word = strstr(signature, " rows");
-    char prefix[96];
-    *ns = 0;
-    if (!word) return PP_OK;
-    struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
-    b.rows = atoi(signature + b.prefix);
-    snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
-    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, s->context, consider, &b));
-    if (b.below.ns == 0 || b.above.ns == 0) return PP_OK;
-    double part = (double)(b.rows - b.below.rows) / (b.above.rows - b.below.rows);
-    *ns = llround((double)b.below.ns + part * (double)(b.above.ns - b.below.ns));
-    return PP_OK;
-}
-
-/* Of one kernel, or of PP_SAMPLE_GAP. */
-static pp_status find_mean(const struct search *s, const char *name, int load, int64_t *ns, bool *found)
-{
-    PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
-    return *found ? pp_check_figure((double)*ns, -longest_ns, longest_ns, "ns of \"%s\" are", name) : PP_OK;
-}
-
-/* Kernels of a program that were looked up already: layers repeat them. */
-struct known_kernels {
-    int n;
-    struct {
-        char name[64];
-        int64_t ns;
-    } kernel[32];
-};
-
-static pp_status kernel_mean(const struct search *s, const struct pp_call *call, int load, struct known_kernels *known,
-                             int64_t *ns, bool *found)
-{
-    char name[64];
-    *found = true;
-    s->ops->call_name(call, name, sizeof name);
-    for (int i = 0; i < known->n; i++) {
-        if (strcmp(known->kernel[i].name, name) != 0) continue;
-        *ns = known->kernel[i].ns;
-        return PP_OK;
-    }
-    PP_TRY(find_mean(s, name, load, ns, found));
-    if (!*found || known->n == sizeof known->kernel / sizeof *known->kernel) return PP_OK;
-    memcpy(known->kernel[known->n].name, name, sizeof name);
-    known->kernel[known->n++].ns = *ns;
-    return PP_OK;
-}
-
-/* The kernels of the program, each as measured in whatever task, and what a task takes besides; *ns = 0 if one was not
- * measured. */
-static pp_status add_kernels(const struct search *s, const struct pp_program *program, int load, int64_t *ns)
-{
-    struct known_kernels known = {0};
-    int64_t each = 0, gap = 0;
-    double sum = 0;
-    bool found = program->ncalls > 0;
-    *ns = 0;
-    for (int i = 0; i < program->ncalls && found; i++) {
-        PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
-        sum += (double)each;
-    }
-    if (found) PP_TRY(find_mean(s, PP_SAMPLE_GAP, load, &gap, &found));
-    sum += (double)gap * program->ncalls;
-    if (found && sum >= 1 && sum <= longest_ns) *ns = llround(sum);
-    return PP_OK;
-}
-
-/* One load: measured, else summed up, else interpolated; *ns = 0 if none of them. *source becomes the worse of what it
- * was and this. */
-static pp_status look_up(const struct search *s, const struct pp_program *program, int load, int64_t *ns, int *source)
-{
-    const char *signature = program->signature;
-    int from = PP_COST_KERNELS;
-    bool found;
-    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
-    if (found) return pp_check_figure((double)*ns, 1, longest_ns, "ns of \"%s\" are", signature);
-    PP_TRY(add_kernels(s, program, load, ns));
-    if (*ns == 0) {
-        from = PP_COST_INTERPOLATED;
-        PP_TRY(interpolate(s, signature, load, ns));
-    }
-    if (*ns > 0 && from > *source) *source = from;
-    return PP_OK;
-}
 
 const char *const pp_cost_source_words[PP_COST_SOURCES] = {
     [PP_COST_KERNELS] = "were not measured as a whole, and are sums of their kernels' times",
@@ -151,54 +26,13 @@ int pp_cost_worst_source(const struct pp_cost_origin *origin)
     return worst;
 }
 
-static void count(struct pp_cost_origin *origin, int source, const char *signature)
-{
-    origin->classes++;
-    if (origin->from[source]++ == 0) snprintf(origin->first[source], sizeof origin->first[source], "%s", signature);
-}
-
-/* The host's part. What was not measured stays the machine's. */
-static pp_status set_issue(const struct search *s, const char *signature, struct pp_class_cost *class)
-{
-    bool found;
-    int64_t ns;
-    if (!s->gpu) return PP_OK;
-    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->context, s->load, &ns, &found));
-    if (!found) return PP_OK;
-    PP_TRY(pp_check_figure((double)ns, 0, longest_ns, "ns of issuing \"%s\" are", signature));
-    class->host_ns = ns + llround(s->task_host_ns);
-    return PP_OK;
-}
-
-/* The classes of computations. `cost` comes filled in for the machine; what the profile knows replaces it. */
-static pp_status set_computations(const struct pp_job *job, const struct search *s, struct pp_cost *cost,
-                                  struct pp_cost_origin *origin)
-{
-    for (int c = 0; c < cost->nclasses; c++) {
-        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
-        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
-        int64_t alone, loaded = 0;
-        int source = PP_COST_PROFILE;
-        PP_TRY(look_up(s, program, 1, &alone, &source));
-        if (alone > 0) PP_TRY(look_up(s, program, s->load, &loaded, &source));
-        if (loaded == 0) source = PP_COST_MACHINE;
-        count(origin, source, program->signature);
-        if (loaded == 0) continue;
-        cost->classes[c].ns = alone;
-        cost->classes[c].loaded_ns = loaded;
-        cost->classes[c].source = source;
-        PP_TRY(set_issue(s, program->signature, &cost->classes[c]));
-    }
-    return PP_OK;
-}
-
 /* A parameter of a link; *found = false leaves *value. */
-static pp_status parameter(const struct search *s, const char *link, const char *name, double *value, bool *found)
+static pp_status parameter(const struct pp_search *s, const char *link, const char *name, double *value, bool *found)
 {
     double measured = 0, most = strcmp(name, "ns_per_byte") == 0     ? 1e6
                                 : strcmp(name, PP_WORKER_TAKEN) == 0 ? 1
-                                                                     : longest_ns;
-    PP_TRY(pp_db_find_link(s->db, s->config, 0, link, name, &measured, found));
+                                                                     : pp_longest_ns;
+    PP_TRY(pp_db_find_link(s->db, s->job->config, 0, link, name, &measured, found));
     if (!*found) return PP_OK;
     *value = measured;
     return pp_check_figure(measured, 0, most, "%s of link \"%s\" is", name, link);
@@ -216,7 +50,7 @@ static void use_host(const struct pp_plan *plan, double send_ns, double receive_
     }
 }
 
-static pp_status set_transfers(const struct search *s, const struct pp_plan *plan, const struct pp_mover *mover,
+static pp_status set_transfers(const struct pp_search *s, const struct pp_plan *plan, const struct pp_mover *mover,
                                struct pp_cost *cost, bool *found)
 {
     double latency, send, receive, per_byte, copies = !s->gpu, in_order = 0;
@@ -256,7 +90,7 @@ static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *
 }
 
 /* Reductions of gradients, and the global norm, which is one short exchange. */
-static pp_status set_collectives(const struct pp_placement *placement, const struct search *s,
+static pp_status set_collectives(const struct pp_placement *placement, const struct pp_search *s,
                                  const struct pp_mover *mover, struct pp_cost *cost, bool *found)
 {
     const struct pp_plan *plan = placement->plan;
@@ -278,15 +112,15 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
 
 /* What ppprof measured of "inproc" on a machine whose workers shared one GPU is a copy inside it. Where a prediction by
  * the profiles of a named machine has several GPUs, the link between them is the machine file's. */
-static bool stands_for(const struct search *s, const struct pp_mover *mover, const struct pp_plan *plan)
+static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, const struct pp_plan *plan)
 {
     bool several = s->sharers < plan->ranks * plan->replicas;
-    return !(s->gpu && s->config->machine && !s->config->profile && several && !mover->joins_processes);
+    return !(s->gpu && s->job->config->machine && !s->job->config->profile && several && !mover->joins_processes);
 }
 
 /* Links of the asked transport; "auto": the first that was measured. What was measured is within a host if a machine is
  * named that has several: its file has the network between them. */
-static pp_status set_links(const struct pp_job *job, const struct search *s, const struct pp_machine *machine,
+static pp_status set_links(const struct pp_job *job, const struct pp_search *s, const struct pp_machine *machine,
                            struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     const char *asked = job->config->transport;
@@ -308,7 +142,7 @@ static pp_status set_links(const struct pp_job *job, const struct search *s, con
 }
 
 /* What a worker takes besides computing: its own time, or that of a GPU's host; and what others took. */
-static pp_status set_overheads(struct search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
+static pp_status set_overheads(struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     bool found;
     double task = 0, step = 0;
@@ -322,7 +156,7 @@ static pp_status set_overheads(struct search *s, struct pp_cost *cost, struct pp
 }
 
 /* How many workers slow each other down, and which of them. */
-static void set_sharing(const struct pp_job *job, int cores, struct search *s, struct pp_cost *cost)
+static void set_sharing(const struct pp_job *job, int cores, struct pp_search *s, struct pp_cost *cost)
 {
     int sharers = s->gpu ? pp_cost_sharers(job) : 1, workers = cost->workers;
     cores = cores > s->threads ? cores / s->threads : 1;
@@ -336,12 +170,11 @@ static void set_sharing(const struct pp_job *job, int cores, struct search *s, s
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin)
 {
-    struct search s = {.db = db,
-                       .ops = job->model_ops,
-                       .config = job->config,
-                       .device = job->config->device,
-                       .gpu = pp_device_kind(job->config->device)->queue,
-                       .threads = job->config->threads};
+    struct pp_search s = {.db = db,
+                          .job = job,
+                          .device = job->config->device,
+                          .gpu = pp_device_kind(job->config->device)->queue,
+                          .threads = job->config->threads};
     int cores = 0;
     bool found;
     pp_status status;
@@ -353,7 +186,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     PP_TRY(pp_cost_from_machine(job, machine, &cost));
     set_sharing(job, cores, &s, cost);
     PP_TRY_DONE(set_overheads(&s, cost, origin));
-    PP_TRY_DONE(set_computations(job, &s, cost, origin));
+    PP_TRY_DONE(pp_search_computations(&s, cost, origin));
     if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;
     PP_TRY_DONE(set_links(job, &s, machine, cost, origin));
     cost->source = pp_cost_worst_source(origin);

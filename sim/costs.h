@@ -47,8 +47,9 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
  *
  * Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
  * min(workers, cores); else the sum of its kernels, if each was measured under that load in some task; else
- * interpolated in rows between two measured row counts of the same work, never beyond them; else the machine's. Links
- * by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL if nothing at all fits. */
+ * interpolated in rows between two measured row counts of the same work, or between two such sums, never beyond them;
+ * else the machine's. Links by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL if
+ * nothing at all fits. */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 

@@ -18,6 +18,7 @@ static int64_t kernel_ns(const char *name, int load)
 /* Every kernel of the job, as measured in the task that it stands in; a tenth of the samples took ten times as long. */
 static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const char *left_out)
 {
+    char measured[64];
     const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
     int64_t id;
     assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
@@ -42,7 +43,8 @@ static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const
             sample.count = program->ncalls;
             assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
         }
-        const struct pp_sample task = {.name = "F of something else", .context = "", .load = 1, .count = 1};
+        snprintf(measured, sizeof measured, "F of something else rows%d", job->train->rows[0]);
+        const struct pp_sample task = {.name = measured, .context = "", .load = 1, .count = 1};
         assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
     }
     assert_int_equal(pp_db_flush(db), PP_OK);
@@ -94,8 +96,60 @@ static void test_kernels(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* The sum of the made-up times of a program of `like`'s kind and stage, alone. */
+static double sum_of(const struct pp_job *job, const struct pp_class *like)
+{
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_class *class = &job->train->classes[c];
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        double sum = 0;
+        if (class->kind != like->kind || class->stage != like->stage) continue;
+        for (int i = 0; i < program->ncalls; i++) {
+            char name[64];
+            pp_model_ops.call_name(&program->calls[i], name, sizeof name);
+            sum += 1.9 * (double)kernel_ns(name, 1) - 5;
+        }
+        return sum;
+    }
+    fail_msg("no such task");
+    return 0;
+}
+
+/* A task whose kernels were measured with fewer rows and with more lies between the two sums, as its rows do. */
+static void test_rows_between(void **state)
+{
+    (void)state;
+    enum { FEW = 2, SOME = 4, MANY = 10 };
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("rows.db");
+    assert_int_equal(pp_db_open("rows.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *few = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 10"),
+                  *many = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 2");
+    add_kernel_profile(db, few, NULL);
+    struct pp_job *job = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 5");
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 0); /* of one side nothing is known */
+    pp_cost_free(cost);
+    add_kernel_profile(db, many, NULL);
+    cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 0);
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 6); /* F, I, W of two stages */
+    for (int c = 0; c < cost->nclasses; c++) {
+        const struct pp_class *class = &job->train->classes[c];
+        if (class->rows == 0 || !pp_kinds[class->kind].computes) continue;
+        const double low = sum_of(few, class), high = sum_of(many, class);
+        expect_near((double)cost->classes[c].ns, low + (high - low) * (SOME - FEW) / (MANY - FEW), 100, "between");
+    }
+    pp_cost_free(cost);
+    pp_job_free(job);
+    pp_job_free(few);
+    pp_job_free(many);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_rows_between)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Durations of computations from a profile: measured as a whole, or put together from kernels, or interpolated.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost_search.h"
+
+/* A measured row count of some work: nearest below, nearest above. */
+struct neighbour {
+    int rows;
+    int64_t ns; /* 0 = none */
+};
+
+struct bracket {
+    size_t prefix; /* length of the signature up to the row count */
+    int rows, load;
+    struct neighbour below, above;
+};
+
+static void consider(void *arg, const char *signature, int load, int64_t ns)
+{
+    struct bracket *b = arg;
+    char *end;
+    if (load != b->load || ns <= 0 || ns > pp_longest_ns || strlen(signature) <= b->prefix) return;
+    long rows = strtol(signature + b->prefix, &end, 10);
+    if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
+    if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows)) b->below = (struct neighbour){(int)rows, ns};
+    if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
+}
+
+/* Linear in rows; 0 if a side is missing. */
+static int64_t between(const struct bracket *b)
+{
+    if (b->below.ns == 0 || b->above.ns == 0) return 0;
+    const double part = (double)(b->rows - b->below.rows) / (b->above.rows - b->below.rows);
+    return llround((double)b->below.ns + part * (double)(b->above.ns - b->below.ns));
+}
+
+/* Between the nearest measured counts on both sides; *ns = 0 if a side is missing. */
+static pp_status interpolate(const struct pp_search *s, const char *signature, int load, int64_t *ns)
+{
+    const char *word = strstr(signature, " rows");
+    char prefix[96];
+    *ns = 0;
+    if (!word) return PP_OK;
+    struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
+    b.rows = atoi(signature + b.prefix);
+    snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
+    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, s->context, consider, &b));
+    *ns = between(&b);
+    return PP_OK;
+}
+
+/* Of one kernel, or of PP_SAMPLE_GAP. */
+static pp_status find_mean(const struct pp_search *s, const char *name, int load, int64_t *ns, bool *found)
+{
+    PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
+    return *found ? pp_check_figure((double)*ns, -pp_longest_ns, pp_longest_ns, "ns of \"%s\" are", name) : PP_OK;
+}
+
+/* Kernels of a program that were looked up already: layers repeat them. */
+struct known_kernels {
+    int n;
+    struct {
+        char name[64];
+        int64_t ns;
+    } kernel[32];
+};
+
+static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *call, int load,
+                             struct known_kernels *known, int64_t *ns, bool *found)
+{
+    char name[64];
+    *found = true;
+    s->job->model_ops->call_name(call, name, sizeof name);
+    for (int i = 0; i < known->n; i++) {
+        if (strcmp(known->kernel[i].name, name) != 0) continue;
+        *ns = known->kernel[i].ns;
+        return PP_OK;
+    }
+    PP_TRY(find_mean(s, name, load, ns, found));
+    if (!*found || known->n == sizeof known->kernel / sizeof *known->kernel) return PP_OK;
+    memcpy(known->kernel[known->n].name, name, sizeof name);
+    known->kernel[known->n++].ns = *ns;
+    return PP_OK;
+}
+
+/* The kernels of the program, each as measured in whatever task, and what a task takes besides; *ns = 0 if one was not
+ * measured. */
+static pp_status add_kernels(const struct pp_search *s, const struct pp_program *program, int load, int64_t *ns)
+{
+    struct known_kernels known = {0};
+    int64_t each = 0, gap = 0;
+    double sum = 0;
+    bool found = program->ncalls > 0;
+    *ns = 0;
+    for (int i = 0; i < program->ncalls && found; i++) {
+        PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
+        sum += (double)each;
+    }
+    if (found) PP_TRY(find_mean(s, PP_SAMPLE_GAP, load, &gap, &found));
+    sum += (double)gap * program->ncalls;
+    if (found && sum >= 1 && sum <= pp_longest_ns) *ns = llround(sum);
+    return PP_OK;
+}
+
+/* A computation of this job. */
+struct wanted {
+    const struct pp_class *class;
+    const struct pp_program *program;
+};
+
+/* The sum of kernels that the work would take with other rows. */
+static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *wanted, int rows, int load,
+                                struct neighbour *out)
+{
+    const struct pp_program_spec spec = pp_phase_spec(&s->job->phase[PP_TRAIN], rows);
+    struct pp_class class = *wanted->class;
+    struct pp_program program;
+    class.rows = out->rows = rows;
+    PP_TRY(s->job->model_ops->program(s->job->model, &class, &spec, &program));
+    pp_status status = add_kernels(s, &program, load, &out->ns);
+    pp_program_free(&program);
+    return status;
+}
+
+/* Row counts of all tasks that were measured, ascending. */
+struct row_counts {
+    int n, v[64];
+};
+
+static void collect(void *arg, const char *signature, int load, int64_t ns)
+{
+    struct row_counts *counts = arg;
+    const char *word = strstr(signature, " rows");
+    const int rows = word ? atoi(word + strlen(" rows")) : 0;
+    int at = 0;
+    (void)load, (void)ns;
+    while (at < counts->n && counts->v[at] < rows) at++;
+    if (rows <= 0 || (at < counts->n && counts->v[at] == rows)) return;
+    if (counts->n == sizeof counts->v / sizeof *counts->v) return;
+    memmove(&counts->v[at + 1], &counts->v[at], (size_t)(counts->n++ - at) * sizeof *counts->v);
+    counts->v[at] = rows;
+}
+
+/* Between the sums of kernels of the nearest rows on both sides that have one; *ns = 0 if a side has none. */
+static pp_status interpolate_kernels(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
+{
+    struct row_counts counts = {0};
+    struct bracket b = {.rows = wanted->class->rows};
+    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, "", s->context, collect, &counts));
+    for (int i = counts.n - 1; i >= 0 && b.below.ns == 0; i--)
+        if (counts.v[i] < b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.below));
+    for (int i = 0; i < counts.n && b.above.ns == 0; i++)
+        if (counts.v[i] > b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.above));
+    *ns = between(&b);
+    return PP_OK;
+}
+
+/* One load: measured, else summed up, else interpolated; *ns = 0 if none of them. *source becomes the worse of what it
+ * was and this. */
+static pp_status look_up(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns, int *source)
+{
+    const char *signature = wanted->program->signature;
+    int from = PP_COST_KERNELS;
+    bool found;
+    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
+    if (found) return pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature);
+    PP_TRY(add_kernels(s, wanted->program, load, ns));
+    if (*ns == 0) {
+        from = PP_COST_INTERPOLATED;
+        PP_TRY(interpolate(s, signature, load, ns));
+    }
+    if (*ns == 0 && wanted->class->rows > 0) PP_TRY(interpolate_kernels(s, wanted, load, ns));
+    if (*ns > 0 && from > *source) *source = from;
+    return PP_OK;
+}
+
+static void count(struct pp_cost_origin *origin, int source, const char *signature)
+{
+    origin->classes++;
+    if (origin->from[source]++ == 0) snprintf(origin->first[source], sizeof origin->first[source], "%s", signature);
+}
+
+/* The host's part. What was not measured stays the machine's. */
+static pp_status set_issue(const struct pp_search *s, const char *signature, struct pp_class_cost *class)
+{
+    bool found;
+    int64_t ns;
+    if (!s->gpu) return PP_OK;
+    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->context, s->load, &ns, &found));
+    if (!found) return PP_OK;
+    PP_TRY(pp_check_figure((double)ns, 0, pp_longest_ns, "ns of issuing \"%s\" are", signature));
+    class->host_ns = ns + llround(s->task_host_ns);
+    return PP_OK;
+}
+
+pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
+{
+    for (int c = 0; c < cost->nclasses; c++) {
+        const struct pp_class *class = &s->job->train->classes[c];
+        if (!pp_kinds[class->kind].computes) continue;
+        const struct wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
+        int64_t alone, loaded = 0;
+        int source = PP_COST_PROFILE;
+        PP_TRY(look_up(s, &wanted, 1, &alone, &source));
+        if (alone > 0) PP_TRY(look_up(s, &wanted, s->load, &loaded, &source));
+        if (loaded == 0) source = PP_COST_MACHINE;
+        count(origin, source, wanted.program->signature);
+        if (loaded == 0) continue;
+        cost->classes[c].ns = alone;
+        cost->classes[c].loaded_ns = loaded;
+        cost->classes[c].source = source;
+        PP_TRY(set_issue(s, wanted.program->signature, &cost->classes[c]));
+    }
+    return PP_OK;
+}
