@@ -188,7 +188,8 @@ static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, 
     struct pp_pair pair = pp_compare_pair(table, row);
     pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
     if (status == PP_OK && of_kinds.nrows) {
-        fprintf(out, "\nTasks of %s\n", pp_compare_title(table, row, title, sizeof title));
+        fprintf(out, "\nTasks of %s: %s\n", pp_compare_title(table, row, title, sizeof title),
+                text_of(table, row, "workload"));
         status = pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
     }
     pp_table_free(&of_kinds);

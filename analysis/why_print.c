@@ -44,12 +44,17 @@ static pp_status print_stays(const struct pp_table *paths, FILE *out)
     return PP_OK;
 }
 
+static const char *workload_of(const struct pp_table *table, int64_t row)
+{
+    return pp_cell_text(pp_table_cell(table, row, "workload"));
+}
+
 static pp_status print_block(const struct pp_table *table, int64_t row, const struct pp_why *why,
                              const struct pp_table *causes, const struct pp_table *paths, FILE *out)
 {
     char title[256];
     const int64_t gap = why->predicted_ns - why->measured_ns;
-    fprintf(out, "%s\n", pp_compare_title(table, row, title, sizeof title));
+    fprintf(out, "%s: %s\n", pp_compare_title(table, row, title, sizeof title), workload_of(table, row));
     fprintf(out,
             "predicted %.3f (run %" PRId64 "), measured %.3f ms/batch (run %" PRId64
             "): gap %+.3f ms, %+.1f %%; step %d, "
@@ -78,6 +83,8 @@ static void print_json(const struct pp_table *table, int64_t row, const struct p
     char title[256];
     fputs("{\"configuration\": ", out);
     pp_json_text(pp_compare_title(table, row, title, sizeof title), out);
+    fputs(", \"workload\": ", out);
+    pp_json_text(workload_of(table, row), out);
     fprintf(out,
             ", \"predicted_run\": %" PRId64 ", \"measured_run\": %" PRId64 ", \"measured_step\": %d, "
             "\"predicted_ns\": %" PRId64 ", \"measured_ns\": %" PRId64 ", \"difference_ns\": %" PRId64,

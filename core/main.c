@@ -9,11 +9,24 @@
 
 #include "core/log.h"
 
+static char last_words[64]; /* ready for a signal handler, which may write and no more */
+
+static void prepare_last_words(const char *program)
+{
+    snprintf(last_words, sizeof last_words, "%s%s: stopped by a signal\n", isatty(STDERR_FILENO) ? "\n" : "", program);
+}
+
 /* Nothing is half printed: results are written at the end, all at once. */
+void pp_end_by_signal(void)
+{
+    if (write(STDERR_FILENO, last_words, strlen(last_words)) < 0) _exit(pp_exit_code(PP_INTERRUPTED));
+    _exit(pp_exit_code(PP_INTERRUPTED));
+}
+
 static void on_signal(int number)
 {
     (void)number;
-    _exit(pp_exit_code(PP_INTERRUPTED));
+    pp_end_by_signal();
 }
 
 pp_status pp_catch_signals(void (*handler)(int), int flags)
@@ -67,6 +80,7 @@ int pp_main(const struct pp_main *program, int argc, char **argv)
     const char *operand = NULL;
     int noperands;
     pp_log_init(info->name, false);
+    prepare_last_words(info->name);
     signal(SIGXFSZ, SIG_IGN);
     pp_status status = pp_catch_signals(on_signal, 0);
     if (status == PP_OK)

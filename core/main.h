@@ -39,6 +39,9 @@ int pp_main(const struct pp_main *program, int argc, char **argv) PP_MUST_CHECK;
  * script): these stay ignored. flags: of sigaction(). PP_IO. */
 pp_status pp_catch_signals(void (*handler)(int), int flags) PP_MUST_CHECK;
 
+/* For a signal handler: says that a signal has stopped the program, and ends it with that exit code. */
+_Noreturn void pp_end_by_signal(void);
+
 /* Writes out what was printed; a program that tells more afterwards calls it before. PP_IO. */
 pp_status pp_flush_output(void) PP_MUST_CHECK;
 

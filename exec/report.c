@@ -96,10 +96,9 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
             job->model->shape.vocab, pp_optimizers[job->model->shape.optimizer].name);
     pp_info("data        %s", exec->data->summary);
     pp_info(
-        "batch       %d rows in %d chunks = %s: %d microbatches of %d tokens; %d steps, %d of them warm-up, %d traced",
-        exec->config.rows, job->point.chunks, pp_plan_rows_text(job->train, rows, sizeof rows),
-        job->train->microbatches, exec->config.tokens, s->agenda->steps, s->agenda->warmup,
-        s->agenda->steps - s->agenda->first_traced);
+        "batch       %d rows of %d tokens in %d chunks = %s: %d microbatches; %d steps, %d of them warm-up, %d traced",
+        exec->config.rows, exec->config.tokens, job->point.chunks, pp_plan_rows_text(job->train, rows, sizeof rows),
+        job->train->microbatches, s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     if (s->restart.resumed) pp_info("resumed     after %d steps, from %s", s->agenda->first, s->restart.path);
     pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->train->schedule, job->point.stages,
             job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
@@ -138,25 +137,39 @@ pp_status pp_report_begin(struct pp_report *r, struct pp_exec *exec, const struc
 
 /* --- records --- */
 
+/* As the tutorials print it, but for small ones, which that makes 0. */
+static const char *rate_text(double rate, char *buf, size_t size)
+{
+    snprintf(buf, size, rate == 0 || rate >= 0.1 ? "%.2f" : "%.3g", rate);
+    return buf;
+}
+
+/* Not a number has a sign that says nothing. */
+static double unsigned_nan(double loss) { return isnan(loss) ? (double)NAN : loss; }
+
+static void check_finite(struct pp_report *r, double loss, const char *what, int number)
+{
+    if (isfinite(loss) || r->diverged) return;
+    r->diverged = true;
+    pp_warn("the %s %d is not a finite number: training has diverged, its weights are useless; use a smaller --lr",
+            what, number);
+}
+
 static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 {
+    char rate[32];
     int interval = r->exec->config.log_interval, batches = r->session->agenda->batches;
     pp_totals_add(&r->totals, record, interval);
     r->interval_ns += record->ns;
     r->interval_timed++;
     if ((record->batch + 1) % interval == 0) {
-        double loss = r->totals.interval_loss / r->totals.interval_steps;
-        pp_info("| epoch %3d | %5d/%5d batches | lr %.2f | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
-                record->batch + 1, batches, record->learning_rate, (double)r->interval_ns / 1e6 / r->interval_timed,
-                loss, exp(loss));
+        double loss = unsigned_nan(r->totals.interval_loss / r->totals.interval_steps);
+        pp_info("| epoch %3d | %5d/%5d batches | lr %s | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
+                record->batch + 1, batches, rate_text(record->learning_rate, rate, sizeof rate),
+                (double)r->interval_ns / 1e6 / r->interval_timed, loss, exp(loss));
         r->interval_ns = r->interval_timed = 0;
     }
-    if (!isfinite(record->loss) && !r->diverged) {
-        r->diverged = true;
-        pp_warn("the loss of step %d is not a finite number: training has diverged, its weights are useless; "
-                "use a smaller --lr",
-                record->step + 1);
-    }
+    check_finite(r, record->loss, "loss of step", record->step + 1);
     pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
     if (!r->exec->db) return PP_OK;
     return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
@@ -166,10 +179,12 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
 {
     int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
-    double train = r->totals.epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
+    const double train = unsigned_nan(r->totals.epoch_loss / r->session->agenda->batches);
+    const double valid = unsigned_nan(record->loss), seconds = (double)record->ns / 1e9;
+    if (r->session->agenda->evaluates) check_finite(r, valid, "validation loss of epoch", record->epoch + 1);
     if (!isnan(record->loss) || r->session->agenda->evaluates)
         pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
-                record->loss, exp(record->loss));
+                valid, exp(valid));
     else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs)
         pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds,
                 train, exp(train));

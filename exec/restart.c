@@ -23,7 +23,7 @@ static const char *const fixed_options[] = {
     "eval-rows", "eval-batches", "seed",   "optimizer", "adam-beta1", "adam-beta2", "adam-eps",    "weight-decay"};
 
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
-                  note_version[] = "ppkit checkpoint";
+                  note_version[] = PP_NOTE_CHECKPOINT;
 
 static void identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                      const char *bits, struct pp_notes *notes)

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/main.h"
@@ -15,7 +14,7 @@ static atomic_bool ends_at_once;
 
 static void on_signal(int number)
 {
-    if (atomic_load(&ends_at_once)) _exit(pp_exit_code(PP_INTERRUPTED));
+    if (atomic_load(&ends_at_once)) pp_end_by_signal();
     const int64_t now = pp_now_ns();
     int64_t first = 0;
     if (atomic_compare_exchange_strong(&first_ns, &first, now) || now - first < SOON_NS) return;

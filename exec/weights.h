@@ -20,6 +20,8 @@ struct pp_notes {
     struct pp_note v[PP_NOTES];
 };
 
+#define PP_NOTE_CHECKPOINT "ppkit checkpoint" /* the note that every checkpoint has (exec/restart.h) */
+
 /* There must be room. */
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value);
 /* NULL where there is none of that name. */

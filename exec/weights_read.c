@@ -180,11 +180,12 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
     {
         bool known = !strcmp(name, "__metadata__");
         for (int i = 0; i < model->ntensors && !known; i++) known = !strcmp(name, model->tensors[i].name);
-        if (!known)
-            return pp_fail(
-                PP_INPUT,
-                "%s has a tensor '%s' that this model does not have; does --layers describe the model that was saved?",
-                r->path, name);
+        if (known) continue;
+        const bool checkpoint = json_object_get(json_object_get(header, "__metadata__"), PP_NOTE_CHECKPOINT) != NULL;
+        return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; %s", r->path, name,
+                       checkpoint ? "it is a checkpoint of --save-every, with more than the weights: --resume goes on "
+                                    "from it, and --save writes weights alone"
+                                  : "does --layers describe the model that was saved?");
     }
     return PP_OK;
 }

@@ -80,7 +80,7 @@ static pp_status check_meaning(const struct session *s)
                 {"d-model", false},   {"heads", false},    {"d-ff", false},          {"layers", false},
                 {"vocab", false},     {"mask", false},     {"dropout", false},       {"style", false},
                 {"rows", false},      {"tokens", false},   {"split", false},         {"threads", false},
-                {"transport", false}, {"memory", false},   {"optimizer", false},     {"workers", false}};
+                {"transport", false}, {"memory", false},   {"optimizer", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&
@@ -225,6 +225,7 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(&s->remarks, point, &outcome->origin);
+    pp_remarks_checkpoint(&s->remarks, outcome->remark);
     if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
     return s->config.db ? store(part, &outcome->prediction) : PP_OK;
 }

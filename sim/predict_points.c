@@ -48,7 +48,6 @@ static void predict(const struct pp_points_call *call, int point, struct pp_outc
 
 static pp_status hand_over(const struct pp_points_call *call, int point, struct pp_outcome *outcome)
 {
-    if (outcome->status == PP_OK && *outcome->remark) pp_warn("%s", outcome->remark);
     pp_status status = call->take(call->context, point, outcome);
     json_decref(outcome->row);
     pp_prediction_free(&outcome->prediction);

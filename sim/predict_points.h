@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Predicts the configurations of a sweep, shared out over the cores. The results come back one by one to the thread
- * that asked, in the order of the points: whoever takes them cannot tell how many threads there were. Before each
- * what is to be said of its checkpoints is logged.
+ * that asked, in the order of the points: whoever takes them cannot tell how many threads there were.
  */
 #ifndef PP_SIM_PREDICT_POINTS_H
 #define PP_SIM_PREDICT_POINTS_H

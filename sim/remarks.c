@@ -69,7 +69,7 @@ static void tell_cuts(const struct pp_config *config, const struct pp_way *ways,
     if (cuts > 1) snprintf(others, sizeof others, " (the first of %d such cuts)", cuts);
     const int whole = first.rows / first.chunks;
     pp_warn("--chunks %d cuts %d rows into only %d microbatches, of %d rows, as torch.chunk does: more memory, more "
-            "bubble; %d rows would give %d, of %d%s",
+            "bubble; %d rows would give %d, of %d, and chunks that divide the rows waste none%s",
             first.chunks, first.rows, first.microbatches, first.each, whole * first.chunks, first.chunks, whole,
             others);
 }
@@ -105,6 +105,11 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
     r->taken = fmax(r->taken, o->taken);
 }
 
+void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark)
+{
+    if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
+}
+
 void pp_remarks_totals(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
@@ -118,6 +123,7 @@ void pp_remarks_totals(const struct pp_remarks *r)
         if (pp_cost_source_words[i] && r->from[i] > 1)
             pp_warn("%d configurations have task shapes that %s", r->from[i], pp_cost_source_words[i]);
     if (r->link_computed > 1) pp_warn("%d configurations have links that were never measured", r->link_computed);
+    if (r->checkpoints > 1) pp_warn("%d configurations have checkpoints that save no memory", r->checkpoints);
 }
 
 /* But for numbers, and lists of them. */

@@ -16,6 +16,7 @@ struct pp_remarks {
     const struct pp_predictor *predictor;
     int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
     int measured;                             /* ... with some times that were measured */
+    int checkpoints;                          /* ... whose checkpoints save nothing */
     bool hop_told;                            /* that hops take no time */
     double taken;                             /* the most of all configurations */
     struct pp_left_out *left_out;             /* by their first */
@@ -26,6 +27,9 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
 
 /* Of a prediction: which times were not measured, at once for the first of each kind. */
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *origin);
+
+/* pp_checkpoint_remark() of it; "": nothing is to be said. */
+void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark);
 
 /* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one. */
 pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
