@@ -148,8 +148,8 @@ const struct pp_opt pp_config_rows[] = {
      "take measured times from this file, such as ppreport --profiles writes, and from no database"},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
      "memory of a device, such as 80G (G = 2^30 bytes): say which configurations fit, adding up the workers that share "
-     "a GPU (--gpus). CUDA and NCCL take 1 to 2 GiB of a GPU besides, so name less than it has (not with --times "
-     "alone)"},
+     "a GPU (--gpus). CUDA and NCCL take some of a GPU besides, so name a GiB or two less than it has (not with "
+     "--times alone)"},
     {"workers", PP_OPT_INT, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
      "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
      "divisor of N, up to --layers) N / P replicas, which share the rows; fastest first, with --memory those that do "

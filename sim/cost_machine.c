@@ -8,7 +8,7 @@
 #include "sim/costs.h"
 #include "sim/placement.h"
 
-enum { GROUP = 100 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
+enum { GROUP = 64 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
 
 int pp_norm_hops(const struct pp_plan *plan)
 {

@@ -37,9 +37,9 @@ struct pp_cuda_call {
 PP_KERNEL_LIST(X)
 #undef X
 
-/* Calls of one kernel that are one launch, or two: as many tensors as its parameters have room for. c: [n] calls of one
+/* Calls of one kernel that are one launch: as many tensors as the parameters of each have room for. c: [n] calls of one
  * frame and stream, none of which reads what another writes. The same bits as one after the other. */
-enum { PP_CUDA_GROUP = 100 };
+enum { PP_CUDA_GROUP = 64 };
 cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);

@@ -4,8 +4,6 @@
  */
 #include <cfloat>
 
-#include <algorithm>
-
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/group.cuh"
 
@@ -14,8 +12,7 @@ enum {
     SGD_QUADS = 4, /* of each thread, all on their way from memory at a time */
     SGD_BLOCK_ELEMENTS = THREADS * SGD_QUADS * PP_QUAD,
     ADAMW_QUADS = 2, /* the same: each is of four tensors */
-    ADAMW_BLOCK_ELEMENTS = THREADS * ADAMW_QUADS * PP_QUAD,
-    ADAMW_GROUP = 64 /* tensors of a launch, at most */
+    ADAMW_BLOCK_ELEMENTS = THREADS * ADAMW_QUADS * PP_QUAD
 };
 
 /* ---- sgd ---- */
@@ -153,7 +150,7 @@ struct adamw_numbers {
     const float *clip; /* the factor, instead of `factor`; or NULL */
 };
 
-typedef pp_group<adamw_tensor, adamw_numbers, ADAMW_GROUP> adamw_group;
+typedef pp_group<adamw_tensor, adamw_numbers, PP_CUDA_GROUP> adamw_group;
 static_assert(sizeof(adamw_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
 
 struct adamw_quads {
@@ -223,7 +220,7 @@ static adamw_tensor adamw_tensor_of(const struct pp_cuda_call *c, int first_bloc
     return t;
 }
 
-static cudaError_t launch_adamw(const struct pp_cuda_call *c, int n)
+cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n)
 {
     adamw_group group;
     int blocks = 0;
@@ -239,15 +236,7 @@ static cudaError_t launch_adamw(const struct pp_cuda_call *c, int n)
     return cudaGetLastError();
 }
 
-cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n)
-{
-    cudaError_t error = cudaSuccess;
-    for (int i = 0; i < n && error == cudaSuccess; i += ADAMW_GROUP)
-        error = launch_adamw(c + i, std::min(n - i, (int)ADAMW_GROUP));
-    return error;
-}
-
-cudaError_t pp_cuda_adamw(const struct pp_cuda_call *c) { return launch_adamw(c, 1); }
+cudaError_t pp_cuda_adamw(const struct pp_cuda_call *c) { return pp_cuda_adamw_group(c, 1); }
 
 cudaError_t pp_cuda_prepare_step(void)
 {

@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "device_case.h"
 
-enum { CALLS = 230, GROUP = 100, GROUPS = 3 }; /* more than a launch takes, and more than two */
+enum { CALLS = 230, GROUP = 64, GROUPS = 4 }; /* more than a launch takes, and more than two */
 
 /* Elements: less than a quad, odd, a block, several blocks, several whole or broken pieces of a norm. */
 static const int sizes[][2] = {{1, 1}, {3, 1}, {200, 1}, {64, 64}, {131, 7}, {5, 1000}, {256, 513}, {1003, 131}};
