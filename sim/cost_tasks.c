@@ -89,21 +89,23 @@ static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *ca
     return PP_OK;
 }
 
-/* The kernels of the program, each as measured in whatever task, and what a task takes besides; *ns = 0 if one was not
- * measured. */
+/* The kernels of the program, each as measured in whatever task, and what a task takes besides, but never less than
+ * its longest kernel: the gap of a noisy profile of short kernels can be below zero by more than they take. *ns = 0 if
+ * one was not measured. */
 static pp_status add_kernels(const struct pp_search *s, const struct pp_program *program, int load, int64_t *ns)
 {
     struct known_kernels known = {0};
     int64_t each = 0, gap = 0;
-    double sum = 0;
+    double sum = 0, longest = 0;
     bool found = program->ncalls > 0;
     *ns = 0;
     for (int i = 0; i < program->ncalls && found; i++) {
         PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
         sum += (double)each;
+        longest = fmax(longest, (double)each);
     }
     if (found) PP_TRY(find_mean(s, PP_SAMPLE_GAP, load, &gap, &found));
-    sum += (double)gap * program->ncalls;
+    sum = fmax(sum + (double)gap * program->ncalls, longest);
     if (found && sum >= 1 && sum <= pp_longest_ns) *ns = llround(sum);
     return PP_OK;
 }

@@ -16,7 +16,7 @@ static int64_t kernel_ns(const char *name, int load)
 }
 
 /* Every kernel of the job, as measured in the task that it stands in; a tenth of the samples took ten times as long. */
-static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const char *left_out)
+static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const char *left_out, int64_t gap_ns)
 {
     char measured[64];
     const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
@@ -39,7 +39,7 @@ static void add_kernel_profile(struct pp_db *db, const struct pp_job *job, const
                 assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
             }
             sample.name = PP_SAMPLE_GAP;
-            sample.mean_ns = -5 * load;
+            sample.mean_ns = gap_ns * load;
             sample.count = program->ncalls;
             assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_KERNEL, &sample), PP_OK);
         }
@@ -59,7 +59,7 @@ static void test_kernels(void **state)
     unlink("kernels.db");
     assert_int_equal(pp_db_open("kernels.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *job = create_job("--stages 2 --layers 8 --rows 20 --chunks 5");
-    add_kernel_profile(db, job, NULL);
+    add_kernel_profile(db, job, NULL, -5);
     pp_job_free(job);
 
     job = create_job("--stages 2 --layers 8 --split 3,5 --schedule 1f1b --rows 20 --chunks 5");
@@ -80,7 +80,7 @@ static void test_kernels(void **state)
         expect_near((double)cost->classes[c].loaded_ns, 2.0 * (double)alone, 2 * program->ncalls, "loaded");
     }
     pp_cost_free(cost);
-    add_kernel_profile(db, job, "attention"); /* newer, without a kernel: that one is the older profile's */
+    add_kernel_profile(db, job, "attention", -5); /* newer, without a kernel: that one is the older profile's */
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
     pp_cost_free(cost);
@@ -91,6 +91,34 @@ static void test_kernels(void **state)
     assert_int_equal(origin.from[PP_COST_KERNELS], 4);
     assert_int_equal(origin.from[PP_COST_MACHINE], 4);
     assert_int_equal(cost->source, PP_COST_MACHINE);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
+/* Short kernels and noise: with a gap of less than minus a kernel's time, a task takes as long as its longest one. */
+static void test_gap_below_zero(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("gap.db");
+    assert_int_equal(pp_db_open("gap.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--stages 2 --layers 8 --rows 20 --chunks 5");
+    add_kernel_profile(db, job, NULL, -1000000);
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
+    for (int c = 0; c < cost->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        double longest = 0;
+        if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+        for (int i = 0; i < program->ncalls; i++) {
+            char name[64];
+            pp_model_ops.call_name(&program->calls[i], name, sizeof name);
+            longest = fmax(longest, 1.9 * (double)kernel_ns(name, 1));
+        }
+        expect_near((double)cost->classes[c].ns, longest, 1, "the longest kernel");
+    }
     pp_cost_free(cost);
     pp_job_free(job);
     assert_int_equal(pp_db_close(db), PP_OK);
@@ -126,12 +154,12 @@ static void test_rows_between(void **state)
     assert_int_equal(pp_db_open("rows.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *few = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 10"),
                   *many = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 2");
-    add_kernel_profile(db, few, NULL);
+    add_kernel_profile(db, few, NULL, -5);
     struct pp_job *job = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 5");
     struct pp_cost *cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_INTERPOLATED], 0); /* of one side nothing is known */
     pp_cost_free(cost);
-    add_kernel_profile(db, many, NULL);
+    add_kernel_profile(db, many, NULL, -5);
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_MACHINE], 0);
     assert_int_equal(origin.from[PP_COST_INTERPOLATED], 6); /* F, I, W of two stages */
@@ -150,6 +178,7 @@ static void test_rows_between(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_rows_between)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_gap_below_zero),
+                                       cmocka_unit_test(test_rows_between)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
