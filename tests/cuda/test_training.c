@@ -71,9 +71,18 @@ static void same_bits(int replicas, const char *common)
     free(one.weights);
 }
 
+/* Under ThreadSanitizer: what has the same threads as another test, in the same ways. */
+static void leave_out_where_slow(void)
+{
+#ifdef __SANITIZE_THREAD__
+    skip();
+#endif
+}
+
 static void bits_do_not_depend_on_the_pipeline(void **state)
 {
     (void)state;
+    leave_out_where_slow();
     same_bits(1, "--chunks 2");
     same_bits(1, "--chunks 6 --no-eval"); /* evaluation has the microbatches that a schedule can take */
 }
@@ -83,6 +92,12 @@ static void with_replicas_and_batched_gradients(void **state)
     (void)state;
     same_bits(2, "--chunks 2");
     same_bits(1, "--chunks 6 --batch-w 3 --clip 0 --no-eval");
+}
+
+static void with_adamw(void **state)
+{
+    (void)state;
+    leave_out_where_slow();
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
 }
 
@@ -105,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
         cmocka_unit_test(with_replicas_and_batched_gradients),
+        cmocka_unit_test(with_adamw),
         cmocka_unit_test(in_bfloat16),
     };
     pp_log_init("test_training", true);
