@@ -17,9 +17,11 @@
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 
-static const struct pp_shape tutorial = {4096, 16, 4096, 8, 28782, PP_MASK_NONE, 0.2, true, false, false};
-static const struct pp_shape small = {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, 0.2, true, false, false};
-static const struct pp_shape lab = {12, 4, 24, 2, 100, PP_MASK_NONE, 0.1, false, true, true};
+static const struct pp_shape tutorial = {4096, 16,   4096,  8,    28782, PP_MASK_NONE, PP_ATTENTION_MATH,
+                                         0.2,  true, false, false};
+static const struct pp_shape small = {200, 2,    200,   2,    28782, PP_MASK_CAUSAL, PP_ATTENTION_MATH,
+                                      0.2, true, false, false};
+static const struct pp_shape lab = {12, 4, 24, 2, 100, PP_MASK_NONE, PP_ATTENTION_MATH, 0.1, false, true, true};
 
 static struct pp_model *make_model(struct pp_shape shape, int stages, const char *split)
 {
