@@ -102,7 +102,10 @@ double pp_call_flops(const struct pp_call *call)
     X(ADAMW, 4, v, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])
 
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
-static int64_t flash_scratch(const int64_t *n) { return pp_flash_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
+static int64_t flash_scratch(const int64_t *n)
+{
+    return pp_flash_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float);
+}
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
 #define X(ID, i, name, type, use, elements, moved) \

@@ -132,6 +132,7 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
 static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
 /* In signatures. */
 static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
+static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -183,8 +184,8 @@ static void write_signature(const struct pp_writer *w, int kind)
                  kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
         snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
-                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
-                 shape->attention == PP_ATTENTION_FLASH ? " flash" : "", dropout, precision, w->seq, w->rows);
+                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
+                 precision, w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -75,7 +75,8 @@ const way short_way = {pp_attention_short, pp_attention_short_grad, false},
           long_way = {pp_attention_long, pp_attention_long_grad, false},
           flash = {pp_cuda_flash, pp_cuda_flash_grad, true};
 
-/* What a way makes of a shape, forward and backward. nan_at: NULL, or an element of qkv that is none. Flash has no p. */
+/* What a way makes of a shape, forward and backward; flash has no p. nan_at: NULL, or an element of qkv that is none.
+ */
 struct outcome {
     std::vector<float> ctx, p, qkv, dqkv;
 };
