@@ -90,6 +90,20 @@ template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + P
 static __device__ inline int row() { return (int)threadIdx.x / EDGE * PP_QUAD; }
 static __device__ inline int column() { return (int)threadIdx.x % EDGE * PP_QUAD; }
 
+/* Adds DEPTH terms of both factors. */
+static __device__ inline void add_terms(const float (*a)[SIDE + PP_QUAD], const float (*b)[SIDE + PP_QUAD],
+                                        pp_quad sum[PP_QUAD])
+{
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+        const pp_quad x = pp_load<true>(a[k] + row(), PP_QUAD), y = pp_load<true>(b[k] + column(), PP_QUAD);
+#pragma unroll
+        for (int u = 0; u < PP_QUAD; u++)
+#pragma unroll
+            for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
+    }
+}
+
 /* sum[u].v[w] += a(i + row() + u, terms) * b(j + column() + w, terms), over terms first .. end - 1. first is a multiple
  * of DEPTH, end too or the matrices' border. All threads of the block. */
 template <bool a_by_terms, bool b_by_terms, class A, class B>
@@ -106,14 +120,7 @@ static __device__ inline void multiply(memory &m, const A &a, const B &b, int i,
             next_a = fetch<a_by_terms>(a, i, term + DEPTH);
             next_b = fetch<b_by_terms>(b, j, term + DEPTH);
         }
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            const pp_quad x = pp_load<true>(m.a[k] + row(), PP_QUAD), y = pp_load<true>(m.b[k] + column(), PP_QUAD);
-#pragma unroll
-            for (int u = 0; u < PP_QUAD; u++)
-#pragma unroll
-                for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
-        }
+        add_terms(m.a, m.b, sum);
         __syncthreads();
     }
 }
@@ -146,15 +153,7 @@ static __device__ inline void multiply_held(memory &m, const held &h, const B &b
         keep<true>(m.b, b.numbers(next));
         __syncthreads();
         if (term + DEPTH < end) next = fetch<true>(b, j, term + DEPTH);
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            const pp_quad x = pp_load<true>(h.v[term - first + k] + row(), PP_QUAD),
-                          y = pp_load<true>(m.b[k] + column(), PP_QUAD);
-#pragma unroll
-            for (int u = 0; u < PP_QUAD; u++)
-#pragma unroll
-                for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
-        }
+        add_terms(h.v + (term - first), m.b, sum);
         __syncthreads();
     }
 }
