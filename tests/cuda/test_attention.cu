@@ -76,16 +76,19 @@ const way short_way = {pp_attention_short, pp_attention_short_grad, false},
           flash = {pp_cuda_flash, pp_cuda_flash_grad, true};
 
 /* What a way makes of a shape, forward and backward; flash has no p. nan_at: NULL, or an element of qkv that is none.
- */
+ * spread: queries, keys and values are so many times as large. */
 struct outcome {
     std::vector<float> ctx, p, qkv, dqkv;
 };
 
-template <typename T> outcome run(const shape &s, const way &w, const int64_t *nan_at)
+template <typename T> outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 1)
 {
     const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh;
     buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(3 * tokens * d, 3), dctx(tokens * d, 4);
     buffer<float> bias(3 * d, 5), lse(tokens * s.heads, 6);
+    std::vector<T> larger;
+    for (float x : qkv.get()) larger.push_back(pp_from_float<T>(x * spread));
+    qkv.put(0, larger);
     if (nan_at) qkv.put(*nan_at, {pp_from_float<T>(NAN)});
     struct pp_frame frame = {};
     frame.seed = 0x123456789abcdef0u;
@@ -165,6 +168,17 @@ void test_not_a_number(void **)
     }
 }
 
+/* Scores far apart: what was summed up before a much larger one comes does not count any more. */
+void test_large_scores(void **)
+{
+    const shape s = {1, 200, 2, 4, 1, 0.25f};
+    for (float spread : {8.0f, 60.0f}) {
+        const outcome a = run<float>(s, flash, NULL, spread), b = run<float>(s, long_way, NULL, spread);
+        near("ctx", a.ctx, b.ctx, 1e-3);
+        assert_int_equal(nans(a.dqkv), 0);
+    }
+}
+
 } // namespace
 
 int main(void)
@@ -172,6 +186,7 @@ int main(void)
     if (cudaSetDevice(0) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) ||
         cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention())
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number),
+                                       cmocka_unit_test(test_large_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
