@@ -36,6 +36,9 @@ const struct pp_opt pp_config_rows[] = {
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
      "words in the vocabulary; a text folder sets it"},
     {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask"},
+    {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
+     "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
+     "far less memory for long rows, some more arithmetic (flash)"},
     {"dropout", PP_OPT_REAL, AT(dropout), PP_RUNS, MODEL, "P", NULL, 0, 1, NULL,
      "probability that an element is dropped; below 1"},
     {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
@@ -273,6 +276,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .layers = config->layers,
         .vocab = config->vocab,
         .mask = config->mask,
+        .attention = config->attention,
         .dropout = config->dropout,
         .scale_embedding = !lab,
         .residual_only = lab,

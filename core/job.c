@@ -255,13 +255,15 @@ static pp_status name_key(struct pp_job *job)
     uint32_t order;
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape;
+    const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
     char precision[16] = "", columns[24] = "", rows[48];
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
-    size_t used = (size_t)snprintf(
-        job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s rows %s", job->config->replicas,
-        plan->microbatches, job->config->threads, precision, columns, pp_plan_rows_text(plan, rows, sizeof rows));
+    size_t used =
+        (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s%s rows %s",
+                         job->config->replicas, plan->microbatches, job->config->threads, precision, columns, flash,
+                         pp_plan_rows_text(plan, rows, sizeof rows));
     if (plan->slot_microbatches > 1 && used + 16 < sizeof job->accumulation_key)
         used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
                                  plan->slot_microbatches);

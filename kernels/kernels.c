@@ -57,6 +57,16 @@ double pp_call_flops(const struct pp_call *call)
     X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t * n[2] * n[1], t * n[2] * n[1]) \
     X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
+    X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t * n[2], t * n[2]) \
+    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
+    X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
+    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t * n[2], t * n[2]) \
+    X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
+    X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
     X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
     X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
     X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
@@ -92,6 +102,10 @@ double pp_call_flops(const struct pp_call *call)
     X(ADAMW, 4, v, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])
 
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
+static int64_t flash_scratch(const int64_t *n)
+{
+    return pp_flash_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float);
+}
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
 #define X(ID, i, name, type, use, elements, moved) \

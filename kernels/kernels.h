@@ -3,8 +3,8 @@
  * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
  *
  * T = rows * seq tokens. All matrices are row-major without gaps, float32 but for bf16 (core/program.h): there x, y, z,
- * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, embedding,
- * logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
+ * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
+ * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  *
  * kernel          n[]                          f[]       ref[], in order
@@ -20,6 +20,12 @@
  *                                                        bias [3*heads*dh], scratch (pp_attention_scratch)
  *                 qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
  * attention_grad  rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
+ * flash           rows, seq, heads, dh, causal p         ctx [T,heads*dh], lse [rows,heads,seq], qkv [T,3*heads*dh],
+ *                                                        bias [3*heads*dh], scratch (pp_flash_scratch)
+ *                 attention that stores no P: lse = logarithm of the sum of the exponentials of a query's scaled
+ *                 scores. The same scores are dropped as by attention
+ * flash_grad      rows, seq, heads, dh, causal p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
+ *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx
  * layernorm       rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
  *                                                        bias, gamma, beta [d]
  *                 r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory
@@ -56,6 +62,8 @@
     X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2]) \
     X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
     X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6)) \
+    X(FLASH, flash, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
+    X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9)) \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2]) \
     X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2]) \
     X(RELU, relu, 3, 3 * n[0] * n[1] * n[2]) \
@@ -119,6 +127,16 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 static inline int64_t pp_attention_scratch(int seq, int head_dim)
 {
     return (int64_t)sizeof(float) * seq * (2 * (int64_t)seq + head_dim);
+}
+
+/* Queries that flash works on at a time on the cpu. */
+enum { PP_FLASH_QUERIES = 64 };
+
+/* Bytes of scratch of flash (and of its gradient): two blocks of scores, gradients of the keys and values of a head. */
+static inline int64_t pp_flash_scratch(int seq, int head_dim)
+{
+    const int64_t queries = seq < PP_FLASH_QUERIES ? seq : PP_FLASH_QUERIES;
+    return 2 * (int64_t)sizeof(float) * seq * (queries + head_dim);
 }
 
 #endif

@@ -84,6 +84,24 @@ void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, e
     call->f[0] = (float)w->model->shape.dropout;
 }
 
+struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
+                                          shape->heads, shape->d_model / shape->heads);
+    call->n[4] = shape->mask == PP_MASK_CAUSAL;
+    pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    return call;
+}
+
+struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int head_dim = shape->d_model / shape->heads;
+    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->seq, head_dim)
+                                                                       : pp_attention_scratch(w->seq, head_dim));
+}
+
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
 {
     const struct pp_shape *shape = &w->model->shape;
@@ -114,6 +132,7 @@ static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
 static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
 /* In signatures. */
 static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
+static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -164,8 +183,9 @@ static void write_signature(const struct pp_writer *w, int kind)
         snprintf(text + used, size - (size_t)used, " ff%d%s%s%s", shape->d_ff, vocab, precision,
                  kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s seq%d rows%d", shape->heads, shape->d_ff, vocab,
-                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", dropout, precision, w->seq, w->rows);
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
+                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
+                 precision, w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -7,6 +7,7 @@
  * of the precision, but float32 for rstd and logits):
  *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
+ * flash has lse [rows,heads,seq] in the place of P, float32.
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
  * gradient at linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
  * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits (as many
@@ -29,7 +30,7 @@ struct pp_buffer {
 
 /* Those of layer l (within the stage) are l * layer_bytes further on. */
 struct pp_slot {
-    struct pp_buffer x, qkv, p, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
+    struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
     int64_t layer_bytes;
     struct pp_buffer decoder_input, logits, dlogits;
     struct pp_buffer input_grad; /* gradient at the embedding's output */
@@ -105,6 +106,10 @@ struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
+/* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */
+struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash);
+/* Its scratch. */
+struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 

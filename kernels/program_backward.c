@@ -79,20 +79,19 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
 /* path->stream (gradient at y1) -> da (over xhat1), dqkv (over qkv), and the gradient at the layer's input in `out`. */
 static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
-    const struct pp_shape *shape = &w->model->shape;
-    const int d = shape->d_model;
+    const int d = w->model->shape.d_model;
     const struct pp_ref da = pp_ref_act(w, l, w->slot.xhat1), dqkv = pp_ref_act(w, l, w->slot.qkv);
     const struct norm_grad norm = {
         PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, da, pp_ref_act(w, l, w->slot.rstd1), path->stream};
     write_norm_grad(w, l, &norm);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ATTENTION_GRAD, w->rows, w->seq, shape->heads, d / shape->heads);
-    call->n[4] = shape->mask == PP_MASK_CAUSAL;
-    pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
+    const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
     call->ref[0] = dqkv;
-    call->ref[1] = pp_ref_act(w, l, w->slot.p);
-    call->ref[2] = path->dctx;
-    call->ref[3] = path->scratch;
+    call->ref[1] = pp_ref_act(w, l, flash ? w->slot.lse : w->slot.p);
+    if (flash) call->ref[2] = pp_ref_act(w, l, w->slot.ctx);
+    call->ref[flash ? 3 : 2] = path->dctx;
+    call->ref[flash ? 4 : 3] = path->scratch;
     write_input_product(w, PP_GEMM_ADD, out, d, dqkv, 3 * d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
@@ -152,7 +151,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     path.stream = pp_writer_activations(w, shape->d_model);
     path.dctx = pp_writer_activations(w, shape->d_model);
     if (!w->split) path.dh = pp_writer_activations(w, shape->d_ff);
-    path.scratch = pp_writer_scratch(w, pp_attention_scratch(w->seq, shape->d_model / shape->heads));
+    path.scratch = pp_writer_attention_scratch(w);
     return path;
 }
 

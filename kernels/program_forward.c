@@ -7,8 +7,6 @@
 
 static const float layernorm_eps = 1e-5f;
 
-static int head_dim(const struct pp_writer *w) { return w->model->shape.d_model / w->model->shape.heads; }
-
 static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->tokens, w->model->shape.d_model, 0, 0);
@@ -47,12 +45,9 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
 
 static void write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
 {
-    const struct pp_shape *shape = &w->model->shape;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ATTENTION, w->rows, w->seq, shape->heads, head_dim(w));
-    call->n[4] = shape->mask == PP_MASK_CAUSAL;
-    pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
     call->ref[0] = pp_ref_act(w, l, w->slot.ctx);
-    call->ref[1] = pp_ref_act(w, l, w->slot.p);
+    call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
     call->ref[2] = pp_ref_act(w, l, w->slot.qkv);
     call->ref[3] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
     call->ref[4] = scratch;
@@ -147,7 +142,7 @@ static void write_decoder(struct pp_writer *w)
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
     write_input(w, recompute);
-    const struct pp_ref scratch = pp_writer_scratch(w, pp_attention_scratch(w->seq, head_dim(w)));
+    const struct pp_ref scratch = pp_writer_attention_scratch(w);
     for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, scratch);
     if (w->stage->decode) write_decoder(w);
 }

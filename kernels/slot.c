@@ -33,7 +33,10 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, bool sp
     const int e = p->element_bytes;
     out->x = place(p, d, e);
     out->qkv = place(p, 3 * d, e);
-    out->p = place(p, (int64_t)shape->heads * p->seq, e);
+    if (shape->attention == PP_ATTENTION_FLASH)
+        out->lse = place(p, shape->heads, sizeof(float));
+    else
+        out->p = place(p, (int64_t)shape->heads * p->seq, e);
     out->ctx = place(p, d, e);
     out->xhat1 = place(p, d, e);
     out->rstd1 = place(p, 1, sizeof(float));

@@ -2,7 +2,7 @@
  *
  * Attention on the device: what its two ways share. Short rows are worked on in shared memory, a thread block for each
  * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
- * the kind of device alone.
+ * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu).
  *
  * A pair is one head of one row; pair = row * heads + head. Probabilities carry dropout in their sign: negative where
  * they are dropped. What is stored in bfloat16 is used as it was rounded, so that the gradient is that of what was

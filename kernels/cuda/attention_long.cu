@@ -12,12 +12,18 @@
  * products decide: they stay below 67 TFLOP/s whatever the precision, where a layer's matrix products reach many times
  * that in bf16.
  */
-#include <algorithm>
-
 #include "kernels/cuda/attention_tile.cuh"
 
 namespace
 {
+
+using pp_tile::add_bias;
+using pp_tile::bias_kernel;
+using pp_tile::first_query;
+using pp_tile::last_key;
+using pp_tile::loop_blocks;
+using pp_tile::tiles;
+using pp_tile::tokens_of;
 
 enum { SOFTMAX_THREADS = 128, SOFTMAX_WARPS = SOFTMAX_THREADS / PP_WARP, WARP_COLUMNS = PP_WARP * PP_QUAD };
 enum { MOST_PAIRS = 32767 }; /* two blocks for each in the third dimension of a grid */
@@ -36,38 +42,9 @@ __device__ inline float *score_row(const part &s, int pair, int query)
     return s.scores + ((int64_t)(pair - s.pair) * s.queries + query - s.query) * s.pitch;
 }
 
-template <typename T>
-__device__ inline pp_tile::matrix<T> tokens_of(const pp_attention &a, const T *head, int64_t pitch)
-{
-    return {head, pitch, a.seq, a.dh, a.whole_heads};
-}
-
 template <typename T> __device__ inline pp_tile::matrix<T> probabilities(const pp_attention &a, const T *p, int pair)
 {
     return {pp_attention_row(a, p, pair, 0), a.seq, a.seq, a.seq, a.whole_scores};
-}
-
-/* End of the terms that queries of the tile from i on need. */
-__device__ inline int last_key(const pp_attention &a, int i)
-{
-    return a.causal ? min(a.seq, i + pp_tile::SIDE) : a.seq;
-}
-
-/* First query that sees keys of the tile from j on. */
-__device__ inline int first_query(const pp_attention &a, int j) { return a.causal ? j : 0; }
-
-template <typename T> __global__ void add_bias(T *qkv, const float *bias, int64_t tokens, int width, bool whole)
-{
-    const int quads = pp_div_up(width, PP_QUAD);
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < tokens * quads; t += stride) {
-        const int column = (int)(t % quads) * PP_QUAD, left = width - column;
-        T *at = qkv + t / quads * width + column;
-        pp_quad q = pp_load_if(whole, at, left);
-#pragma unroll
-        for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? q.v[i] + bias[column + i] : 0;
-        pp_store_if(whole, at, left, q);
-    }
 }
 
 /* scores = x y': queries and keys, or gradients of ctx and values. x, y: their first pairs'; tokens lie x_pitch and 3*d
@@ -238,8 +215,6 @@ template <typename T> __global__ void settle(pp_attention a, part s, T *qkv, gra
     }
 }
 
-int tiles(int n) { return pp_div_up(n, pp_tile::SIDE); }
-
 /* How much fits into scratch, where a query takes `row` floats and a pair `fixed` more. pairs = 0: nothing. */
 struct part part_of(const pp_attention &a, int64_t row, int64_t fixed)
 {
@@ -290,9 +265,6 @@ dim3 score_tiles(const pp_attention &a, const part &s)
 
 int softmax_blocks(const part &s) { return pp_div_up((int64_t)s.pairs * s.queries, SOFTMAX_WARPS); }
 
-/* Blocks of a loop over quads that has enough to do for any device. */
-int loop_blocks(int64_t items) { return std::min(pp_div_up(items, pp_tile::THREADS), 4096); }
-
 /* P where scores may lie in its place. */
 float *place_of_scores(float *p) { return p; }
 float *place_of_scores(__nv_bfloat16 *) { return NULL; }
@@ -322,9 +294,7 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
     const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
     T *ctx = static_cast<T *>(c->p[0]), *p = static_cast<T *>(c->p[1]), *qkv = static_cast<T *>(c->p[2]);
-    const int64_t tokens = (int64_t)a.rows * a.seq;
-    PP_LAUNCH(add_bias<T>, loop_blocks(tokens * pp_div_up(3 * a.d, PP_QUAD)), pp_tile::THREADS, 0, c->stream, qkv,
-              static_cast<const float *>(c->p[3]), tokens, 3 * a.d, a.whole_heads);
+    add_bias<T>(c, a, qkv);
     const cudaError_t error = scores_and_softmax<T>(c, a);
     if (error != cudaSuccess) return error;
     return for_each_pair(a, [&](int first, dim3 grid) {
@@ -370,7 +340,7 @@ cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c) { return PP_BY_
 
 cudaError_t pp_attention_long_prepare(void)
 {
-    const void *const kernels[] = {OF_BOTH(add_bias),       OF_BOTH(make_scores),  OF_BOTH(softmax),
+    const void *const kernels[] = {OF_BOTH(bias_kernel),    OF_BOTH(make_scores),  OF_BOTH(softmax),
                                    OF_BOTH(softmax_grad),   OF_BOTH(make_context), OF_BOTH(value_grad),
                                    OF_BOTH(query_key_grad), OF_BOTH(settle)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);

@@ -5,9 +5,13 @@
  *
  * A factor fetches quads of a matrix as it lies in memory, zeros beyond its borders, and later makes numbers of them:
  * until then nobody waits for them.
+ *
+ * And what the kinds of attention that use it share.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define PP_KERNELS_CUDA_ATTENTION_TILE_CUH
+
+#include <algorithm>
 
 #include "kernels/cuda/attention.cuh"
 
@@ -86,6 +90,20 @@ template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + P
 static __device__ inline int row() { return (int)threadIdx.x / EDGE * PP_QUAD; }
 static __device__ inline int column() { return (int)threadIdx.x % EDGE * PP_QUAD; }
 
+/* Adds DEPTH terms of both factors. */
+static __device__ inline void add_terms(const float (*a)[SIDE + PP_QUAD], const float (*b)[SIDE + PP_QUAD],
+                                        pp_quad sum[PP_QUAD])
+{
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+        const pp_quad x = pp_load<true>(a[k] + row(), PP_QUAD), y = pp_load<true>(b[k] + column(), PP_QUAD);
+#pragma unroll
+        for (int u = 0; u < PP_QUAD; u++)
+#pragma unroll
+            for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
+    }
+}
+
 /* sum[u].v[w] += a(i + row() + u, terms) * b(j + column() + w, terms), over terms first .. end - 1. first is a multiple
  * of DEPTH, end too or the matrices' border. All threads of the block. */
 template <bool a_by_terms, bool b_by_terms, class A, class B>
@@ -102,14 +120,7 @@ static __device__ inline void multiply(memory &m, const A &a, const B &b, int i,
             next_a = fetch<a_by_terms>(a, i, term + DEPTH);
             next_b = fetch<b_by_terms>(b, j, term + DEPTH);
         }
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            const pp_quad x = pp_load<true>(m.a[k] + row(), PP_QUAD), y = pp_load<true>(m.b[k] + column(), PP_QUAD);
-#pragma unroll
-            for (int u = 0; u < PP_QUAD; u++)
-#pragma unroll
-                for (int w = 0; w < PP_QUAD; w++) sum[u].v[w] += x.v[u] * y.v[w];
-        }
+        add_terms(m.a, m.b, sum);
         __syncthreads();
     }
 }
@@ -124,6 +135,71 @@ static __device__ inline void write(T *to, int64_t pitch, int rows, int columns,
 #pragma unroll
     for (int u = 0; u < PP_QUAD; u++)
         if (i + row() + u < rows) pp_store_if(whole, to + (i + row() + u) * pitch + at, columns - at, sum[u]);
+}
+
+/* Numbers of 64 terms, each for 64 rows of a product: a factor that is in shared memory already. */
+struct held {
+    alignas(16) float v[SIDE][SIDE + PP_QUAD];
+};
+
+/* sum[u].v[w] += h(term - first, row() + u) * b(j + column() + w, term), over terms first .. end - 1, 64 at most; a row
+ * of b's memory holds one term of many sums. first and end as above. What threads wrote to h before is seen. */
+template <class B>
+static __device__ inline void multiply_held(memory &m, const held &h, const B &b, int j, int first, int end,
+                                            pp_quad sum[PP_QUAD])
+{
+    typename B::raw next = fetch<true>(b, j, first);
+    for (int term = first; term < end; term += DEPTH) {
+        keep<true>(m.b, b.numbers(next));
+        __syncthreads();
+        if (term + DEPTH < end) next = fetch<true>(b, j, term + DEPTH);
+        add_terms(h.v + (term - first), m.b, sum);
+        __syncthreads();
+    }
+}
+
+/* ---- attention's matrices ---- */
+
+template <typename T> static __device__ inline matrix<T> tokens_of(const pp_attention &a, const T *head, int64_t pitch)
+{
+    return {head, pitch, a.seq, a.dh, a.whole_heads};
+}
+
+/* End of the terms that queries of the tile from i on need. */
+static __device__ inline int last_key(const pp_attention &a, int i)
+{
+    return a.causal ? min(a.seq, i + (int)SIDE) : a.seq;
+}
+
+/* First query that sees keys of the tile from j on. */
+static __device__ inline int first_query(const pp_attention &a, int j) { return a.causal ? j : 0; }
+
+static inline int tiles(int n) { return pp_div_up(n, SIDE); }
+
+/* Blocks of a loop over quads that has enough to do for any device. */
+static inline int loop_blocks(int64_t items) { return std::min(pp_div_up(items, THREADS), 4096); }
+
+template <typename T>
+static __global__ void bias_kernel(T *qkv, const float *bias, int64_t tokens, int width, bool whole)
+{
+    const int quads = pp_div_up(width, PP_QUAD);
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < tokens * quads; t += stride) {
+        const int column = (int)(t % quads) * PP_QUAD, left = width - column;
+        T *at = qkv + t / quads * width + column;
+        pp_quad q = pp_load_if(whole, at, left);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = i < left ? q.v[i] + bias[column + i] : 0;
+        pp_store_if(whole, at, left, q);
+    }
+}
+
+/* qkv += bias, the call's operand 3 */
+template <typename T> static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a, T *qkv)
+{
+    const int64_t tokens = (int64_t)a.rows * a.seq;
+    PP_LAUNCH(bias_kernel<T>, loop_blocks(tokens * pp_div_up(3 * a.d, PP_QUAD)), THREADS, 0, c->stream, qkv,
+              static_cast<const float *>(c->p[3]), tokens, 3 * a.d, a.whole_heads);
 }
 
 } // namespace pp_tile

@@ -38,8 +38,11 @@ static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
 static int64_t kernels_of(const struct pp_call *call)
 {
     const int32_t *n = call->n;
-    if (call->kernel != PP_KERNEL_ATTENTION && call->kernel != PP_KERNEL_ATTENTION_GRAD) return CALL_KERNELS;
-    const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (n[1] + 2 * n[3]); /* row, head, query; keys and gradients */
+    const bool stored = call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD,
+               flash = call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
+    if (!stored && !flash) return CALL_KERNELS;
+    const int64_t keys = stored ? n[1] : 0; /* flash has gradients in scratch, and no scores */
+    const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (keys + 3 * n[3]); /* row, head, query; keys and gradients */
     return PART_KERNELS * (1 + floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES);
 }
 

@@ -23,9 +23,9 @@ struct preset {
 };
 
 static const struct preset presets[] = {
-    {"small", {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, 0.2, true, false, false}, 20, 35, 4},
-    {"wide", {512, 8, 2048, 8, 2000, PP_MASK_CAUSAL, 0.2, true, false, false}, 16, 64, 4},
-    {"lab", {12, 4, 24, 2, 100, PP_MASK_NONE, 0.1, false, true, true}, 4, 9, 2},
+    {"small", {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, PP_ATTENTION_MATH, 0.2, true, false, false}, 20, 35, 4},
+    {"wide", {512, 8, 2048, 8, 2000, PP_MASK_CAUSAL, PP_ATTENTION_MATH, 0.2, true, false, false}, 16, 64, 4},
+    {"lab", {12, 4, 24, 2, 100, PP_MASK_NONE, PP_ATTENTION_MATH, 0.1, false, true, true}, 4, 9, 2},
 };
 
 enum { PRESETS = sizeof presets / sizeof presets[0], KINDS = 4, MAX_CALLS = 512, MAX_CHUNKS = 32, ALONE = 5 };

@@ -14,6 +14,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
+    [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
+    [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
     [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_LAYERNORM_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS,
                                   .alias = {0, 3},
@@ -91,6 +93,29 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
+    {PP_KERNEL_FLASH, {1, 1, 1, 1, 1}, PLAIN},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 0}, PLAIN},
+    {PP_KERNEL_FLASH, {1, 70, 2, 20, 1}, PLAIN},
+    {PP_KERNEL_FLASH, {1, 128, 2, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 130, 1, 33, 0}, LARGE},
+    {PP_KERNEL_FLASH, {1, 65, 1, 100, 0}, LARGE}, /* two tiles of columns */
+    {PP_KERNEL_FLASH, {1, 66, 1, 256, 1}, LARGE}, /* four */
+    {PP_KERNEL_FLASH, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
+    {PP_KERNEL_FLASH, {2, 257, 1, 3, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 1100, 1, 4, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 2, 20, 1}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {1, 128, 2, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {2, 130, 1, 33, 0}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 65, 1, 100, 0}, LARGE}, /* two tiles of columns */
+    {PP_KERNEL_FLASH_GRAD, {1, 66, 1, 256, 1}, LARGE}, /* four */
+    {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
+    {PP_KERNEL_FLASH_GRAD, {2, 257, 1, 3, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 1100, 1, 4, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
     /* rows, seq, d */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false},

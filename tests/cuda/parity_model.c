@@ -299,7 +299,10 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
+    struct pp_shape flash = tutorial;
+    flash.attention = PP_ATTENTION_FLASH;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
+    check_shape(d, &flash, false);
     check_shape(d, &lab, false);
 }

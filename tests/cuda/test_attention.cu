@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's two ways on the emulated device: where both can do a shape they agree, whichever a device would take; and
- * what is not a number is not lost. That they are right is the matter of test_parity.
+ * Attention's two ways on the emulated device: where both can do a shape they agree, whichever a device would take, and
+ * so does flash; and what is not a number is not lost. That they are right is the matter of test_parity.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -67,18 +67,28 @@ template <typename T> struct buffer {
     }
 };
 
-typedef cudaError_t (*way)(const struct pp_cuda_call *);
+struct way {
+    cudaError_t (*forward)(const struct pp_cuda_call *), (*backward)(const struct pp_cuda_call *);
+    bool flash;
+};
+const way short_way = {pp_attention_short, pp_attention_short_grad, false},
+          long_way = {pp_attention_long, pp_attention_long_grad, false},
+          flash = {pp_cuda_flash, pp_cuda_flash_grad, true};
 
-/* What a way makes of a shape, forward and backward. nan_at: NULL, or an element of qkv that is none. */
+/* What a way makes of a shape, forward and backward; flash has no p. nan_at: NULL, or an element of qkv that is none.
+ * spread: queries, keys and values are so many times as large. */
 struct outcome {
     std::vector<float> ctx, p, qkv, dqkv;
 };
 
-template <typename T> outcome run(const shape &s, way forward, way backward, const int64_t *nan_at)
+template <typename T> outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 1)
 {
     const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh;
     buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(3 * tokens * d, 3), dctx(tokens * d, 4);
-    buffer<float> bias(3 * d, 5);
+    buffer<float> bias(3 * d, 5), lse(tokens * s.heads, 6);
+    std::vector<T> larger;
+    for (float x : qkv.get()) larger.push_back(pp_from_float<T>(x * spread));
+    qkv.put(0, larger);
     if (nan_at) qkv.put(*nan_at, {pp_from_float<T>(NAN)});
     struct pp_frame frame = {};
     frame.seed = 0x123456789abcdef0u;
@@ -97,11 +107,13 @@ template <typename T> outcome run(const shape &s, way forward, way backward, con
     c.scratch = scratch;
     c.stream = stream;
     c.p[0] = ctx.p, c.p[1] = p.p, c.p[2] = qkv.p, c.p[3] = bias.p;
-    assert_int_equal(forward(&c), cudaSuccess);
+    if (w.flash) c.p[1] = lse.p;
+    assert_int_equal(w.forward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     outcome out = {ctx.get(), p.get(), qkv.get(), {}};
     c.p[0] = qkv.p, c.p[2] = dctx.p, c.p[3] = NULL;
-    assert_int_equal(backward(&c), cudaSuccess);
+    if (w.flash) c.p[2] = ctx.p, c.p[3] = dctx.p;
+    assert_int_equal(w.backward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     out.dqkv = qkv.get();
     return out;
@@ -111,19 +123,21 @@ void near(const char *what, const std::vector<float> &a, const std::vector<float
 {
     for (size_t i = 0; i < a.size(); i++)
         if (!(fabs((double)a[i] - b[i]) <= tolerance * (1 + fabs((double)b[i]))))
-            fail_msg("%s[%zu] = %.9g in the short way, %.9g in the long one", what, i, a[i], b[i]);
+            fail_msg("%s[%zu] = %.9g in one way, %.9g in the long one", what, i, a[i], b[i]);
 }
 
 /* Sums differ in their order, and then in what is rounded to T. */
 template <typename T> void compare(double tolerance)
 {
     for (const shape &s : shapes) {
-        const outcome a = run<T>(s, pp_attention_short, pp_attention_short_grad, NULL),
-                      b = run<T>(s, pp_attention_long, pp_attention_long_grad, NULL);
-        near("qkv", a.qkv, b.qkv, 0);
-        near("p", a.p, b.p, tolerance);
-        near("ctx", a.ctx, b.ctx, tolerance);
-        near("dqkv", a.dqkv, b.dqkv, tolerance);
+        const outcome b = run<T>(s, long_way, NULL);
+        for (const way &w : {short_way, flash}) {
+            const outcome a = run<T>(s, w, NULL);
+            near("qkv", a.qkv, b.qkv, 0);
+            if (!w.flash) near("p", a.p, b.p, tolerance);
+            near("ctx", a.ctx, b.ctx, tolerance);
+            near("dqkv", a.dqkv, b.dqkv, tolerance);
+        }
     }
 }
 
@@ -145,13 +159,23 @@ void test_not_a_number(void **)
 {
     const shape s = {1, 9, 2, 4, 0, 0.25f};
     const int64_t query = 3 * 24 + 1, value = 5 * 24 + 16 + 6;
-    const way ways[][2] = {{pp_attention_short, pp_attention_short_grad}, {pp_attention_long, pp_attention_long_grad}};
-    for (const auto &w : ways) {
-        const outcome bad_query = run<float>(s, w[0], w[1], &query), bad_value = run<float>(s, w[0], w[1], &value);
+    for (const way &w : {short_way, long_way, flash}) {
+        const outcome bad_query = run<float>(s, w, &query), bad_value = run<float>(s, w, &value);
         assert_int_equal(nans(bad_query.ctx), s.dh);
-        assert_int_equal(nans(bad_query.p), s.seq);
+        if (!w.flash) assert_int_equal(nans(bad_query.p), s.seq);
         assert_true(nans(bad_query.dqkv) >= 2 * s.seq * s.dh);
         assert_true(nans(bad_value.ctx) > 0);
+    }
+}
+
+/* Scores far apart: what was summed up before a much larger one comes does not count any more. */
+void test_large_scores(void **)
+{
+    const shape s = {1, 200, 2, 4, 1, 0.25f};
+    for (float spread : {8.0f, 60.0f}) {
+        const outcome a = run<float>(s, flash, NULL, spread), b = run<float>(s, long_way, NULL, spread);
+        near("ctx", a.ctx, b.ctx, 1e-3);
+        assert_int_equal(nans(a.dqkv), 0);
     }
 }
 
@@ -162,6 +186,7 @@ int main(void)
     if (cudaSetDevice(0) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) ||
         cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention())
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number),
+                                       cmocka_unit_test(test_large_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ enum { MEMORY_ONLY = 0, LONG_ROWS = 1000 };
  * that attention sees it in one precision. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)
 {
-    const bool attends = c->kernel == PP_KERNEL_ATTENTION || c->kernel == PP_KERNEL_ATTENTION_GRAD;
+    const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
     if (!MEMORY_ONLY) return true;
     return precision == PP_BF16 || (precision == PP_FP32 && !(attends && c->n[1] > LONG_ROWS));
 }

@@ -33,4 +33,5 @@ compare 4 --schedule zb-auto --stages 4 --chunks 6 --in-flight 5
 compare 2 --schedule 1f1b --stages 4 --chunks 3
 compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --attention flash --tokens 70
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0

@@ -86,6 +86,8 @@ def random_options(dice):
         cuts = sorted(dice.sample(range(1, made["layers"]), stages - 1))
         layers = [b - a for a, b in zip([0, *cuts], [*cuts, made["layers"]])]
         made["split"] = dice.choice(("parameters", ",".join(map(str, layers))))
+    if dice.random() < 0.5:
+        made.update(attention="flash", tokens=dice.choice((made["tokens"], 65 + made["tokens"])))
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made

@@ -103,6 +103,25 @@ CASES = {
         lr=0.25,
         chunks=3,
     ),
+    # Rows of more tokens than flash works on at a time. To PyTorch's model it is no option: the results are the same.
+    "d24-flash": dict(
+        preset="small",
+        d_model=24,
+        heads=4,
+        d_ff=20,
+        layers=4,
+        attention="flash",
+        dropout=0.2,
+        seed=987654321,
+        data="text",
+        rows=2,
+        tokens=70,
+        epochs=3,
+        max_batches=0,
+        eval_batches=0,
+        lr=0.25,
+        chunks=2,
+    ),
 }
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36"}
 

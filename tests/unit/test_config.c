@@ -31,6 +31,7 @@ static void small_is_the_default(void **state)
     assert_string_equal(c.preset, "small");
     assert_int_equal(c.d_model, 200);
     assert_int_equal(c.mask, PP_MASK_CAUSAL);
+    assert_int_equal(c.attention, PP_ATTENTION_MATH);
     assert_int_equal(c.stages.v[0], 2);
     assert_int_equal(c.chunks.v[0], 4);
     assert_string_equal(c.schedule.v[0], "gpipe");
@@ -163,6 +164,7 @@ static void impossible_numbers_are_refused(void **state)
         {"--layers 0", "outside"},
         {"--preset tutorail", "did you mean tutorial?"},
         {"--mask causle", "did you mean causal?"},
+        {"--attention flush", "did you mean flash?"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},

@@ -153,6 +153,7 @@ static void test_accumulation_key(void **state)
         {"--preset small --threads 1", "D1 M4 threads 1 rows 4x5"},
         {"--preset small --threads 1 --vocab-multiple 2", "D1 M4 threads 1 rows 4x5"},
         {"--preset small --threads 1 --vocab-multiple 128", "D1 M4 threads 1 logits 28800 rows 4x5"},
+        {"--preset small --threads 1 --attention flash", "D1 M4 threads 1 flash rows 4x5"},
         {"--preset tutorial --threads 2 --precision bf16 --batch-w 4", "D2 M7 threads 2 bf16 rows 6x3 1x2 batch-w 4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

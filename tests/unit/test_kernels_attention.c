@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention against a double-precision oracle, its gradient against differences of the oracle.
+ * Both kinds of attention against a double-precision oracle, their gradients against differences of the oracle and,
+ * where rows are long, against its formulas.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +21,14 @@ struct shape {
 static const struct shape shapes[] = {
     {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25}, {1, 7, 3, 12, false, 0.25},
     {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},    {1, 48, 2, 8, true, 0.5},
-    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25},
+    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25}, {1, 1, 1, 1, false, 0},   {2, 3, 3, 1, true, 0.2},
 };
+/* Whole blocks of queries, one query more, several blocks; products that the library computes and tiny ones. */
+static const struct shape long_shapes[] = {
+    {1, 64, 2, 5, true, 0.2},  {2, 65, 1, 1, true, 0.25},   {1, 65, 1, 9, false, 0.25}, {1, 128, 1, 3, true, 0},
+    {1, 200, 2, 7, true, 0.3}, {1, 150, 1, 40, false, 0.1}, {1, 301, 1, 1, true, 0.2},  {2, 130, 2, 16, false, 0},
+};
+enum { MOST_KEYS = 512 };
 
 /* ctx of one query; qkv: [T, 3d] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
 static void oracle_query(const struct shape *s, const double *qkv, int r, int h, int i, double *ctx)
@@ -29,7 +36,7 @@ static void oracle_query(const struct shape *s, const double *qkv, int r, int h,
     const int d = s->heads * s->dh, open = s->causal ? i + 1 : s->seq;
     const double *row = qkv + (int64_t)r * s->seq * 3 * d, *q = row + (int64_t)i * 3 * d + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
-    double score[128], sum = 0;
+    double score[MOST_KEYS], sum = 0;
     for (int j = 0; j < open; j++) {
         score[j] = 0;
         for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[(int64_t)j * 3 * d + d + h * s->dh + k];
@@ -101,6 +108,123 @@ static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
     case_free(qkv, bias, ctx, p, dctx, scratch, exact, expected, NULL);
 }
 
+/* What flash has to come to. */
+struct expected {
+    double *qkv, *ctx, *lse, *dqkv;
+};
+
+/* Adds what one query gives: its lse, its gradient, and those of the keys and values that it sees. */
+static void oracle_grad_query(const struct shape *s, const struct expected *e, const float *dctx, int r, int h, int i)
+{
+    const int d = s->heads * s->dh, open = s->causal ? i + 1 : s->seq;
+    const int64_t row = (int64_t)r * s->seq * 3 * d + h * s->dh, query = row + (int64_t)i * 3 * d;
+    const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
+    const float *dc = dctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh;
+    double p[MOST_KEYS], dp[MOST_KEYS], sum = 0, mean = 0;
+    for (int j = 0; j < open; j++) {
+        p[j] = 0;
+        for (int k = 0; k < s->dh; k++) p[j] += e->qkv[query + k] * e->qkv[row + (int64_t)j * 3 * d + d + k];
+        sum += p[j] = exp(p[j] / sqrt(s->dh));
+    }
+    e->lse[(int64_t)(r * s->heads + h) * s->seq + i] = log(sum);
+    for (int j = 0; j < open; j++) {
+        const int64_t value = row + (int64_t)j * 3 * d + 2 * d;
+        const double kept = case_drop(number, j, s->p, p[j] /= sum);
+        dp[j] = 0;
+        for (int k = 0; k < s->dh; k++) {
+            dp[j] += case_drop(number, j, s->p, dc[k] * e->qkv[value + k]);
+            e->dqkv[value + k] += kept * dc[k];
+        }
+        mean += p[j] * dp[j];
+    }
+    for (int j = 0; j < open; j++)
+        for (int k = 0; k < s->dh; k++) {
+            const int64_t key = row + (int64_t)j * 3 * d + d + k;
+            const double ds = p[j] * (dp[j] - mean) / sqrt(s->dh);
+            e->dqkv[query + k] += ds * e->qkv[key];
+            e->dqkv[key] += ds * e->qkv[query + k];
+        }
+}
+
+/* Scratch has a border; what flash leaves there, or reads from it, shows. */
+static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, bool by_differences)
+{
+    enum { BORDER = 16 };
+    const int d = s->heads * s->dh;
+    const int64_t tokens = (int64_t)s->rows * s->seq, room = pp_flash_scratch(s->seq, s->dh) / (int64_t)sizeof(float);
+    float *qkv = case_floats(tokens * 3 * d, 1), *bias = case_floats(3 * d, 2), *ctx = case_floats(tokens * d, 3);
+    float *lse = case_floats(tokens * s->heads, 4), *dctx = case_floats(tokens * d, 5);
+    float *scratch = case_floats(room + BORDER, 6);
+    const struct expected e = {
+        calloc((size_t)(tokens * 3 * d), sizeof(double)), calloc((size_t)(tokens * d), sizeof(double)),
+        calloc((size_t)(tokens * s->heads), sizeof(double)), calloc((size_t)(tokens * 3 * d), sizeof(double))};
+    assert_true(e.qkv && e.ctx && e.lse && e.dqkv);
+    for (int64_t i = 0; i < room + BORDER; i++) scratch[i] = NAN;
+    for (int64_t i = 0; i < tokens * 3 * d; i++) e.qkv[i] = (double)qkv[i] + bias[i % (3 * d)];
+    oracle(s, e.qkv, e.ctx);
+    for (int r = 0; r < s->rows; r++)
+        for (int h = 0; h < s->heads; h++)
+            for (int i = 0; i < s->seq; i++) oracle_grad_query(s, &e, dctx, r, h, i);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {
+        .n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
+    struct pp_cpu_call forward = {&call, &frame, {ctx, lse, qkv, bias, scratch}};
+    isa->run[PP_KERNEL_FLASH](&forward);
+    assert_near(ctx, e.ctx, tokens * d, 1e-5);
+    assert_near(lse, e.lse, tokens * s->heads, 1e-6);
+    assert_near(qkv, e.qkv, tokens * 3 * d, 1e-6);
+    for (int64_t i = 0; i < room; i++) scratch[i] = NAN;
+    struct pp_cpu_call backward = {&call, &frame, {qkv, lse, ctx, dctx, scratch}};
+    isa->run[PP_KERNEL_FLASH_GRAD](&backward);
+    assert_near(qkv, e.dqkv, tokens * 3 * d, 1e-5);
+    for (int64_t i = room; i < room + BORDER; i++) assert_true(isnan(scratch[i]));
+    if (by_differences) check_grad(s, e.qkv, dctx, qkv, e.ctx);
+    case_free(qkv, bias, ctx, lse, dctx, scratch, e.qkv, e.ctx, e.lse, e.dqkv, NULL);
+}
+
+static void test_flash(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_gemm_open(1), PP_OK);
+    FOR_EACH_ISA(isa)
+    {
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_flash(isa, &shapes[i], true);
+        for (size_t i = 0; i < sizeof long_shapes / sizeof long_shapes[0]; i++)
+            check_flash(isa, &long_shapes[i], false);
+    }
+}
+
+/* Scores so far apart that their exponentials have no sum in float: nothing overflows, and the largest wins. */
+static void test_flash_of_large_scores(void **state)
+{
+    (void)state;
+    enum { SEQ = 70 };
+    float qkv[SEQ * 3], ctx[SEQ], lse[SEQ], dctx[SEQ], bias[3] = {0};
+    float *scratch = case_floats(pp_flash_scratch(SEQ, 1) / (int64_t)sizeof(float), 1);
+    assert_int_equal(pp_gemm_open(1), PP_OK);
+    FOR_EACH_ISA(isa)
+    {
+        for (int i = 0; i < SEQ; i++) {
+            qkv[3 * i] = 20;
+            qkv[3 * i + 1] = (float)(10 * i);
+            qkv[3 * i + 2] = dctx[i] = (float)i;
+        }
+        struct pp_frame frame = case_frame();
+        struct pp_call call = {.n = {1, SEQ, 1, 1, 1}};
+        struct pp_cpu_call forward = {&call, &frame, {ctx, lse, qkv, bias, scratch}};
+        struct pp_cpu_call backward = {&call, &frame, {qkv, lse, ctx, dctx, scratch}};
+        isa->run[PP_KERNEL_FLASH](&forward);
+        for (int i = 0; i < SEQ; i++) {
+            assert_true(fabsf(ctx[i] - (float)i) < 1e-5f * (float)(i + 1));
+            assert_true(fabsf(lse[i] - 200.0f * (float)i) < 1e-5f);
+        }
+        isa->run[PP_KERNEL_FLASH_GRAD](&backward);
+        for (int i = 0; i < SEQ; i++) assert_true(fabsf(qkv[3 * i + 2] - (float)i) < 1e-5f * (float)(i + 1));
+        for (int i = 0; i < SEQ * 3; i++) assert_true(isfinite(qkv[i]));
+    }
+    free(scratch);
+}
+
 static void test_attention(void **state)
 {
     (void)state;
@@ -111,6 +235,7 @@ static void test_attention(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention), cmocka_unit_test(test_flash),
+                                       cmocka_unit_test(test_flash_of_large_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

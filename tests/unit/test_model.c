@@ -17,9 +17,11 @@
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 
-static const struct pp_shape tutorial = {4096, 16, 4096, 8, 28782, PP_MASK_NONE, 0.2, true, false, false};
-static const struct pp_shape small = {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, 0.2, true, false, false};
-static const struct pp_shape lab = {12, 4, 24, 2, 100, PP_MASK_NONE, 0.1, false, true, true};
+static const struct pp_shape tutorial = {4096, 16,   4096,  8,    28782, PP_MASK_NONE, PP_ATTENTION_MATH,
+                                         0.2,  true, false, false};
+static const struct pp_shape small = {200, 2,    200,   2,    28782, PP_MASK_CAUSAL, PP_ATTENTION_MATH,
+                                      0.2, true, false, false};
+static const struct pp_shape lab = {12, 4, 24, 2, 100, PP_MASK_NONE, PP_ATTENTION_MATH, 0.1, false, true, true};
 
 static struct pp_model *make_model(struct pp_shape shape, int stages, const char *split)
 {
@@ -311,6 +313,37 @@ static void test_operands_within_regions(void **state)
     pp_model_free(model);
 }
 
+/* Memory of long rows: what a layer keeps grows with the tokens, not with their square; nor does scratch. Tasks that
+ * differ in it have other names, as their times are others. */
+static void test_flash_memory(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 64, .heads = 4, .d_ff = 64, .layers = 2, .vocab = 99, .mask = PP_MASK_CAUSAL};
+    const struct pp_class b = {PP_B, 0, 2};
+    int64_t act[2][2], work[2][2]; /* [attention][longer] */
+    char names[2][128];
+    for (int kind = PP_ATTENTION_MATH; kind <= PP_ATTENTION_FLASH; kind++)
+        for (int longer = 0; longer < 2; longer++) {
+            const struct pp_program_spec spec = {longer ? 4096 : 2048, 2, true, false};
+            struct pp_program program;
+            struct pp_model *model;
+            shape.attention = kind;
+            assert_int_equal(pp_model_create(&shape, 1, NULL, NULL, &model), PP_OK);
+            act[kind][longer] = pp_model_act_bytes(model, 0, &spec);
+            assert_int_equal(pp_model_program(model, &b, &spec, &program), PP_OK);
+            work[kind][longer] = program.work_bytes;
+            snprintf(names[kind], sizeof names[kind], "%s", program.signature);
+            pp_program_free(&program);
+            pp_model_free(model);
+        }
+    assert_int_equal(act[PP_ATTENTION_MATH][0] - act[PP_ATTENTION_FLASH][0], 2LL * 2 * 4 * 2048 * (2048 - 1) * 4);
+    assert_int_equal(act[PP_ATTENTION_FLASH][1], 2 * act[PP_ATTENTION_FLASH][0]);
+    assert_int_equal(work[PP_ATTENTION_FLASH][1], 2 * work[PP_ATTENTION_FLASH][0]);
+    assert_true(work[PP_ATTENTION_MATH][1] > 3 * work[PP_ATTENTION_MATH][0]);
+    assert_string_equal(names[PP_ATTENTION_MATH], "B 2l+emb+dec d64 h4 ff64 v99 causal seq4096 rows2");
+    assert_string_equal(names[PP_ATTENTION_FLASH], "B 2l+emb+dec d64 h4 ff64 v99 causal flash seq4096 rows2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_work),
         cmocka_unit_test(test_operands_within_regions),
+        cmocka_unit_test(test_flash_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

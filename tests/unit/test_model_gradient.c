@@ -72,11 +72,12 @@ static void check_gradients(struct runner r)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (int mask = PP_MASK_NONE; mask <= PP_MASK_CAUSAL; mask++)
+    for (int kind = 0; kind < 4; kind++)
         for (int style = 0; style < 2; style++)
             for (int dropping = 0; dropping < 2; dropping++) {
                 struct pp_shape shape = tiny;
-                shape.mask = mask;
+                shape.mask = kind % 2 ? PP_MASK_CAUSAL : PP_MASK_NONE;
+                shape.attention = kind / 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
                 shape.dropout = dropping ? 0.2 : 0;
                 shape.residual_only = shape.lab_init = style;
                 shape.scale_embedding = !style;
@@ -133,6 +134,27 @@ static void test_stages_and_recomputation_same_bits(void **state)
     struct runner again = make_runner(tiny, 2);
     again.recompute = true;
     compare_runs(make_runner(tiny, 1), again, 0);
+}
+
+/* Attention without stored scores: the same sums in another order, in other memory; the same scores dropped. Its own
+ * bits, whatever the cut, recomputation and slots. Rows of several blocks of queries. */
+static void test_flash(void **state)
+{
+    (void)state;
+    struct runner math = make_runner(tiny, 2);
+    math.seq = 150;
+    struct runner flash = math;
+    flash.shape.attention = PP_ATTENTION_FLASH;
+    compare_runs(math, flash, 2e-5f);
+    struct runner other = flash;
+    other.split = true;
+    compare_runs(flash, other, 0);
+    other.recompute = true;
+    other.slot_chunks = 2;
+    compare_runs(flash, other, 0);
+    other = flash;
+    other.stages = 1;
+    compare_runs(flash, other, 0);
 }
 
 /* A slot of several microbatches: each finds its rows. The last slot has fewer, the last microbatch too. */
@@ -289,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_gradients_of_padded_batches),
         cmocka_unit_test(test_split_backward_same_bits),
         cmocka_unit_test(test_stages_and_recomputation_same_bits),
+        cmocka_unit_test(test_flash),
         cmocka_unit_test(test_shared_slots_same_bits),
         cmocka_unit_test(test_batched_weight_gradients),
         cmocka_unit_test(test_padded_vocabulary),

@@ -224,7 +224,10 @@ static void test_all_programs(void **state)
                                                    .precision = precision,
                                                    .optimizer = stages % 2 ? PP_ADAMW : PP_SGD,
                                                    .vocab_multiple = multiple};
+                    struct pp_shape flash = shape;
+                    flash.attention = PP_ATTENTION_FLASH;
                     check_model(&shape, stages);
+                    check_model(&flash, stages);
                 }
 }
 
@@ -264,7 +267,8 @@ static void test_copies_of_weights(void **state)
 static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *stage, bool split, int64_t tokens, int seq)
 {
     const int64_t d = s->d_model, ff = s->d_ff, columns = pp_padded_vocab(s), e = pp_element_bytes(s->precision);
-    int64_t per_token = stage->layers * ((8 * d + ff + s->heads * seq + (split ? ff : 0)) * e + 8);
+    const int64_t kept = s->attention == PP_ATTENTION_FLASH ? 4 * s->heads : s->heads * seq * e;
+    int64_t per_token = stage->layers * ((8 * d + ff + (split ? ff : 0)) * e + kept + 8);
     if (stage->decode) per_token += d * e + columns * 4 + (s->precision == PP_BF16 ? columns * e : 0);
     if (stage->embed && split) per_token += d * e;
     return tokens * per_token;
@@ -275,11 +279,13 @@ static void test_memory_formula(void **state)
     (void)state;
     struct pp_shape shape = {.d_model = 4096, .heads = 16, .d_ff = 4096, .layers = 8, .vocab = 28782};
     const int64_t product_weights = 4 * (4 + 2) * 4096LL * 4096 + 28800 * 4096LL; /* of stage 1 */
+    shape.vocab_multiple = 128;
     for (int precision = PP_FP32; precision <= PP_BF16; precision++)
-        for (int split = 0; split < 2; split++) {
+        for (int turn = 0; turn < 4; turn++) {
+            const int split = turn % 2;
             struct pp_model *model;
             shape.precision = precision;
-            shape.vocab_multiple = 128;
+            shape.attention = turn / 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
             for (int stage = 0; stage < 2; stage++) {
                 const struct pp_program_spec spec = {35, 16, true, split};
@@ -308,6 +314,9 @@ static void test_bytes_moved(void **state)
                 2.0 * (m * k + n * k) + 4.0 * m * n);
     check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000}, .precision = PP_BF16}, t * 200 * (2 + 4 + 4.0));
     check_bytes((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 35));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 1));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .precision = PP_BF16},
+                t * 2 * (8 * 100 * 2 + 4.0));
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 1, 1024}}, 4.0 * t * 2000);
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
     check_bytes((struct pp_call){PP_KERNEL_SGD, {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));
@@ -328,6 +337,7 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}, .precision = PP_BF16},
                "gemm_nt 175x600x200 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
+    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");

@@ -16,13 +16,16 @@
 #include "schedules/schedule.h"
 #include "sim/throughput.h"
 
-enum { SOFTMAX = 6 }; /* of attention and its gradient: operations that are no product, for each entry of P */
+/* For each entry of P: operations that are no product, of attention and its gradient; the same of flash's gradient,
+ * without the product that makes its scores again. */
+enum { SOFTMAX = 6, SOFTMAX_AGAIN = 9 };
 
 static double product_flops(const struct pp_call *call)
 {
     const double entries = (double)call->n[0] * call->n[2] * call->n[1] * call->n[1];
     if (pp_kernel_is_product(call->kernel)) return pp_call_flops(call);
-    if (call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD)
+    if (call->kernel == PP_KERNEL_FLASH_GRAD) return pp_call_flops(call) - (SOFTMAX_AGAIN + 2.0 * call->n[3]) * entries;
+    if (call->kernel >= PP_KERNEL_ATTENTION && call->kernel <= PP_KERNEL_FLASH)
         return pp_call_flops(call) - SOFTMAX * entries;
     return 0;
 }
@@ -60,16 +63,19 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
 static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
-    static char *options[] = {"ppsim", "--layers",     "7",      "--heads",   "4",     "--d-ff",  "72", "--rows",
-                              "11",    "--checkpoint", "always", "--d-model", "64",    "--vocab", "99", "--tokens",
-                              "13",    "--precision",  "fp32",   "--mask",    "causal"};
+    static char *options[] = {"ppsim", "--layers",     "7",      "--heads",     "4",      "--d-ff",
+                              "72",    "--rows",       "11",     "--mask",      "causal", "--d-model",
+                              "64",    "--vocab",      "99",     "--tokens",    "13",     "--precision",
+                              "fp32",  "--checkpoint", "always", "--attention", "math"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
-        for (int checkpoints = 0; checkpoints < 2; checkpoints++) {
+        for (int turn = 0; turn < 4; turn++) {
+            const bool checkpoints = turn % 2;
             struct fixture f;
             double again;
-            options[10] = checkpoints ? "always" : "never";
+            options[OPTIONS - 3] = checkpoints ? "always" : "never";
+            options[OPTIONS - 1] = turn / 2 ? "flash" : "math";
             predict(&f, OPTIONS, options, &points[i]);
             const double work = step_flops(f.prediction.job, &again);
             assert_true(fabs(f.config.rows * pp_model_flops(&f.prediction.job->model->shape, 13) / work - 1) < 1e-12);

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the two kinds of attention on the cpu share: a call taken apart, products of a head, softmax and dropout of
+ * scores.
+ *
+ * Probabilities carry dropout in their sign: negative where they are dropped.
+ */
+#ifndef PP_KERNELS_CPU_SIMD_ATTENTION_H
+#define PP_KERNELS_CPU_SIMD_ATTENTION_H
+
+#include <math.h>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/random.h"
+
+/* A call taken apart. */
+struct attention {
+    int rows, seq, heads, dh, d; /* d = heads * dh */
+    bool causal, dropping;
+    float scale;
+    struct dropout drop;
+    int64_t first_row;
+};
+
+static inline struct attention attention_of(const struct pp_cpu_call *c)
+{
+    const int32_t *n = c->call->n;
+    struct attention a = {.rows = n[0],
+                          .seq = n[1],
+                          .heads = n[2],
+                          .dh = n[3],
+                          .d = n[2] * n[3],
+                          .causal = n[4],
+                          .scale = 1 / sqrtf((float)n[3]),
+                          .first_row = c->frame->first_row};
+    a.dropping = dropout_of(c, c->call->f[0], &a.drop);
+    return a;
+}
+
+/* Number of the row vector of a head's first query: dropout's. */
+static inline uint32_t first_vector(const struct attention *a, int row, int head)
+{
+    return (uint32_t)(((a->first_row + row) * a->heads + head) * a->seq);
+}
+
+/* Below this many multiplications a call of the library costs more than the product. */
+enum { TINY = 8192 };
+
+/* C = op(A, B) + beta C for tiny matrices, by the definition. Elements lie `row` and `column` apart. */
+struct tiny {
+    const float *at;
+    int64_t row, column;
+};
+
+static inline void tiny_product(int m, int n, int k, struct tiny a, struct tiny b, float beta, float *c, int ldc)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = 0, *to = c + (int64_t)i * ldc + j;
+            for (int l = 0; l < k; l++) sum += a.at[i * a.row + l * a.column] * b.at[l * b.row + j * b.column];
+            *to = beta != 0 ? sum + beta * *to : sum;
+        }
+}
+
+/* As pp_gemm. */
+static inline void product(enum pp_gemm_op op, int m, int n, int k, const float *a, int lda, const float *b, int ldb,
+                           float beta, float *c, int ldc)
+{
+    if ((int64_t)m * n * k >= TINY) {
+        pp_gemm(op, m, n, k, a, lda, b, ldb, beta, c, ldc);
+        return;
+    }
+    const struct tiny left = op == PP_GEMM_TN ? (struct tiny){a, 1, lda} : (struct tiny){a, lda, 1};
+    const struct tiny right = op == PP_GEMM_NT ? (struct tiny){b, 1, ldb} : (struct tiny){b, ldb, 1};
+    tiny_product(m, n, k, left, right, beta, c, ldc);
+}
+
+/* qkv of one row */
+static inline void add_bias(const struct attention *a, float *qkv, const float *bias)
+{
+    const int width = 3 * a->d;
+    for (int t = 0; t < a->seq; t++, qkv += width)
+        for (int j = 0; j < width; j += VL)
+            vf_store(qkv + j, width - j, vf_load(qkv + j, width - j) + vf_load(bias + j, width - j));
+}
+
+/* What a row of scores was divided by: sum of exp(score * scale - shift). */
+struct softmax {
+    float shift, sum;
+};
+
+/* Row of scores -> probabilities; entries from `open` on are masked and become 0. */
+static inline struct softmax softmax_row(float *p, int open, int columns, float scale)
+{
+    vf most = vf_all(-INFINITY), sum = {0};
+    for (int j = 0; j < open; j += VL) most = vf_max(most, vf_first(vf_load(p + j, open - j), open - j, -INFINITY));
+    const float shift = vf_max_lane(most) * scale;
+    for (int j = 0; j < open; j += VL) {
+        vf e = vf_first(vf_exp(vf_load(p + j, open - j) * scale - shift), open - j, 0);
+        vf_store(p + j, open - j, e);
+        sum += e;
+    }
+    const struct softmax out = {shift, vf_sum(sum)};
+    const float norm = 1 / out.sum;
+    for (int j = 0; j < open; j += VL) vf_store(p + j, open - j, vf_load(p + j, open - j) * norm);
+    memset(p + open, 0, sizeof *p * (size_t)(columns - open));
+    return out;
+}
+
+/* kept = drop(p), unless NULL, and p's sign turned where it is dropped; n columns of one row. kept may be p. */
+static inline void drop_row(const struct dropout *drop, const uint32_t *random, float *p, float *kept, int n)
+{
+    for (int j = 0; j < n; j += VL) {
+        vf v = vf_load(p + j, n - j);
+        vi keep = (vi)(*(const vu_at *)(random + j) >= drop->threshold);
+        vf_store(p + j, n - j, vf_select(keep, v, -v));
+        if (kept) vf_store(kept + j, n - j, vf_keep(keep, v * drop->scale));
+    }
+}
+
+/* The same for p, kept: [rows, columns]; first: number of the first row vector. */
+static inline void drop_scores(const struct attention *a, uint32_t first, int rows, int columns, float *p, float *kept)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    const int piece = columns < PP_RANDOM_TILE ? columns : PP_RANDOM_TILE, pitch = (piece + 3) / 4 * 4;
+    const int tile = PP_RANDOM_TILE / pitch;
+    for (int j0 = 0; j0 < columns; j0 += piece) {
+        const int n = columns - j0 < piece ? columns - j0 : piece;
+        for (int i0 = 0; i0 < rows; i0 += tile) {
+            const int some = rows - i0 < tile ? rows - i0 : tile;
+            random_rows(&a->drop, first + (uint32_t)i0, some, j0 / 4, pitch / 4, random);
+            for (int i = 0; i < some; i++) {
+                const int64_t at = (int64_t)(i0 + i) * columns + j0;
+                drop_row(&a->drop, random + i * pitch, p + at, kept ? kept + at : NULL, n);
+            }
+        }
+    }
+}
+
+/* kept = drop(|p|) from the signs of n probabilities; kept may be p. */
+static inline void kept_scores(const struct attention *a, int64_t n, const float *p, float *kept)
+{
+    for (int64_t i = 0; i < n; i += VL)
+        vf_store(kept + i, n - i, vf_max(vf_all(0), vf_load(p + i, n - i) * a->drop.scale));
+}
+
+/* Row of dkept (gradient of kept) -> gradient of the scores before scaling, in place. mean: the row's sum of
+ * drop(p) * dkept. */
+static inline void dscores_row(const struct attention *a, const float *p, float *ds, float mean, int columns)
+{
+    for (int j = 0; j < columns; j += VL) {
+        const vf signed_p = vf_load(p + j, columns - j);
+        const vf dp = vf_keep((vi)(signed_p > 0), vf_load(ds + j, columns - j) * a->drop.scale);
+        vf_store(ds + j, columns - j, vf_max(signed_p, -signed_p) * (dp - mean) * a->scale);
+    }
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention that stores no scores (Dao et al., "FlashAttention: Fast and Memory-Efficient Exact Attention", 2022): one
+ * row and head and a block of its queries at a time, against the keys that they see.
+ *
+ * Forward keeps one number for each query, from which the backward makes its probabilities again; it draws dropout's
+ * numbers again, too. What is masked for a whole block is not computed.
+ */
+#include "kernels/cpu/simd/attention.h"
+
+/* Queries first .. first + n - 1 see keys 0 .. keys - 1, some of them not all of these. */
+struct block {
+    int first, n, keys;
+};
+
+static struct block block_from(const struct attention *a, int first)
+{
+    const int n = a->seq - first < PP_FLASH_QUERIES ? a->seq - first : PP_FLASH_QUERIES;
+    return (struct block){first, n, a->causal ? first + n : a->seq};
+}
+
+static int open_keys(const struct attention *a, int query) { return a->causal ? query + 1 : a->seq; }
+
+/* One head of one row. */
+struct head {
+    float *q, *k, *v; /* tokens lie 3 d apart */
+    float *ctx;       /* d apart */
+    float *lse;       /* [seq] */
+    uint32_t vector;  /* dropout's, of the first query */
+};
+
+static struct head head_of(const struct attention *a, float *qkv, float *ctx, float *lse, int row, int head)
+{
+    float *q = qkv + (int64_t)row * a->seq * 3 * a->d + head * a->dh;
+    return (struct head){q,
+                         q + a->d,
+                         q + 2 * a->d,
+                         ctx + (int64_t)row * a->seq * a->d + head * a->dh,
+                         lse + ((int64_t)row * a->heads + head) * a->seq,
+                         first_vector(a, row, head)};
+}
+
+/* p [n, keys] = q k' */
+static void make_scores(const struct attention *a, const struct head *h, struct block b, float *p)
+{
+    const int width = 3 * a->d;
+    product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * width, width, h->k, width, 0, p, b.keys);
+}
+
+static void forward_block(const struct attention *a, const struct head *h, struct block b, float *p)
+{
+    make_scores(a, h, b, p);
+    for (int i = 0; i < b.n; i++) {
+        const struct softmax s = softmax_row(p + (int64_t)i * b.keys, open_keys(a, b.first + i), b.keys, a->scale);
+        h->lse[b.first + i] = s.shift + logf(s.sum);
+    }
+    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.first, b.n, b.keys, p, p);
+    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, 3 * a->d, 0, h->ctx + (int64_t)b.first * a->d, a->d);
+}
+
+void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
+{
+    const struct attention a = attention_of(c);
+    float *qkv = c->p[2];
+    for (int r = 0; r < a.rows; r++) {
+        add_bias(&a, qkv + (int64_t)r * a.seq * 3 * a.d, c->p[3]);
+        for (int i = 0; i < a.heads; i++) {
+            const struct head h = head_of(&a, qkv, c->p[0], c->p[1], r, i);
+            for (int q = 0; q < a.seq; q += PP_FLASH_QUERIES) forward_block(&a, &h, block_from(&a, q), c->p[4]);
+        }
+    }
+}
+
+/* Row of scores -> probabilities, by what their exponentials add up to. */
+static void probabilities_row(const struct attention *a, float *p, int open, int keys, float lse)
+{
+    for (int j = 0; j < open; j += VL) vf_store(p + j, open - j, vf_exp(vf_load(p + j, open - j) * a->scale - lse));
+    memset(p + open, 0, sizeof *p * (size_t)(keys - open));
+}
+
+static float dot(const float *a, const float *b, int n)
+{
+    vf sum = {0};
+    for (int j = 0; j < n; j += VL) sum += vf_load(a + j, n - j) * vf_load(b + j, n - j);
+    return vf_sum(sum);
+}
+
+/* Scratch of the backward. */
+struct scratch {
+    float *p, *ds;  /* [queries, keys] */
+    float *dk, *dv; /* [seq, dh] */
+};
+
+/* dq in place of q, which then nobody needs any more; adds to dk and dv. dctx: of the head. */
+static void backward_block(const struct attention *a, const struct head *h, const float *dctx, struct block b,
+                           const struct scratch *s)
+{
+    const int width = 3 * a->d, dh = a->dh;
+    const float add = b.first + b.n < a->seq;
+    float *q = h->q + (int64_t)b.first * width;
+    const float *ctx = h->ctx + (int64_t)b.first * a->d;
+    dctx += (int64_t)b.first * a->d;
+    make_scores(a, h, b, s->p);
+    for (int i = 0; i < b.n; i++)
+        probabilities_row(a, s->p + (int64_t)i * b.keys, open_keys(a, b.first + i), b.keys, h->lse[b.first + i]);
+    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.first, b.n, b.keys, s->p, NULL);
+    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, h->v, width, 0, s->ds, b.keys);
+    for (int i = 0; i < b.n; i++) {
+        const int64_t row = (int64_t)i * b.keys, token = (int64_t)i * a->d;
+        dscores_row(a, s->p + row, s->ds + row, dot(ctx + token, dctx + token, dh), b.keys);
+    }
+    if (a->dropping) kept_scores(a, (int64_t)b.n * b.keys, s->p, s->p);
+    product(PP_GEMM_TN, b.keys, dh, b.n, s->p, b.keys, dctx, a->d, add, s->dv, dh);
+    product(PP_GEMM_TN, b.keys, dh, b.n, s->ds, b.keys, q, width, add, s->dk, dh);
+    product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, h->k, width, 0, q, width);
+}
+
+static void settle(const struct attention *a, const struct head *h, const struct scratch *s)
+{
+    const size_t bytes = sizeof(float) * (size_t)a->dh;
+    for (int64_t t = 0; t < a->seq; t++) {
+        memcpy(h->k + t * 3 * a->d, s->dk + t * a->dh, bytes);
+        memcpy(h->v + t * 3 * a->d, s->dv + t * a->dh, bytes);
+    }
+}
+
+/* From the last block to the first with a mask, whose last block sees all keys: so the first one done writes all of dk
+ * and dv. */
+void PP_SIMD(pp_cpu_flash_grad)(const struct pp_cpu_call *c)
+{
+    const struct attention a = attention_of(c);
+    const int64_t queries = a.seq < PP_FLASH_QUERIES ? a.seq : PP_FLASH_QUERIES, block = queries * a.seq;
+    float *at = c->p[4];
+    const struct scratch s = {at, at + block, at + 2 * block, at + 2 * block + (int64_t)a.seq * a.dh};
+    for (int r = 0; r < a.rows; r++)
+        for (int i = 0; i < a.heads; i++) {
+            const struct head h = head_of(&a, c->p[0], c->p[2], c->p[1], r, i);
+            const float *dctx = (const float *)c->p[3] + (h.ctx - (const float *)c->p[2]);
+            for (int q = (a.seq - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES; q >= 0; q -= PP_FLASH_QUERIES)
+                backward_block(&a, &h, dctx, block_from(&a, q), &s);
+            settle(&a, &h, &s);
+        }
+}
