@@ -17,6 +17,7 @@ struct pp_config {
     /* model */
     const char *preset;
     int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
+    int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout;
     /* batch and optimizer */

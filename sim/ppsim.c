@@ -80,7 +80,8 @@ static pp_status check_meaning(const struct session *s)
                 {"d-model", false},   {"heads", false},    {"d-ff", false},          {"layers", false},
                 {"vocab", false},     {"mask", false},     {"dropout", false},       {"style", false},
                 {"rows", false},      {"tokens", false},   {"split", false},         {"threads", false},
-                {"transport", false}, {"memory", false},   {"optimizer", false}};
+                {"transport", false}, {"memory", false},   {"optimizer", false},     {"norm", false},
+                {"activation", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&
