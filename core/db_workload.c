@@ -83,6 +83,8 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
     add(t, "%s%dl d%d h%d f%d v%d %s", config->style ? "lab " : "", config->layers, config->d_model, config->heads,
         config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
+    if (config->norm == PP_NORM_FIRST) add(t, " pre");
+    if (config->activation == PP_GELU) add(t, " gelu");
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);
     return add_split(t, config, job);

@@ -56,7 +56,7 @@ struct pp_ref {
     int64_t row_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8 };
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 128 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -81,7 +81,7 @@ struct pp_program {
     double flops, bytes; /* arithmetic, and bytes of operands read and written, summed over its calls */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
      * p0.2"). The key of measured task times. */
-    char signature[128];
+    char signature[PP_SIGNATURE_BYTES];
 };
 
 /* For a device that waits instead of computing (pp_backend.waits). A task's output begins with the time at which it
@@ -134,13 +134,16 @@ struct pp_tensor {
 enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 /* What attention keeps for its backward: the probabilities, or (flash) what they are made again from. */
 enum pp_attention_kind { PP_ATTENTION_MATH, PP_ATTENTION_FLASH };
+enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
+enum pp_activation { PP_RELU, PP_GELU };
 
-/* The Transformer language model: embedding, positions, post-LN encoder layers, decoder
- * (torch.nn.TransformerEncoderLayer). */
+/* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
+ * decoder (torch.nn.TransformerEncoderLayer). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
-    int mask;      /* enum pp_mask */
-    int attention; /* enum pp_attention_kind */
+    int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
+    int mask;             /* enum pp_mask */
+    int attention;        /* enum pp_attention_kind */
     double dropout;
     bool scale_embedding; /* multiply by sqrt(d_model) */
     /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */

@@ -18,9 +18,10 @@
 /* Options that bits depend on. Not --epochs: a run may be made longer. Not what only says how a step is computed
  * (schedule, stages, checkpoint mode, transport): bits do not depend on it. */
 static const char *const fixed_options[] = {
-    "d-model",      "heads", "d-ff",      "layers",     "vocab",      "mask",     "dropout",     "style",   "attention",
-    "precision",    "rows",  "tokens",    "lr",         "clip",       "lr-decay", "max-batches", "no-eval", "eval-rows",
-    "eval-batches", "seed",  "optimizer", "adam-beta1", "adam-beta2", "adam-eps", "weight-decay"};
+    "d-model", "heads",     "d-ff",       "layers",      "norm",      "activation",  "vocab",
+    "mask",    "attention", "dropout",    "style",       "precision", "rows",        "tokens",
+    "lr",      "clip",      "lr-decay",   "max-batches", "no-eval",   "eval-rows",   "eval-batches",
+    "seed",    "optimizer", "adam-beta1", "adam-beta2",  "adam-eps",  "weight-decay"};
 
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
                   note_version[] = PP_NOTE_CHECKPOINT;

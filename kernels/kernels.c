@@ -34,6 +34,9 @@ double pp_call_flops(const struct pp_call *call)
     X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements) \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
+/* What a plain layernorm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
+#define PLAIN n[3]
+
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
 #define OPERANDS(X) \
     X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1]) \
@@ -68,23 +71,36 @@ double pp_call_flops(const struct pp_call *call)
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
     X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
     X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
     X(LAYERNORM, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, PLAIN ? 0 : n[2], 0) \
     X(LAYERNORM, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(LAYERNORM, 7, sum, PP_TYPE_ACTIVATION, WRITE, PLAIN ? 0 : t * n[2], t * n[2]) \
     X(LAYERNORM_GRAD, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, PLAIN ? READ : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
     X(LAYERNORM_GRAD, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
     X(LAYERNORM_GRAD, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
     X(LAYERNORM_GRAD, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(LAYERNORM_GRAD, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
     X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(LAYERNORM_GRAD, 7, add, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(RESIDUAL, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(RESIDUAL, 1, z, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(RESIDUAL, 2, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(RESIDUAL, 3, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(RESIDUAL_GRAD, 0, dz, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(RESIDUAL_GRAD, 1, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
     X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
     X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
     X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(GELU, 0, u, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(GELU, 1, a, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(GELU, 2, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(GELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
+    X(GELU_GRAD, 1, a, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
     X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t * n[4], t * n[2]) \
     X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0) \
@@ -164,11 +180,14 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
+    const bool norm = call->kernel == PP_KERNEL_LAYERNORM || call->kernel == PP_KERNEL_LAYERNORM_GRAD;
     const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
     if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
+    if (norm && call->n[3] && used < size) used += (size_t)snprintf(buf + used, size - used, " plain");
+    if (norm && call->ref[7].region && used < size) used += (size_t)snprintf(buf + used, size - used, " sum");
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
         snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");

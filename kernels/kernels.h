@@ -26,15 +26,24 @@
  *                 scores. The same scores are dropped as by attention
  * flash_grad      rows, seq, heads, dh, causal p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
  *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx
- * layernorm       rows, seq, d                 p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
- *                                                        bias, gamma, beta [d]
- *                 r = x + drop(z + bias); xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory
- *                 (a recomputed stage sends nothing)
- * layernorm_grad  rows, seq, d                 p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
- *                                                        grad gamma, grad beta
- *                 dz = gradient of z (dropout applied), dr = gradient of x through the residual. dr may be dy.
+ * layernorm       rows, seq, d, plain          p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
+ *                                                        bias, gamma, beta [d], sum [T,d]
+ *                 r = x + drop(z + bias), written to sum too unless that has no memory; plain: r = x, and z is written
+ *                 only; xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory (a recomputed stage
+ *                 sends nothing). sum may be x.
+ * layernorm_grad  rows, seq, d, plain          p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
+ *                                                        grad gamma, grad beta, add [T,d]
+ *                 dr = gradient of r, plus add unless that has no memory; dz = gradient of z from dr (dropout applied),
+ *                 which a plain norm does not write. dr may be dy, or add.
+ * residual        rows, seq, d                 p         y [T,d], z [T,d], x [T,d], bias [d]
+ *                 y = x + drop(z + bias); nothing happens where y has no memory. y may be x.
+ * residual_grad   rows, seq, d                 p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
  * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
  * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
+ * gelu            rows, seq, width             p         u [T,width], a [T,width] in place, bias [width]
+ *                 a = a + bias; u = drop(gelu(a)), gelu(a) = a (1 + erf(a / sqrt(2))) / 2
+ * gelu_grad       rows, seq, width             p         du in place, a: du = gelu'(a) du / (1 - p) where u was kept,
+ *                                                        else 0
  * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
@@ -53,32 +62,36 @@
 #include "core/program.h"
 
 /* X(ID, name, dimensions in its name, floating-point operations); n[] are doubles in the formulas. */
-#define PP_KERNEL_LIST(X) \
-    X(COPY, copy, 2, 0) \
-    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2]) \
-    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2]) \
-    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2]) \
-    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2]) \
-    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2]) \
-    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
-    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6)) \
-    X(FLASH, flash, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6)) \
-    X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9)) \
-    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2]) \
-    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2]) \
-    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2]) \
-    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2]) \
-    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2]) \
-    X(COLSUM, colsum, 2, n[0] * n[1]) \
-    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1]) \
-    X(SGD, sgd, 2, 2 * n[0] * n[1]) \
+#define PP_KERNEL_LIST(X)                                                                                              \
+    X(COPY, copy, 2, 0)                                                                                                \
+    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2])                                                                         \
+    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
+    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
+    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
+    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
+    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                             \
+    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6))                                   \
+    X(FLASH, flash, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                                     \
+    X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9))                                          \
+    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
+    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
+    X(RESIDUAL, residual, 3, 3 * n[0] * n[1] * n[2])                                                                   \
+    X(RESIDUAL_GRAD, residual_grad, 3, n[0] * n[1] * n[2])                                                             \
+    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2])                                                                           \
+    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2])                                                                     \
+    X(GELU, gelu, 3, 40 * n[0] * n[1] * n[2])                                                                          \
+    X(GELU_GRAD, gelu_grad, 3, 42 * n[0] * n[1] * n[2])                                                                \
+    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
+    X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
+    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
+    X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
     X(ADAMW, adamw, 2, 14 * n[0] * n[1])
 
 enum pp_kernel {
 #define X(ID, name, dims, flops) PP_KERNEL_##ID,
     PP_KERNEL_LIST(X)
 #undef X
-    PP_KERNELS
+        PP_KERNELS
 };
 
 struct pp_kernel_info {
@@ -119,7 +132,8 @@ double pp_call_again_bytes(const struct pp_call *call);
 struct pp_work pp_call_work(const struct pp_call *call); /* all three */
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
- * ("/28800"), "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
+ * ("/28800"), "plain" and "sum" for a layernorm (its gradient) that is plain, that has its last operand, "drop" for a
+ * dropout site, the precision, "wide" for a product whose result is wider than its operands.
  * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 

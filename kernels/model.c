@@ -42,6 +42,12 @@ static const struct tensor_row layer_rows[] = {
     {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
 };
 
+/* Of the output of layers that begin with their norms: nn.TransformerEncoder's norm. */
+static const struct tensor_row norm_rows[] = {
+    {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
+    {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
+};
+
 static const struct tensor_row decoder_rows[] = {
     {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}},
     {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
@@ -75,7 +81,8 @@ int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shap
 
 int64_t pp_shape_decoder(const struct pp_shape *shape)
 {
-    return rows_elements(shape, decoder_rows, ROWS(decoder_rows));
+    const int64_t norm = shape->norm == PP_NORM_FIRST ? rows_elements(shape, norm_rows, ROWS(norm_rows)) : 0;
+    return norm + rows_elements(shape, decoder_rows, ROWS(decoder_rows));
 }
 
 static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_tensor *tensor)
@@ -149,7 +156,9 @@ static pp_status fill_stage(struct pp_model *model, int stage)
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
         PP_TRY(add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows)));
     }
-    return s->decode ? add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows)) : PP_OK;
+    if (!s->decode) return PP_OK;
+    if (model->shape.norm == PP_NORM_FIRST) PP_TRY(add_tensors(model, stage, "", norm_rows, ROWS(norm_rows)));
+    return add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows));
 }
 
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
@@ -208,7 +217,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     model->shape = *shape;
     model->nstages = stages;
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
-    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(decoder_rows);
+    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(norm_rows) + ROWS(decoder_rows);
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
     PP_TRY_DONE(fill_model(model, layers));
     *out = model;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of
- * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer
- * and nn.Linear.
+ * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
+ * nn.LayerNorm and nn.Linear.
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
@@ -31,7 +31,8 @@ void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t see
 pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                        int *layers_out) PP_MUST_CHECK;
 
-/* Elements of the embedding, of one layer and of the decoder with its bias. */
+/* Elements of the embedding, of one layer and of the decoder with its bias and, where there is one, the norm before it.
+ */
 int64_t pp_shape_embedding(const struct pp_shape *shape);
 int64_t pp_shape_layer(const struct pp_shape *shape);
 int64_t pp_shape_decoder(const struct pp_shape *shape);

@@ -37,12 +37,23 @@ struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
     return pp_ref_to(region, w->model->tensors[w->stage->first_tensor].offset);
 }
 
-struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor)
+/* Behind the layers' tensors: the norm's two, if there is one, and the decoder's. */
+static int decoder_tensor(const struct pp_writer *w, int tensor) { return tensor + (pp_writer_norm_first(w) ? 2 : 0); }
+
+struct pp_ref pp_ref_norm(const struct pp_writer *w, enum pp_region region, int tensor)
 {
     return pp_ref_layer(w, region, w->stage->layers, tensor);
 }
 
-struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w) { return pp_ref_weight(w, w->stage->layers, 0); }
+struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor)
+{
+    return pp_ref_layer(w, region, w->stage->layers, decoder_tensor(w, tensor));
+}
+
+struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w)
+{
+    return pp_ref_weight(w, w->stage->layers, decoder_tensor(w, 0));
+}
 
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes)
 {
@@ -172,6 +183,8 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const int padded = pp_padded_vocab(shape);
+    const char *norm = shape->norm == PP_NORM_FIRST ? " pre" : "";
+    const char *activation = shape->activation == PP_GELU ? " gelu" : "";
     char vocab[32] = "", dropout[32] = "", precision[16] = "";
     if (stage->embed || stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
     if (stage->decode && padded != shape->vocab) snprintf(vocab, sizeof vocab, " v%d/%d", shape->vocab, padded);
@@ -180,12 +193,12 @@ static void write_signature(const struct pp_writer *w, int kind)
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (kind == PP_NORM || kind == PP_STEP)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s", shape->d_ff, vocab, precision,
-                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s", shape->d_ff, vocab, precision,
+                 stage->decode ? norm : "", kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
                  vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, w->seq, w->rows);
+                 precision, norm, activation, w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -8,8 +8,12 @@
  *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
  * flash has lse [rows,heads,seq] in the place of P, float32.
+ * With gelu also a [T,ff], what it is of. Where layers begin with their norms x is the first norm's output and y1 the
+ * second's: what products read; the residual stream itself is scratch, and the last stage holds xhat and rstd of the
+ * norm before the decoder.
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
- * gradient at linear2's output. A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
+ * gradient at linear2's output; norm first: xhat2 that at the attention's output, and that at linear2's is scratch, or of
+ * the slot where the backward is split (dz2 [T,d]). A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
  * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits (as many
  * columns as the padded vocabulary), which become their own gradient; bf16 has a second buffer for that. Evaluation
  * keeps nothing for a backward pass: all layers use the buffers of one.
@@ -30,8 +34,9 @@ struct pp_buffer {
 
 /* Those of layer l (within the stage) are l * layer_bytes further on. */
 struct pp_slot {
-    struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, u, xhat2, rstd2, dh;
+    struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     int64_t layer_bytes;
+    struct pp_buffer xhat, rstd; /* of the norm before the decoder */
     struct pp_buffer decoder_input, logits, dlogits;
     struct pp_buffer input_grad; /* gradient at the embedding's output */
     int64_t bytes;
@@ -60,7 +65,7 @@ enum pp_layer_tensor {
 };
 
 /* Places of a layer where dropout may stand. */
-enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_RELU, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
+enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
 
 /* Writes one program. out->calls has room for all calls of any kind. */
 struct pp_writer {
@@ -78,10 +83,11 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the decoder (0 weight, 1 bias).
- * */
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the norm before the decoder, and
+ * the decoder (0 weight, 1 bias). */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
+struct pp_ref pp_ref_norm(const struct pp_writer *w, enum pp_region region, int tensor);
 struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor);
 /* The weights of the same, as products read them. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
@@ -110,6 +116,8 @@ void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, e
 struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash);
 /* Its scratch. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
+/* Does the model normalise first? */
+static inline bool pp_writer_norm_first(const struct pp_writer *w) { return w->model->shape.norm == PP_NORM_FIRST; }
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 

@@ -66,9 +66,9 @@ enum { PP_PROFILE_LOADS = 8 }; /* different loads in one session, at most */
 enum { PP_PROFILE_BEFORE, PP_PROFILE_DURING, PP_PROFILE_AFTER, PP_PROFILE_WHENS };
 
 struct pp_profile_shape {
-    char signature[128];           /* of the program */
-    char context[PP_CONTEXT_SIZE]; /* of the job: pp_job_context */
-    int kind;                      /* enum pp_kind */
+    char signature[PP_SIGNATURE_BYTES]; /* of the program */
+    char context[PP_CONTEXT_SIZE];      /* of the job: pp_job_context */
+    int kind;                           /* enum pp_kind */
     int ncalls;
     char (*call_names)[64]; /* [ncalls] */
     double flops, bytes;

@@ -11,6 +11,7 @@ struct path {
     struct pp_ref incoming; /* gradient of the next layer's input; consumed by the first kernel of a layer */
     struct pp_ref stream;   /* scratch [T, d] */
     struct pp_ref dctx;     /* scratch [T, d] */
+    struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
     struct pp_ref dh;       /* scratch [T, ff], where the backward is not split */
     struct pp_ref scratch;  /* of attention */
 };
@@ -18,6 +19,19 @@ struct path {
 static struct pp_ref dh_of(const struct pp_writer *w, const struct path *path, int l)
 {
     return w->split ? pp_ref_act(w, l, w->slot.dh) : path->dh;
+}
+
+/* The gradient at linear2's output. */
+static struct pp_ref dz2_of(const struct pp_writer *w, const struct path *path, int l)
+{
+    if (!pp_writer_norm_first(w)) return pp_ref_act(w, l, w->slot.xhat2);
+    return w->split ? pp_ref_act(w, l, w->slot.dz2) : path->dz2;
+}
+
+/* ... at the attention's. */
+static struct pp_ref dz1_of(const struct pp_writer *w, int l)
+{
+    return pp_ref_act(w, l, pp_writer_norm_first(w) ? w->slot.xhat2 : w->slot.xhat1);
 }
 
 /* C [T, n] = A [T, k] * weight [k, n], or added to C. */
@@ -43,6 +57,7 @@ struct norm_grad {
     enum pp_dropout_place place;
     enum pp_layer_tensor gamma, beta;
     struct pp_ref dr, xhat, rstd, dy;
+    struct pp_ref add; /* no memory: nothing is added */
 };
 
 static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *g)
@@ -55,8 +70,19 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
                                   g->dy,
                                   pp_ref_layer(w, PP_MEM_PARAM, l, g->gamma),
                                   pp_ref_layer(w, PP_MEM_GRAD, l, g->gamma),
-                                  pp_ref_layer(w, PP_MEM_GRAD, l, g->beta)};
-    for (int i = 0; i < 7; i++) call->ref[i] = refs[i];
+                                  pp_ref_layer(w, PP_MEM_GRAD, l, g->beta),
+                                  g->add};
+    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
+}
+
+static void write_activation_grad(struct pp_writer *w, int l, struct pp_ref dh)
+{
+    const bool gelu = w->model->shape.activation == PP_GELU;
+    struct pp_call *call =
+        pp_writer_call(w, gelu ? PP_KERNEL_GELU_GRAD : PP_KERNEL_RELU_GRAD, w->rows, w->seq, w->model->shape.d_ff, 0);
+    pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
+    call->ref[0] = dh;
+    call->ref[1] = pp_ref_act(w, l, gelu ? w->slot.a : w->slot.u);
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
@@ -69,21 +95,17 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
         path->incoming};
     write_norm_grad(w, l, &norm);
     write_input_product(w, PP_GEMM_WRITE, dh, ff, dz, d, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RELU_GRAD, w->rows, w->seq, ff, 0);
-    pp_writer_dropout(w, call, l, PP_DROP_RELU);
-    call->ref[0] = dh;
-    call->ref[1] = pp_ref_act(w, l, w->slot.u);
+    write_activation_grad(w, l, dh);
     write_input_product(w, PP_GEMM_ADD, path->stream, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
-/* path->stream (gradient at y1) -> da (over xhat1), dqkv (over qkv), and the gradient at the layer's input in `out`. */
-static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+/* The gradient at the attention's output -> dqkv (over qkv), and the gradient at the attention's input: written to `out`,
+ * or added. */
+static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
+                                 struct pp_ref out)
 {
     const int d = w->model->shape.d_model;
-    const struct pp_ref da = pp_ref_act(w, l, w->slot.xhat1), dqkv = pp_ref_act(w, l, w->slot.qkv);
-    const struct norm_grad norm = {
-        PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, da, pp_ref_act(w, l, w->slot.rstd1), path->stream};
-    write_norm_grad(w, l, &norm);
+    const struct pp_ref da = dz1_of(w, l), dqkv = pp_ref_act(w, l, w->slot.qkv);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
     const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
@@ -92,7 +114,54 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     if (flash) call->ref[2] = pp_ref_act(w, l, w->slot.ctx);
     call->ref[flash ? 3 : 2] = path->dctx;
     call->ref[flash ? 4 : 3] = path->scratch;
-    write_input_product(w, PP_GEMM_ADD, out, d, dqkv, 3 * d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    write_input_product(w, mode, out, d, dqkv, 3 * d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+}
+
+/* path->incoming -> the gradient at the layer's input in `out`. */
+static void write_norm_last_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+{
+    const struct norm_grad first = {
+        PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, dz1_of(w, l), pp_ref_act(w, l, w->slot.rstd1),
+        path->stream};
+    write_feed_forward_grad(w, path, l);
+    write_norm_grad(w, l, &first);
+    write_attention_grad(w, path, l, PP_GEMM_ADD, out);
+}
+
+/* The gradient of a norm alone. add: the gradient of what goes past it; no memory: nothing does. */
+static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[8])
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM_GRAD, w->rows, w->seq, w->model->shape.d_model, true);
+    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
+}
+
+/* The same where the norm comes first. path->dctx holds the gradients of both norms' outputs, too. */
+static void write_norm_first_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+{
+    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
+    const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), dnorm = path->dctx;
+    const struct norm_grad second = {PP_DROP_RESIDUAL1,
+                                     PP_NORM2_WEIGHT,
+                                     PP_NORM2_BIAS,
+                                     path->stream,
+                                     dz1_of(w, l),
+                                     pp_ref_act(w, l, w->slot.rstd2),
+                                     dnorm,
+                                     path->incoming};
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, d, 0);
+    pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
+    call->ref[0] = dz2;
+    call->ref[1] = path->incoming;
+    write_input_product(w, PP_GEMM_WRITE, dh, ff, dz2, d, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_activation_grad(w, l, dh);
+    write_input_product(w, PP_GEMM_WRITE, dnorm, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_norm_grad(w, l, &second);
+    write_attention_grad(w, path, l, PP_GEMM_WRITE, dnorm);
+    write_plain_norm_grad(w,
+                          (const struct pp_ref[]){out, pp_ref_act(w, l, w->slot.xhat1), pp_ref_act(w, l, w->slot.rstd1),
+                                                  dnorm, pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
+                                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_WEIGHT),
+                                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_BIAS), path->stream});
 }
 
 static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
@@ -106,9 +175,9 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_slot *slot = &w->slot;
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, pp_ref_act(w, l, slot->xhat2), d, pp_ref_act(w, l, slot->u), ff);
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz2_of(w, path, l), d, pp_ref_act(w, l, slot->u), ff);
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), ff, pp_ref_act(w, l, slot->y1), d);
-    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, pp_ref_act(w, l, slot->xhat1), d, pp_ref_act(w, l, slot->ctx), d);
+    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx), d);
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), 3 * d, pp_ref_act(w, l, slot->x), d);
 }
 
@@ -130,6 +199,11 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, bool inp
     if (input_grads) {
         write_input_product(w, PP_GEMM_WRITE, path->stream, d, dlogits, columns, pp_ref_decoder_weight(w));
         path->incoming = path->stream;
+        if (pp_writer_norm_first(w))
+            write_plain_norm_grad(w, (const struct pp_ref[]){
+                                         path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd),
+                                         path->stream, pp_ref_norm(w, PP_MEM_PARAM, 0), pp_ref_norm(w, PP_MEM_GRAD, 0),
+                                         pp_ref_norm(w, PP_MEM_GRAD, 1), pp_ref_to(PP_MEM_NONE, 0)});
     }
     if (weight_grads)
         write_weight_grads(w, pp_ref_decoder(w, PP_MEM_GRAD, 0), pp_ref_decoder(w, PP_MEM_GRAD, 1), dlogits, columns,
@@ -151,6 +225,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     path.stream = pp_writer_activations(w, shape->d_model);
     path.dctx = pp_writer_activations(w, shape->d_model);
     if (!w->split) path.dh = pp_writer_activations(w, shape->d_ff);
+    if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_activations(w, shape->d_model);
     path.scratch = pp_writer_attention_scratch(w);
     return path;
 }
@@ -159,11 +234,12 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     struct path path = make_path(w, input_grads);
     const struct pp_ref output = stage_output(w, &path);
+    void (*const write_layer)(struct pp_writer *, const struct path *, int, struct pp_ref) =
+        pp_writer_norm_first(w) ? write_norm_first_layer : write_norm_last_layer;
     if (w->stage->decode) write_decoder_grads(w, &path, input_grads, weight_grads);
     for (int l = w->stage->layers - 1; l >= 0; l--) {
         if (input_grads) {
-            write_feed_forward_grad(w, &path, l);
-            write_attention_grad(w, &path, l, l ? path.stream : output);
+            write_layer(w, &path, l, l ? path.stream : output);
             path.incoming = path.stream;
         }
         if (weight_grads) write_layer_weight_grads(w, &path, l);

@@ -14,11 +14,10 @@ static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from
     call->ref[1] = from;
 }
 
-/* Brings the stage's input into the slot, and into the checkpoint where the task has one. */
-static void write_input(struct pp_writer *w, bool recompute)
+/* Brings the stage's input into x, and into the checkpoint where the task has one. */
+static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const struct pp_ref x = pp_ref_act(w, 0, w->slot.x);
     if (w->stage->embed) {
         struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED, w->rows, w->seq, shape->d_model, shape->vocab);
         pp_writer_embedding(w, call);
@@ -53,12 +52,22 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
     call->ref[4] = scratch;
 }
 
-static void write_relu(struct pp_writer *w, int l)
+/* Where linear1's output lies, and what the activation makes of it: relu works in place. */
+static struct pp_ref linear1_output(const struct pp_writer *w, int l)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RELU, w->rows, w->seq, w->model->shape.d_ff, 0);
-    pp_writer_dropout(w, call, l, PP_DROP_RELU);
-    call->ref[0] = pp_ref_act(w, l, w->slot.u);
-    call->ref[1] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+    return pp_ref_act(w, l, w->model->shape.activation == PP_GELU ? w->slot.a : w->slot.u);
+}
+
+static void write_activation(struct pp_writer *w, int l)
+{
+    const bool gelu = w->model->shape.activation == PP_GELU;
+    struct pp_call *call =
+        pp_writer_call(w, gelu ? PP_KERNEL_GELU : PP_KERNEL_RELU, w->rows, w->seq, w->model->shape.d_ff, 0);
+    int i = 0;
+    pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
+    call->ref[i++] = pp_ref_act(w, l, w->slot.u);
+    if (gelu) call->ref[i++] = linear1_output(w, l);
+    call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
 }
 
 /* One of the two residual blocks' ends. */
@@ -66,6 +75,7 @@ struct residual {
     enum pp_dropout_place place;
     enum pp_layer_tensor bias, gamma, beta;
     struct pp_ref y, z, rstd, x;
+    struct pp_ref sum; /* no memory: x + z is not kept */
 };
 
 static void write_residual(struct pp_writer *w, int l, const struct residual *r)
@@ -79,8 +89,9 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
                                   r->x,
                                   pp_ref_layer(w, PP_MEM_PARAM, l, r->bias),
                                   pp_ref_layer(w, PP_MEM_PARAM, l, r->gamma),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, r->beta)};
-    for (int i = 0; i < 7; i++) call->ref[i] = refs[i];
+                                  pp_ref_layer(w, PP_MEM_PARAM, l, r->beta),
+                                  r->sum};
+    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
 /* Where the output of layer l goes: the next layer's input, the decoder's input, or the next stage. */
@@ -103,7 +114,8 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
                                    y1,
                                    pp_ref_act(w, l, slot->xhat1),
                                    pp_ref_act(w, l, slot->rstd1),
-                                   x};
+                                   x,
+                                   {0}};
     const struct residual second = {PP_DROP_RESIDUAL2,
                                     PP_LINEAR2_BIAS,
                                     PP_NORM2_WEIGHT,
@@ -111,16 +123,87 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
                                     layer_output(w, l),
                                     pp_ref_act(w, l, slot->xhat2),
                                     pp_ref_act(w, l, slot->rstd2),
-                                    y1};
+                                    y1,
+                                    {0}};
 
     write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, x, d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     write_attention(w, l, scratch);
     write_linear(w, first.z, d, ctx, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
-    write_linear(w, u, ff, y1, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    write_relu(w, l);
+    write_linear(w, linear1_output(w, l), ff, y1, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_activation(w, l);
     write_linear(w, second.z, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_residual(w, l, &second);
+}
+
+/* ---- norm first ---- */
+
+/* Scratch of a forward program. */
+struct scratch {
+    struct pp_ref attention;
+    struct pp_ref stream; /* the residual stream [T,d], to which layers add */
+    struct pp_ref z2;     /* linear2's output [T,d] */
+};
+
+/* y = the norm of x alone. gamma, beta: parameters. */
+static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], struct pp_ref gamma, struct pp_ref beta)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM, w->rows, w->seq, w->model->shape.d_model, true);
+    call->f[1] = layernorm_eps;
+    for (int i = 0; i < 4; i++) call->ref[i] = refs[i];
+    call->ref[5] = gamma;
+    call->ref[6] = beta;
+}
+
+/* y = x + z with its bias and dropout: the end of a layer. */
+static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref z, struct pp_ref x)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL, w->rows, w->seq, w->model->shape.d_model, 0);
+    pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
+    call->ref[0] = y;
+    call->ref[1] = z;
+    call->ref[2] = x;
+    call->ref[3] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_BIAS);
+}
+
+static void write_norm_first_layer(struct pp_writer *w, int l, const struct scratch *scratch, bool recompute)
+{
+    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
+    const struct pp_slot *slot = &w->slot;
+    const struct pp_ref h1 = pp_ref_act(w, l, slot->x), h2 = pp_ref_act(w, l, slot->y1);
+    const struct pp_ref stream = scratch->stream, u = pp_ref_act(w, l, slot->u);
+    const bool last = l + 1 == w->stage->layers && !w->stage->decode;
+    const struct residual middle = {PP_DROP_RESIDUAL1,
+                                    PP_OUT_PROJ_BIAS,
+                                    PP_NORM2_WEIGHT,
+                                    PP_NORM2_BIAS,
+                                    h2,
+                                    pp_ref_act(w, l, slot->xhat2),
+                                    pp_ref_act(w, l, slot->rstd2),
+                                    stream,
+                                    stream};
+
+    write_plain_norm(
+        w, (const struct pp_ref[]){h1, pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), stream},
+        pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT), pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
+    write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, h1, d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    write_attention(w, l, scratch->attention);
+    write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_residual(w, l, &middle);
+    write_linear(w, linear1_output(w, l), ff, h2, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_activation(w, l);
+    if (last && recompute) return; /* a recomputed stage sends nothing, and the backward needs nothing of the rest */
+    write_linear(w, scratch->z2, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_layer_end(w, l, last ? pp_ref_to(PP_MEM_OUT, 0) : stream, scratch->z2, stream);
+}
+
+/* The stream's norm is the decoder's input. */
+static void write_last_norm(struct pp_writer *w, struct pp_ref stream)
+{
+    write_plain_norm(w,
+                     (const struct pp_ref[]){pp_ref_slot(w->slot.decoder_input), pp_ref_slot(w->slot.xhat),
+                                             pp_ref_slot(w->slot.rstd), stream},
+                     pp_ref_norm(w, PP_MEM_PARAM, 0), pp_ref_norm(w, PP_MEM_PARAM, 1));
 }
 
 static void write_decoder(struct pp_writer *w)
@@ -139,10 +222,28 @@ static void write_decoder(struct pp_writer *w)
     if (w->training) call->ref[3] = pp_ref_slot(w->slot.dlogits);
 }
 
-void pp_write_forward(struct pp_writer *w, bool recompute)
+static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
-    write_input(w, recompute);
+    write_input(w, pp_ref_act(w, 0, w->slot.x), recompute);
     const struct pp_ref scratch = pp_writer_attention_scratch(w);
     for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, scratch);
+}
+
+static void write_norm_first_layers(struct pp_writer *w, bool recompute)
+{
+    const int d = w->model->shape.d_model;
+    const struct pp_ref stream = pp_writer_activations(w, d), z2 = pp_writer_activations(w, d);
+    write_input(w, stream, recompute);
+    const struct scratch scratch = {pp_writer_attention_scratch(w), stream, z2};
+    for (int l = 0; l < w->stage->layers; l++) write_norm_first_layer(w, l, &scratch, recompute);
+    if (w->stage->decode) write_last_norm(w, stream);
+}
+
+void pp_write_forward(struct pp_writer *w, bool recompute)
+{
+    if (pp_writer_norm_first(w))
+        write_norm_first_layers(w, recompute);
+    else
+        write_norm_last_layers(w, recompute);
     if (w->stage->decode) write_decoder(w);
 }

@@ -41,16 +41,22 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, bool sp
     out->xhat1 = place(p, d, e);
     out->rstd1 = place(p, 1, sizeof(float));
     out->y1 = place(p, d, e);
+    if (shape->activation == PP_GELU) out->a = place(p, ff, e);
     out->u = place(p, ff, e);
     out->xhat2 = place(p, d, e);
     out->rstd2 = place(p, 1, sizeof(float));
     if (split) out->dh = place(p, ff, e);
+    if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place(p, d, e);
 }
 
 /* Where logits are not float32 like their gradient, it has a buffer of its own. */
 static void place_decoder(struct placing *p, const struct pp_shape *shape, bool training, struct pp_slot *out)
 {
     const int columns = pp_padded_vocab(shape);
+    if (shape->norm == PP_NORM_FIRST) {
+        out->xhat = place(p, shape->d_model, p->element_bytes);
+        out->rstd = place(p, 1, sizeof(float));
+    }
     out->decoder_input = place(p, shape->d_model, p->element_bytes);
     out->dlogits = out->logits = place(p, columns, sizeof(float));
     if (training && p->element_bytes != sizeof(float)) out->dlogits = place(p, columns, p->element_bytes);

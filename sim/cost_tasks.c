@@ -44,7 +44,7 @@ static int64_t between(const struct bracket *b)
 static pp_status interpolate(const struct pp_search *s, const char *signature, int load, int64_t *ns)
 {
     const char *word = strstr(signature, " rows");
-    char prefix[128];
+    char prefix[PP_SIGNATURE_BYTES];
     *ns = 0;
     if (!word) return PP_OK;
     struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};

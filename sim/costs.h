@@ -29,10 +29,10 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
 pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...) PP_PRINTF(4, 5) PP_MUST_CHECK;
 /* What a cost was made of. Classes are those with a duration of their own (computations). */
 struct pp_cost_origin {
-    int classes, from[PP_COST_SOURCES]; /* all of them; by enum pp_cost_source */
-    char first[PP_COST_SOURCES][96];    /* signature of the first from there; "" = none */
-    bool link_computed;                 /* transfers or reductions are the machine's */
-    bool hop_missing;                   /* transfers take no time: pp_waits_from_profile() found none */
+    int classes, from[PP_COST_SOURCES];              /* all of them; by enum pp_cost_source */
+    char first[PP_COST_SOURCES][PP_SIGNATURE_BYTES]; /* signature of the first from there; "" = none */
+    bool link_computed;                              /* transfers or reductions are the machine's */
+    bool hop_missing;                                /* transfers take no time: pp_waits_from_profile() found none */
     double taken; /* of the profile: the part of their time in which its workers had no core; 0: none, or not known */
     char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl", "staged"; "" = the machine's */
 };

@@ -23,9 +23,10 @@ static pp_status tell_model(const struct pp_predictor *p)
     char mask[600];
     pp_config_shape(p->config, &shape);
     PP_TRY(p->ops->create(&shape, 1, "uniform", NULL, &model));
-    pp_info("model       %lld parameters: %d layers, d %d, %d heads, ff %d, vocabulary %d, mask %s%s; %s, %s",
+    pp_info("model       %lld parameters: %d layers, d %d, %d heads, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
             (long long)model->parameters, shape.layers, shape.d_model, shape.heads, shape.d_ff, shape.vocab,
-            pp_config_text(p->config, "mask", mask, sizeof mask),
+            pp_config_text(p->config, "mask", mask, sizeof mask), shape.norm == PP_NORM_FIRST ? ", norm first" : "",
+            shape.activation == PP_GELU ? ", gelu" : "",
             shape.attention == PP_ATTENTION_FLASH ? ", attention flash" : "", pp_precision_names[shape.precision],
             pp_optimizers[shape.optimizer].name);
     p->ops->destroy(model);

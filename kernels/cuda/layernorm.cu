@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row. One
- * block per row. Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed
+ * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row; or a
+ * layer normalisation alone (plain). One block per row. Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed
  * anew in each pass.
  */
 #include "kernels/cuda/columns.cuh"
@@ -28,21 +28,24 @@ static struct row_shape row_shape_of(int width)
 }
 
 template <typename T> struct layer_norm {
-    T *y, *z; /* y: may be NULL */
+    T *y, *z, *sum; /* y, sum: may be NULL; sum may be x */
     float *rstd;
     const T *x;
     const float *bias, *gamma, *beta;
     int d;
+    bool plain;
     float eps;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* r = x + drop(z + bias), columns j .. j+3 of a row */
+/* r = x + drop(z + bias), or x of a plain norm, columns j .. j+3 of a row */
 template <typename T, bool aligned>
 static __device__ pp_quad residual(const layer_norm<T> &n, const T *z, const T *x, uint32_t vector, int j)
 {
-    const pp_quad bias = pp_load<aligned>(n.bias + j, n.d - j), add = pp_load<aligned>(x + j, n.d - j);
+    const pp_quad add = pp_load<aligned>(x + j, n.d - j);
+    if (n.plain) return add;
+    const pp_quad bias = pp_load<aligned>(n.bias + j, n.d - j);
     pp_quad r = pp_load<aligned>(z + j, n.d - j);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) r.v[k] += bias.v[k];
@@ -56,6 +59,7 @@ template <typename T, bool aligned>
 static __device__ void write_normal(const layer_norm<T> &n, int64_t at, int j, pp_quad r, float mean, float rstd)
 {
     const int left = n.d - j;
+    if (n.sum) pp_store<aligned>(n.sum + at + j, left, r);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) r.v[k] = (r.v[k] - mean) * rstd;
     pp_store<aligned>(n.z + at + j, left, r);
@@ -121,12 +125,14 @@ template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call
     n.bias = static_cast<const float *>(c->p[4]);
     n.gamma = static_cast<const float *>(c->p[5]);
     n.beta = static_cast<const float *>(c->p[6]);
+    n.sum = static_cast<T *>(c->p[7]);
     n.d = d;
+    n.plain = c->call->n[3];
     n.eps = c->call->f[1];
     n.vector = pp_first_vector(c, seq);
     n.drop = pp_dropout_of(c, c->call->f[0]);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.y) && pp_aligned(n.z) && pp_aligned(n.x) &&
-                         pp_aligned(n.bias) && pp_aligned(n.gamma) && pp_aligned(n.beta);
+                         pp_aligned(n.bias) && pp_aligned(n.gamma) && pp_aligned(n.beta) && pp_aligned(n.sum);
     const struct row_shape shape = row_shape_of(d);
     const norm_kernel<T> kernel = norm_kernels<T>[shape.variant][aligned];
     PP_LAUNCH(kernel, c->call->n[0] * seq, shape.threads, 0, c->stream, n);
@@ -136,11 +142,12 @@ template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call
 cudaError_t pp_cuda_layernorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_layernorm, c); }
 
 template <typename T> struct layer_norm_grad {
-    T *dr, *xhat; /* xhat becomes dz; dr may be dy */
+    T *dr, *xhat; /* xhat becomes dz, unless the norm is plain; dr may be dy, or add */
     const float *rstd;
-    const T *dy;
+    const T *dy, *add; /* add: may be NULL */
     const float *gamma;
     int d;
+    bool plain;
     uint32_t vector;
     pp_dropout drop;
 };
@@ -187,7 +194,12 @@ static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_
         if (!held) gradient_at<T, aligned>(n, at, j, &g[h], &xhat[h]);
         pp_quad v;
         for (int k = 0; k < PP_QUAD; k++) v.v[k] = (g[h].v[k] - mean_g - xhat[h].v[k] * mean_gx) * rstd;
+        if (n.add) {
+            const pp_quad add = pp_load<aligned>(n.add + at + j, n.d - j);
+            for (int k = 0; k < PP_QUAD; k++) v.v[k] += add.v[k];
+        }
         pp_store<aligned>(n.dr + at + j, n.d - j, v);
+        if (n.plain) continue;
         pp_store<aligned>(n.xhat + at + j, n.d - j, pp_drop(n.drop, vector, (uint32_t)j / PP_QUAD, v));
     }
 }
@@ -210,7 +222,9 @@ template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda
     n.rstd = static_cast<const float *>(c->p[2]);
     n.dy = static_cast<const T *>(c->p[3]);
     n.gamma = static_cast<const float *>(c->p[4]);
+    n.add = static_cast<const T *>(c->p[7]);
     n.d = d;
+    n.plain = c->call->n[3];
     n.vector = pp_first_vector(c, seq);
     n.drop = pp_dropout_of(c, c->call->f[0]);
     pp_columns<T> columns;
@@ -223,8 +237,8 @@ template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda
     columns.accumulate = c->frame->accumulate;
     const cudaError_t error = pp_sum_columns<T, true>(c, columns);
     if (error != cudaSuccess) return error;
-    const bool aligned =
-        d % PP_QUAD == 0 && pp_aligned(n.dr) && pp_aligned(n.xhat) && pp_aligned(n.dy) && pp_aligned(n.gamma);
+    const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.dr) && pp_aligned(n.xhat) && pp_aligned(n.dy) &&
+                         pp_aligned(n.gamma) && pp_aligned(n.add);
     const struct row_shape shape = row_shape_of(d);
     const norm_grad_kernel<T> kernel = norm_grad_kernels<T>[shape.variant][aligned];
     PP_LAUNCH(kernel, tokens, shape.threads, 0, c->stream, n);

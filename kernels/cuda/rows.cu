@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passes over matrices of activations: copy, relu and its gradient, column sums.
+ * Passes over matrices of activations: copy, relu and gelu with their gradients, residuals without a norm, column sums.
  */
 #include "kernels/cuda/columns.cuh"
 
@@ -98,6 +98,153 @@ template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call
 
 cudaError_t pp_cuda_relu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_relu_grad, c); }
 
+/* A pass over rows of activations, with dropout. */
+template <typename T> struct row_pass {
+    T *out, *in; /* out may be x */
+    const T *x;
+    const float *bias;
+    int width;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* Four columns of a row, as grid (rows, quads of a row / threads) deals them out. */
+struct quad_place {
+    int64_t at, j, left; /* left: no more than 0 beyond the row */
+    uint32_t vector;
+};
+
+template <typename T> static __device__ inline quad_place place_of(const row_pass<T> &r)
+{
+    quad_place q;
+    q.j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x);
+    q.left = r.width - q.j;
+    q.at = (int64_t)blockIdx.x * r.width + q.j;
+    q.vector = r.vector + blockIdx.x;
+    return q;
+}
+
+template <typename T> static __device__ inline pp_quad drop_at(const row_pass<T> &r, const quad_place &p, pp_quad q)
+{
+    return pp_drop(r.drop, p.vector, (uint32_t)(p.j / PP_QUAD), q);
+}
+
+/* in + bias */
+template <bool aligned, typename T> static __device__ inline pp_quad biased(const row_pass<T> &r, const quad_place &p)
+{
+    const pp_quad bias = pp_load<aligned>(r.bias + p.j, p.left);
+    pp_quad q = pp_load<aligned>(r.in + p.at, p.left);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] += bias.v[k];
+    return q;
+}
+
+/* The normal distribution's Phi. */
+static __device__ inline float normal_below(float a) { return 0.5f * erfcf(a * -0.707106781f); }
+
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) gelu(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    pp_quad q = biased<aligned>(r, p);
+    pp_store<aligned>(r.in + p.at, p.left, q);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] *= normal_below(q.v[k]);
+    pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, q));
+}
+
+/* Whether u was dropped is drawn again: that gelu(a) is 0 does not tell. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) gelu_grad(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    const pp_quad a = pp_load<aligned>(r.in + p.at, p.left);
+    pp_quad q = drop_at(r, p, pp_load<aligned>(r.out + p.at, p.left));
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++)
+        q.v[k] *= normal_below(a.v[k]) + a.v[k] * 0.398942280f * expf(-0.5f * a.v[k] * a.v[k]);
+    pp_store<aligned>(r.out + p.at, p.left, q);
+}
+
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) residual(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    const pp_quad x = pp_load<aligned>(r.x + p.at, p.left);
+    pp_quad q = drop_at(r, p, biased<aligned>(r, p));
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] += x.v[k];
+    pp_store<aligned>(r.out + p.at, p.left, q);
+}
+
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) residual_grad(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, pp_load<aligned>(r.in + p.at, p.left)));
+}
+
+/* [aligned] */
+template <typename T> using pass_kernel = void (*)(row_pass<T>);
+template <typename T> static const pass_kernel<T> gelu_kernels[] = {gelu<T, false>, gelu<T, true>};
+template <typename T> static const pass_kernel<T> gelu_grad_kernels[] = {gelu_grad<T, false>, gelu_grad<T, true>};
+template <typename T> static const pass_kernel<T> residual_kernels[] = {residual<T, false>, residual<T, true>};
+template <typename T>
+static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, residual_grad<T, true>};
+
+/* x, bias: operands of the call; NULL where it has none. */
+template <typename T>
+static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const void *x,
+                            const void *bias)
+{
+    const int seq = c->call->n[1], width = c->call->n[2];
+    row_pass<T> r;
+    r.out = static_cast<T *>(c->p[0]);
+    r.in = static_cast<T *>(c->p[1]);
+    r.x = static_cast<const T *>(x);
+    r.bias = static_cast<const float *>(bias);
+    r.width = width;
+    r.vector = pp_first_vector(c, seq);
+    r.drop = pp_dropout_of(c, c->call->f[0]);
+    const bool aligned =
+        width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
+    const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const pass_kernel<T> kernel = kernels[aligned];
+    PP_LAUNCH(kernel, dim3(c->call->n[0] * seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, gelu_kernels<T>, NULL, c->p[2]);
+}
+
+cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
+
+template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, gelu_grad_kernels<T>, NULL, NULL);
+}
+
+cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
+
+template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, residual_kernels<T>, c->p[2], c->p[3]);
+}
+
+cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
+{
+    return c->p[0] ? PP_BY_PRECISION(run_residual, c) : cudaSuccess;
+}
+
+template <typename T> static cudaError_t run_residual_grad(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, residual_grad_kernels<T>, NULL, NULL);
+}
+
+cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_residual_grad, c); }
+
 template <typename T> static cudaError_t run_colsum(const struct pp_cuda_call *c)
 {
     pp_columns<T> columns;
@@ -115,9 +262,12 @@ cudaError_t pp_cuda_colsum(const struct pp_cuda_call *c) { return PP_BY_PRECISIO
 
 template <typename T> static cudaError_t prepare(void)
 {
-    const void *const kernels[] = {
+    const void *kernels[12] = {
         reinterpret_cast<const void *>(relu<T, true>), reinterpret_cast<const void *>(relu<T, false>),
         reinterpret_cast<const void *>(relu_grad<T, true>), reinterpret_cast<const void *>(relu_grad<T, false>)};
+    const pass_kernel<T> *const passes[] = {gelu_kernels<T>, gelu_grad_kernels<T>, residual_kernels<T>,
+                                            residual_grad_kernels<T>};
+    for (int i = 0; i < 8; i++) kernels[4 + i] = reinterpret_cast<const void *>(passes[i / 2][i % 2]);
     const cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     return error != cudaSuccess ? error : pp_prepare_columns<T, false>();
 }

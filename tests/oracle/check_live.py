@@ -63,6 +63,8 @@ def random_options(dice):
         heads=heads,
         d_ff=dice.randint(1, 70),
         layers=ranks * virtual + dice.randint(0, 3),
+        norm=dice.choice(("post", "pre")),
+        activation=dice.choice(("relu", "gelu")),
         mask=dice.choice(("none", "causal")),
         dropout=dice.choice((0.0, 0.0, 0.2, 0.55)),
         rows=rows,

@@ -123,7 +123,13 @@ CASES = {
         chunks=2,
     ),
 }
-SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36"}
+# GPT's layers, and each half of them alone.
+GPT = dict(CASES["d24-drop"], dropout=0.0, seed=1, norm="pre", activation="gelu")
+CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
+CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
+CASES["d24-gelu"] = dict(GPT, norm="post")
+CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
+SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 
 def save(path, tensors):

@@ -5,8 +5,8 @@ compared number by number.
 Element (row vector v, column j) of the tensor at a dropout site is kept if word j % 4 of
 Philox4x32-10(counter = {j / 4, v, step, site}, key = seed) is at least p * 2^32; kept values are scaled by 1 / (1 - p).
 v = row * tokens + t, for attention probabilities (row * heads + head) * tokens + t; row counts over the whole batch of all
-replicas. Site 1 follows the positions; layer l has 2 + 4 l (attention), + 1 (after attention), + 2 (after ReLU), + 3 (after
-linear2).
+replicas. Site 1 follows the positions; layer l has 2 + 4 l (attention), + 1 (after attention), + 2 (after the activation), + 3
+(after linear2).
 """
 
 import math
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import reference_model
 
-ATTENTION, RESIDUAL1, RELU, RESIDUAL2 = range(4)
+ATTENTION, RESIDUAL1, ACTIVATION, RESIDUAL2 = range(4)
 
 
 def philox(counter, key):
@@ -76,16 +76,22 @@ class MaskedModel(reference_model.Model):
         context = (weights @ v).transpose(1, 2).reshape(rows, tokens, d)
         return layer.self_attn.out_proj(context)
 
+    def feed_forward(self, layer, x, site, vectors):
+        return layer.linear2(self.drop(layer.activation(layer.linear1(x)), site + ACTIVATION, vectors))
+
     def forward(self, tokens):
         vectors = tokens.numel()
         x = self.embedding(tokens) * self.scale
         x = self.drop(x + self.positions(tokens.shape[1], x.shape[2], x), 1, vectors)
         for i, layer in enumerate(self.layers):
             site = 2 + 4 * i
-            attended = self.attention(layer, x, site + ATTENTION)
-            x = layer.norm1(x + self.drop(attended, site + RESIDUAL1, vectors, everywhere_only=False))
-            hidden = self.drop(layer.linear1(x).relu(), site + RELU, vectors)
-            x = layer.norm2(x + self.drop(layer.linear2(hidden), site + RESIDUAL2, vectors, everywhere_only=False))
+            first = layer.norm_first
+            attended = self.attention(layer, layer.norm1(x) if first else x, site + ATTENTION)
+            x = x + self.drop(attended, site + RESIDUAL1, vectors, everywhere_only=False)
+            x = x if first else layer.norm1(x)
+            forward = self.feed_forward(layer, layer.norm2(x) if first else x, site, vectors)
+            x = x + self.drop(forward, site + RESIDUAL2, vectors, everywhere_only=False)
+            x = x if first else layer.norm2(x)
         if self.training:
             self.step += 1
-        return self.decoder(x)
+        return self.decoder(self.last_norm(x))

@@ -90,7 +90,9 @@ PRESETS = {
         data="constant",
     ),
 }
-COMMON = dict(preset="small", replicas=1, seed=1, eval_rows=10, data=None, optimizer="sgd")
+COMMON = dict(
+    preset="small", replicas=1, seed=1, eval_rows=10, data=None, optimizer="sgd", norm="post", activation="relu"
+)
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
 
@@ -103,26 +105,28 @@ def options(given):
 class LabLayer(nn.TransformerEncoderLayer):
     """The lab's layer: dropout on the two residual branches only."""
 
-    def __init__(self, d, heads, ff, dropout):
-        super().__init__(d, heads, ff, dropout, batch_first=True)
+    def __init__(self, d, heads, ff, dropout, **extra):
+        super().__init__(d, heads, ff, dropout, **extra)
         self.self_attn.dropout = 0.0
         self.dropout = nn.Identity()
 
 
 class Model(nn.Module):
-    """Embedding, sinusoidal positions, post-LN encoder layers, decoder. Input [rows, tokens], output [rows, tokens,
-    vocab]."""
+    """Embedding, sinusoidal positions, encoder layers, a norm where the layers begin with theirs (as
+    nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
 
     def __init__(self, o):
         super().__init__()
         d = o["d_model"]
         self.tutorial = o["style"] == "tutorial"
         layer = nn.TransformerEncoderLayer if self.tutorial else LabLayer
-        extra = {"batch_first": True} if self.tutorial else {}
+        extra = dict(batch_first=True, norm_first=o["norm"] == "pre", activation=o["activation"])
         self.embedding = nn.Embedding(o["vocab"], d)
         self.layers = nn.ModuleList(
             layer(d, o["heads"], o["d_ff"], o["dropout"], **extra) for _ in range(o["layers"])
         )
+        if o["norm"] == "pre":
+            self.norm = nn.LayerNorm(d)
         self.decoder = nn.Linear(d, o["vocab"])
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.scale = math.sqrt(d) if self.tutorial else 1.0
@@ -158,7 +162,10 @@ class Model(nn.Module):
         mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=x.dtype) if self.causal else None
         for layer in self.layers:
             x = layer(x, src_mask=mask)
-        return self.decoder(x)
+        return self.decoder(self.last_norm(x))
+
+    def last_norm(self, x):
+        return self.norm(x) if hasattr(self, "norm") else x
 
 
 def data(o):

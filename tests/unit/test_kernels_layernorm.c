@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bias + dropout + residual + layer normalisation against a double-precision oracle, its gradient against differences
- * of it.
+ * of it; the same where the normalisation comes first: plain, and with the residual stream beside it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,6 +142,68 @@ static void check_layernorm(const struct pp_cpu_isa *isa, int d, double p, bool 
     free_operands(&o);
 }
 
+/* A norm of x alone: the oracle's row with nothing in z. */
+static void check_plain(const struct pp_cpu_isa *isa, int d, bool adding)
+{
+    struct operands o = make_operands(d);
+    float *y = case_floats(T * d, 7), *xhat = case_floats(T * d, 8), *rstd = case_floats(T, 9);
+    float *dr = case_floats(T * d, 10), *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
+    float *add = case_copy(dr, T * d);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, d, 1}, .f = {0, (float)eps}};
+    memset(o.z, 0, sizeof *o.z * (size_t)(T * d));
+    memset(o.bias, 0, sizeof *o.bias * (size_t)d);
+    isa->run[PP_KERNEL_LAYERNORM](
+        &(struct pp_cpu_call){&call, &frame, {y, xhat, rstd, o.x, NULL, o.gamma, o.beta, NULL}});
+    float *kept = case_copy(xhat, T * d);
+    static double store[4 * 4096], expected[4096];
+    for (int t = 0; t < T; t++) {
+        struct row row = make_row(&o, t, 0, store);
+        double expected_rstd;
+        oracle_row(&row, expected, &expected_rstd);
+        assert_near(y + t * d, expected, d, 1e-5);
+        assert_near(rstd + t, &expected_rstd, 1, 1e-5);
+    }
+    isa->run[PP_KERNEL_LAYERNORM_GRAD](
+        &(struct pp_cpu_call){&call, &frame, {dr, xhat, rstd, o.dy, o.gamma, dgamma, dbeta, adding ? dr : NULL}});
+    assert_memory_equal(xhat, kept, sizeof *xhat * (size_t)(T * d));
+    check_param_grads(&o, 0, 0, dgamma, dbeta);
+    for (int i = 0; adding && i < T * d; i++) dr[i] -= add[i];
+    for (int t = 0; t < T; t++) check_grad_row(&o, t, 0, dr, dr);
+    case_free(y, xhat, rstd, dr, dgamma, dbeta, add, kept, NULL);
+    free_operands(&o);
+}
+
+/* The stream beside the norm: the same y and gradients, and r over x. */
+static void check_stream(const struct pp_cpu_isa *isa, int d, double p)
+{
+    struct operands o = make_operands(d);
+    float *y[2], *z[2], *rstd = case_floats(T, 9), *x = case_copy(o.x, T * d), *add = case_floats(T * d, 13);
+    float *dr[2], *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, (float)eps}};
+    for (int k = 0; k < 2; k++) {
+        y[k] = case_floats(T * d, 7);
+        z[k] = case_copy(o.z, T * d);
+        dr[k] = case_copy(add, T * d);
+        isa->run[PP_KERNEL_LAYERNORM](&(struct pp_cpu_call){
+            &call, &frame, {y[k], z[k], rstd, k ? x : o.x, o.bias, o.gamma, o.beta, k ? x : NULL}});
+        isa->run[PP_KERNEL_LAYERNORM_GRAD](
+            &(struct pp_cpu_call){&call, &frame, {dr[k], z[k], rstd, o.dy, o.gamma, dgamma, dbeta, k ? dr[k] : NULL}});
+    }
+    assert_memory_equal(y[0], y[1], sizeof *x * (size_t)(T * d));
+    for (int i = 0; i < T * d; i++) {
+        const uint32_t row = (uint32_t)(CASE_FIRST_ROW * SEQ + i / d);
+        const double r = o.x[i] + case_drop(row, i % d, p, (double)o.z[i] + o.bias[i % d]);
+        const double gradient = (double)dr[0][i] + add[i], dz = case_drop(row, i % d, p, gradient);
+        assert_near(x + i, &r, 1, 1e-6);
+        assert_near(dr[1] + i, &gradient, 1, 1e-6);
+        assert_near(z[1] + i, &dz, 1, 1e-6);
+    }
+    case_free(y[0], y[1], z[0], z[1], rstd, x, add, dr[0], dr[1], dgamma, dbeta, NULL);
+    free_operands(&o);
+}
+
 static void test_layernorm(void **state)
 {
     (void)state;
@@ -153,8 +215,21 @@ static void test_layernorm(void **state)
     }
 }
 
+static void test_norm_first(void **state)
+{
+    (void)state;
+    const int widths[] = {2, 7, 12, 36, 60, 200, 2100};
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 7; i++) {
+        check_plain(isa, widths[i], false);
+        check_plain(isa, widths[i], true);
+        check_stream(isa, widths[i], 0);
+        check_stream(isa, widths[i], 0.25);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layernorm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layernorm), cmocka_unit_test(test_norm_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

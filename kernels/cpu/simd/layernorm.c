@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row.
+ * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row. Where
+ * the normalisation comes first, it is alone (plain), or that of the next block; the last residual is alone.
  */
 #include <math.h>
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
 
-/* r = x + drop(z + bias) over z; returns the sum of r */
-static float residual_row(const struct dropout *drop, bool dropping, uint32_t row, float *z, const float *x,
-                          const float *bias, int d)
+/* r = x + drop(z + bias), which may lie where z or x does; returns the sum of r */
+static float residual_row(const struct dropout *drop, bool dropping, uint32_t row, float *r, const float *z,
+                          const float *x, const float *bias, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     vf sum = {0};
@@ -20,10 +21,17 @@ static float residual_row(const struct dropout *drop, bool dropping, uint32_t ro
             vf v = vf_load(z + j0 + j, n - j) + vf_load(bias + j0 + j, n - j);
             if (dropping) v = drop_lanes(drop, random + j, v);
             v += vf_load(x + j0 + j, n - j);
-            vf_store(z + j0 + j, n - j, v);
+            vf_store(r + j0 + j, n - j, v);
             sum += vf_first(v, n - j, 0);
         }
     }
+    return vf_sum(sum);
+}
+
+static float sum_row(const float *r, int d)
+{
+    vf sum = {0};
+    for (int j = 0; j < d; j += VL) sum += vf_load(r + j, d - j);
     return vf_sum(sum);
 }
 
@@ -40,30 +48,45 @@ static float squares_row(const float *r, float mean, int d)
 void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
+    const bool plain = c->call->n[3];
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     float *z = c->p[1], *rstd = c->p[2];
     const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[0], &drop);
     for (int64_t t = 0; t < tokens; t++, z += d, x += d) {
-        float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL;
+        float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL, *sum = c->p[7] ? (float *)c->p[7] + t * d : z;
         const uint32_t row = (uint32_t)(c->frame->first_row * seq + t);
-        const float mean = residual_row(&drop, dropping, row, z, x, bias, d) / (float)d;
-        const float scale = 1 / sqrtf(squares_row(z, mean, d) / (float)d + c->call->f[1]);
+        const float *r = plain ? x : sum;
+        const float all = plain ? sum_row(r, d) : residual_row(&drop, dropping, row, sum, z, x, bias, d);
+        const float mean = all / (float)d;
+        const float scale = 1 / sqrtf(squares_row(r, mean, d) / (float)d + c->call->f[1]);
         rstd[t] = scale;
         for (int j = 0; j < d; j += VL) {
-            vf v = (vf_load(z + j, d - j) - mean) * scale;
+            vf v = (vf_load(r + j, d - j) - mean) * scale;
             vf_store(z + j, d - j, v);
             if (y) vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load(beta + j, d - j));
         }
     }
 }
 
+void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *y = c->p[0];
+    const float *z = c->p[1], *x = c->p[2];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    for (int64_t t = 0; y && t < tokens; t++, y += d, z += d, x += d)
+        residual_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), y, z, x, c->p[3], d);
+}
+
 /* Operands of one row of the gradient. */
 struct grad_row {
-    float *dr, *xhat; /* xhat becomes dz */
-    const float *dy, *gamma;
-    float *dgamma, *dbeta; /* added to */
+    float *dr, *xhat;              /* xhat becomes dz, unless the norm is plain */
+    const float *dy, *gamma, *add; /* add: may be NULL */
+    float *dgamma, *dbeta;         /* added to */
 };
 
 /* Adds to the gradients of gamma and beta; returns the means of g = dy * gamma and of g * xhat. */
@@ -82,6 +105,7 @@ static void grad_means(const struct grad_row *row, int d, float *mean_g, float *
     *mean_gx = vf_sum(sum_gx) / (float)d;
 }
 
+/* drop: NULL for a plain norm */
 static void grad_row(const struct dropout *drop, bool dropping, uint32_t number, const struct grad_row *row, float rstd,
                      int d)
 {
@@ -95,8 +119,9 @@ static void grad_row(const struct dropout *drop, bool dropping, uint32_t number,
             const int at = j0 + j, left = n - j;
             vf g = vf_load(row->dy + at, left) * vf_load(row->gamma + at, left);
             vf v = (g - mean_g - vf_load(row->xhat + at, left) * mean_gx) * rstd;
+            if (row->add) v += vf_load(row->add + at, left);
             vf_store(row->dr + at, left, v);
-            vf_store(row->xhat + at, left, dropping ? drop_lanes(drop, random + j, v) : v);
+            if (drop) vf_store(row->xhat + at, left, dropping ? drop_lanes(drop, random + j, v) : v);
         }
     }
 }
@@ -106,13 +131,41 @@ void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c)
     const int seq = c->call->n[1], d = c->call->n[2];
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     const float *rstd = c->p[2];
-    struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[5], c->p[6]};
+    struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[7], c->p[5], c->p[6]};
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[0], &drop);
     if (!c->frame->accumulate) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         memset(row.dbeta, 0, sizeof(float) * (size_t)d);
     }
-    for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d)
-        grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
+    for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d) {
+        grad_row(c->call->n[3] ? NULL : &drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
+        if (row.add) row.add += d;
+    }
+}
+
+static void residual_grad_row(const struct dropout *drop, uint32_t row, float *dz, const float *dy, int d)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
+        const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
+        random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL)
+            vf_store(dz + j0 + j, n - j, drop_lanes(drop, random + j, vf_load(dy + j0 + j, n - j)));
+    }
+}
+
+void PP_SIMD(pp_cpu_residual_grad)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *dz = c->p[0];
+    const float *dy = c->p[1];
+    struct dropout drop;
+    if (!dropout_of(c, c->call->f[0], &drop)) {
+        memcpy(dz, dy, sizeof(float) * (size_t)(tokens * d));
+        return;
+    }
+    for (int64_t t = 0; t < tokens; t++)
+        residual_grad_row(&drop, (uint32_t)(c->frame->first_row * seq + t), dz + t * d, dy + t * d, d);
 }
