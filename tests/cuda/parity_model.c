@@ -299,7 +299,14 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
+    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab;
+    gpt.norm = first.norm = PP_NORM_FIRST;
+    gpt.activation = gelu.activation = PP_GELU;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
+    check_shape(d, &gpt, false);
+    check_shape(d, &gpt, true);
+    check_shape(d, &gelu, false);
+    check_shape(d, &first, true);
     check_shape(d, &lab, false);
 }

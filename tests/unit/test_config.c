@@ -163,6 +163,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--layers 0", "outside"},
         {"--preset tutorail", "did you mean tutorial?"},
         {"--mask causle", "did you mean causal?"},
+        {"--norm first", "post"},
+        {"--activation swish", "gelu"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},

@@ -85,6 +85,8 @@ static void test_text(void **state)
         {"", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
         {"--preset lab --precision tf32", "tf32 lab 2l d12 h4 f24 v100 none p0.1 4x9 uniform"},
         {"--precision bf16 --optimizer adamw", "bf16 adamw 2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
+        {"--norm post --activation relu", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
+        {"--norm pre --activation gelu", "2l d200 h2 f200 v28782 causal pre gelu p0.2 20x35 uniform"},
         {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},
         {"--times 5,5.50,5,1 --straggler 1:1.5 --jitter 1", "5,5.5,5,1 ms, rank 1:1.5, jitter 1 %"},
     };
