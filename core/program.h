@@ -141,9 +141,8 @@ enum pp_activation { PP_RELU, PP_GELU };
  * decoder (torch.nn.TransformerEncoderLayer). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
-    int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
-    int mask;             /* enum pp_mask */
-    int attention;        /* enum pp_attention_kind */
+    int mask;      /* enum pp_mask */
+    int attention; /* enum pp_attention_kind */
     double dropout;
     bool scale_embedding; /* multiply by sqrt(d_model) */
     /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
@@ -154,6 +153,7 @@ struct pp_shape {
     /* The decoder has memory for a multiple of so many words, zero beyond the vocabulary: aligned rows of logits.
      * 0 and 1: none. */
     int vocab_multiple;
+    int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
 };
 
 /* Columns of a row of logits in memory. */

@@ -176,18 +176,24 @@ struct pp_work pp_call_work(const struct pp_call *call)
     return (struct pp_work){pp_call_flops(call), pp_call_bytes(call), pp_call_again_bytes(call)};
 }
 
+/* What a norm is beside its usual work. */
+static const char *norm_words(const struct pp_call *call)
+{
+    static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
+    if (call->kernel != PP_KERNEL_LAYERNORM && call->kernel != PP_KERNEL_LAYERNORM_GRAD) return "";
+    return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
+}
+
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
-    const bool norm = call->kernel == PP_KERNEL_LAYERNORM || call->kernel == PP_KERNEL_LAYERNORM_GRAD;
     const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
     if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
-    if (norm && call->n[3] && used < size) used += (size_t)snprintf(buf + used, size - used, " plain");
-    if (norm && call->ref[7].region && used < size) used += (size_t)snprintf(buf + used, size - used, " sum");
+    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", norm_words(call));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
         snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");

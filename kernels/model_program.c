@@ -144,6 +144,8 @@ static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_
 /* In signatures. */
 static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
+static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
+static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -174,6 +176,14 @@ static void write_calls(struct pp_writer *w, int kind)
     }
 }
 
+static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
+{
+    const struct pp_stage *stage = w->stage;
+    const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->shape);
+    if (stage->embed || stage->decode) snprintf(text, size, " v%d", vocab);
+    if (stage->decode && padded != vocab) snprintf(text, size, " v%d/%d", vocab, padded);
+}
+
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
  * end: between shapes that differ in nothing else, times are interpolated. */
 static void write_signature(const struct pp_writer *w, int kind)
@@ -182,12 +192,9 @@ static void write_signature(const struct pp_writer *w, int kind)
     const struct pp_stage *stage = w->stage;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
-    const int padded = pp_padded_vocab(shape);
-    const char *norm = shape->norm == PP_NORM_FIRST ? " pre" : "";
-    const char *activation = shape->activation == PP_GELU ? " gelu" : "";
+    const char *norm = norm_words[shape->norm], *activation = activation_words[shape->activation];
     char vocab[32] = "", dropout[32] = "", precision[16] = "";
-    if (stage->embed || stage->decode) snprintf(vocab, sizeof vocab, " v%d", shape->vocab);
-    if (stage->decode && padded != shape->vocab) snprintf(vocab, sizeof vocab, " v%d/%d", shape->vocab, padded);
+    write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",

@@ -12,8 +12,8 @@
  * second's: what products read; the residual stream itself is scratch, and the last stage holds xhat and rstd of the
  * norm before the decoder.
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
- * gradient at linear2's output; norm first: xhat2 that at the attention's output, and that at linear2's is scratch, or of
- * the slot where the backward is split (dz2 [T,d]). A split backward keeps the gradient at linear1's output besides (dh [T,ff]), and the
+ * gradient at linear2's output (norm first: xhat2 that at the attention's output, and linear2's is scratch). A split
+ * backward keeps the gradient at linear1's output besides (dh [T,ff]; norm first: and linear2's, dz2 [T,d]), and the
  * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits (as many
  * columns as the padded vocabulary), which become their own gradient; bf16 has a second buffer for that. Evaluation
  * keeps nothing for a backward pass: all layers use the buffers of one.

@@ -99,8 +99,8 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
     write_input_product(w, PP_GEMM_ADD, path->stream, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
-/* The gradient at the attention's output -> dqkv (over qkv), and the gradient at the attention's input: written to `out`,
- * or added. */
+/* The gradient at the attention's output -> dqkv (over qkv), and the gradient at its input: written to `out`, or
+ * added. */
 static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
                                  struct pp_ref out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row; or a
- * layer normalisation alone (plain). One block per row. Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed
- * anew in each pass.
+ * layer normalisation alone (plain). One block per row. Rows stay in registers, `held` quads of each thread; held = 0:
+ * rows too long for that are computed anew in each pass.
  */
 #include "kernels/cuda/columns.cuh"
 

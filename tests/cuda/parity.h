@@ -32,13 +32,15 @@ struct parity_case {
     int n[PP_CALL_DIMS];
     float f;    /* the scalar that is not dropout's probability: scale, eps */
     bool large; /* one variant only: it takes long where the device is emulated */
+    bool whole; /* the call has the operand that only some calls of the kernel have */
 };
 
 /* What holds for all calls of a kernel. */
 struct parity_kernel {
     unsigned variants;   /* it has, besides PARITY_SHIFT: enum parity_variant */
     int probability;     /* index into f[]; where PARITY_DROP is set */
-    int alias[2];        /* PARITY_ALIAS: operand alias[0] lies where alias[1] does */
+    int partial;         /* an operand that only some calls have; 0: none */
+    int alias[2][2];     /* [the call has that operand] PARITY_ALIAS: operand [0] lies where [1] does; none if equal */
     int absent;          /* PARITY_ABSENT: this operand */
     double tolerance[3]; /* [precision]: of each element, times (its magnitude + the operand's root mean square);
                           * 0: the same bits */

@@ -97,6 +97,7 @@ static float within_range(int kernel, int i, float x)
     if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) return 1 + 0.5f * x;
     if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
+    if ((kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_GELU_GRAD) && i == 1) return 6 * x; /* both ends */
     return x;
 }
 
@@ -180,14 +181,23 @@ static int64_t place(struct run *r, int64_t bytes, int64_t shift)
 }
 
 /* Does operand i lie where another does? */
-static bool is_alias(const struct run *r, int i) { return r->variant & PARITY_ALIAS && i == r->kernel->alias[0]; }
+static bool is_alias(const struct run *r, int i)
+{
+    return r->variant & PARITY_ALIAS && i == r->kernel->alias[r->c->whole][0];
+}
+
+static bool is_absent(const struct run *r, int i)
+{
+    return (r->variant & PARITY_ABSENT && i == r->kernel->absent) ||
+           (r->kernel->partial && i == r->kernel->partial && !r->c->whole);
+}
 
 static void place_operands(struct run *r)
 {
     for (int i = 0; i < PP_CALL_REFS; i++) {
         struct operand *o = &r->operand[i];
         o->info = pp_call_operand(&r->call, i);
-        o->present = o->info.name && !(r->variant & PARITY_ABSENT && i == r->kernel->absent);
+        o->present = o->info.name && !is_absent(r, i);
         if (!o->present) continue;
         o->scratch = !strcmp(o->info.name, "scratch");
         o->written = o->info.use & PP_USE_WRITE;
@@ -200,7 +210,8 @@ static void place_operands(struct run *r)
         fill_operand(r, i);
     }
     if (r->variant & PARITY_ALIAS) {
-        struct operand *o = &r->operand[r->kernel->alias[0]], *other = &r->operand[r->kernel->alias[1]];
+        const int *alias = r->kernel->alias[r->c->whole];
+        struct operand *o = &r->operand[alias[0]], *other = &r->operand[alias[1]];
         o->at = other->at;
         o->host = other->host;
         o->poisoned = false;

@@ -47,6 +47,8 @@ float parity_from_bf16(uint16_t x)
 /* Logits can make room for their gradient only where both are of one size. */
 static bool applies(const struct parity_case *c, int precision, unsigned variant)
 {
+    const int *alias = parity_kernels[c->kernel].alias[c->whole];
+    if (variant & PARITY_ALIAS && alias[0] == alias[1]) return false;
     const bool in_place = c->kernel == PP_KERNEL_CROSS_ENTROPY && variant & PARITY_ALIAS;
     return !in_place || (c->n[3] && precision != PP_BF16);
 }

@@ -101,18 +101,37 @@ static void with_adamw(void **state)
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
 }
 
-static void in_bfloat16(void **state)
+#define GPT "--norm pre --activation gelu "
+
+static void with_layers_of_gpt(void **state)
 {
     (void)state;
+    same_bits(1, GPT "--chunks 2");
+    same_bits(2, GPT "--chunks 6 --batch-w 3 --dropout 0.2 --no-eval");
+}
+
+static void check_bfloat16(const char *model)
+{
     struct outcome here, one, other;
-    run(&pp_backend_cpu, SHORT "--chunks 2 --stages 1", &here);
-    run(cuda, SHORT "--chunks 2 --precision bf16 --stages 1", &one);
-    run(cuda, SHORT "--chunks 2 --precision bf16 --stages 4 --schedule 1f1b", &other);
+    char options[OPTIONS];
+    snprintf(options, sizeof options, SHORT "%s --chunks 2 --stages 1", model);
+    run(&pp_backend_cpu, options, &here);
+    snprintf(options, sizeof options, SHORT "%s --chunks 2 --precision bf16 --stages 1", model);
+    run(cuda, options, &one);
+    snprintf(options, sizeof options, SHORT "%s --chunks 2 --precision bf16 --stages 4 --schedule 1f1b", model);
+    run(cuda, options, &other);
     expect_near(&here, &one, 0.02, "--precision bf16");
     compare(&one, 1, &other, 4, 0.02, "--precision bf16");
     free(here.weights);
     free(one.weights);
     free(other.weights);
+}
+
+static void in_bfloat16(void **state)
+{
+    (void)state;
+    check_bfloat16("");
+    check_bfloat16(GPT);
 }
 
 int main(void)
@@ -121,6 +140,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
         cmocka_unit_test(with_replicas_and_batched_gradients),
         cmocka_unit_test(with_adamw),
+        cmocka_unit_test(with_layers_of_gpt),
         cmocka_unit_test(in_bfloat16),
     };
     pp_log_init("test_training", true);

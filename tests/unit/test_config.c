@@ -165,6 +165,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--preset tutorail", "did you mean tutorial?"},
         {"--mask causle", "did you mean causal?"},
         {"--attention flush", "did you mean flash?"},
+        {"--norm first", "post"},
+        {"--activation swish", "gelu"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},

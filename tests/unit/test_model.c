@@ -50,6 +50,27 @@ static void test_parameter_counts(void **state)
     assert_int_equal(parameters(lab, 2), 5068);
 }
 
+/* The norm before the decoder lies in the last stage, between layers and decoder, and begins as PyTorch's. */
+static void test_norm_before_the_decoder(void **state)
+{
+    (void)state;
+    struct pp_shape shape = small;
+    shape.norm = PP_NORM_FIRST;
+    struct pp_model *model = make_model(shape, 2, "parameters");
+    const char *const names[] = {"norm.weight", "norm.bias", "decoder.weight", "decoder.bias"};
+    assert_int_equal(model->ntensors, 1 + 2 * 12 + 4);
+    assert_int_equal(model->parameters, 12025582 + 2 * 200);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(model->tensors[25 + i].name, names[i]);
+        assert_int_equal(model->tensors[25 + i].stage, 1);
+    }
+    assert_int_equal(model->tensors[25].init, PP_INIT_ONE);
+    assert_int_equal(model->tensors[26].init, PP_INIT_ZERO);
+    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+                     model->parameters);
+    pp_model_free(model);
+}
+
 /* Names, shapes and places; every tensor lies within its stage, none on another. */
 static void test_tensors(void **state)
 {
@@ -349,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameter_counts),
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_norm_before_the_decoder),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_impossible_cuts),
         cmocka_unit_test(test_impossible_shapes),

@@ -36,8 +36,8 @@ static struct runner make_runner(struct pp_shape shape, int stages)
     return (struct runner){.shape = shape, .stages = stages, .rows = 5, .seq = 7, .chunks = 2};
 }
 
-/* |numeric - analytic| / |analytic| over the elements of a tensor (about `most` of them, spread evenly; in odd steps, so
- * that columns do not repeat). */
+/* |numeric - analytic| / |analytic| over the elements of a tensor (about `most` of them, spread evenly, in odd steps:
+ * columns do not repeat). */
 static double tensor_error(struct runner *r, int tensor, int64_t most)
 {
     const double h = 4e-3;

@@ -343,59 +343,6 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_ADAMW, {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
 }
 
-static void check_text(struct pp_call call, const char *expected)
-{
-    char text[96];
-    assert_string_equal(pp_call_text(&call, text, sizeof text), expected);
-}
-
-static void test_names_of_calls(void **state)
-{
-    (void)state;
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}}, "gemm_nt 175x600x200");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}, .precision = PP_TF32}, "gemm_nt 175x600x200 tf32");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}, .precision = PP_BF16},
-               "gemm_nt 175x600x200 bf16 wide");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
-               "relu 5x35x200 drop bf16");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}}, "layernorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[7] = {.region = PP_MEM_WORK}},
-               "layernorm_grad 5x35x200 plain sum");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
-}
-
-static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
-{
-    struct pp_model *model;
-    struct pp_program program;
-    const struct pp_class cls = {kind, stage, kind == PP_STEP ? 0 : 3};
-    if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
-    if (pp_model_program(model, &cls, &(struct pp_program_spec){SEQ, 3, true, false}, &program) != PP_OK)
-        fail_msg("%s", pp_message());
-    assert_string_equal(program.signature, expected);
-    pp_program_free(&program);
-    pp_model_free(model);
-}
-
-/* Keys of measured times: what stays as it was is found in old databases. */
-static void test_signatures(void **state)
-{
-    (void)state;
-    struct pp_shape shape = {
-        .d_model = 12, .heads = 3, .d_ff = 20, .layers = 2, .vocab = 101, .dropout = 0.1, .mask = PP_MASK_CAUSAL};
-    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 seq5 rows3");
-    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101");
-    shape.norm = PP_NORM_FIRST;
-    shape.activation = PP_GELU;
-    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 pre gelu seq5 rows3");
-    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101");
-    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
-}
-
 /* Every bfloat16 keeps its value; what lies between two goes to the nearer, a tie to the even one. */
 static void test_rounding(void **state)
 {
@@ -426,7 +373,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_programs),   cmocka_unit_test(test_copies_of_weights),
         cmocka_unit_test(test_memory_formula), cmocka_unit_test(test_bytes_moved),
-        cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,17 +129,18 @@ static void grad_row(const struct dropout *drop, bool dropping, uint32_t number,
 void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
+    const bool plain = c->call->n[3];
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     const float *rstd = c->p[2];
     struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[7], c->p[5], c->p[6]};
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    const bool dropping = dropout_of(c, c->call->f[0], &drop) && !plain;
     if (!c->frame->accumulate) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         memset(row.dbeta, 0, sizeof(float) * (size_t)d);
     }
     for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d) {
-        grad_row(c->call->n[3] ? NULL : &drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
+        grad_row(plain ? NULL : &drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
         if (row.add) row.add += d;
     }
 }
