@@ -53,6 +53,11 @@ extern const int parity_ncases;
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
+/* Of dropout, where it is on. */
+#define PARITY_PROBABILITY 0.2f
+/* Fills operand i of the call: floats that its precision can hold, or words (int32_t). drop: dropout is on. */
+void parity_fill(void *out, const struct pp_call *call, int i, bool drop);
+
 /* Fails with the message of the last failure. */
 #define PARITY_OK(expression) parity_status((expression), #expression)
 void parity_status(pp_status status, const char *what);

@@ -30,7 +30,7 @@ enum {
     BEHIND = OFFSET + ACT_ROW * ROW_BYTES
 };
 
-static const float probability = 0.2f, clip = 0.5f;
+static const float clip = 0.5f;
 
 /* An operand; host: the cpu's, float or int32_t. */
 struct operand {
@@ -60,68 +60,6 @@ static void *memory(int64_t bytes)
     void *out = calloc(1, bytes > 0 ? (size_t)bytes : 1);
     assert_non_null(out);
     return out;
-}
-
-/* ---- what operands hold ---- */
-
-/* (-1, 1) */
-static float random_number(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (float)(*state >> 8) * 0x1p-23f - 1;
-}
-
-static void fill_words(int32_t *out, int64_t n, int vocab, uint32_t *state)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const int few = vocab < 7 ? vocab : 7; /* half of the tokens are common words */
-        const uint32_t x = (uint32_t)((random_number(state) + 1) * 8e8f);
-        out[i] = (int32_t)(x % (uint32_t)(x / 16 % 2 ? few : vocab));
-    }
-}
-
-/* Rows of probabilities, some of them marked as dropped. */
-static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, bool drop, uint32_t *state)
-{
-    for (int64_t row = 0; row < rows; row++, p += seq) {
-        const int open = causal ? (int)(row % seq) + 1 : seq;
-        float sum = 0;
-        for (int j = 0; j < seq; j++) sum += p[j] = j < open ? 1.1f + random_number(state) : 0;
-        for (int j = 0; j < open; j++) p[j] *= (drop && random_number(state) < 2 * probability - 1 ? -1 : 1) / sum;
-    }
-}
-
-/* What the operand's meaning asks of a number. */
-static float within_range(int kernel, int i, float x)
-{
-    if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) return 1 + 0.5f * x;
-    if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
-    if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
-    if ((kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_GELU_GRAD) && i == 1) return 6 * x; /* both ends */
-    return x;
-}
-
-static void fill_operand(const struct run *r, int i)
-{
-    const struct operand *o = &r->operand[i];
-    const int kernel = r->call.kernel;
-    const int64_t n = o->info.elements;
-    uint32_t state = (uint32_t)(i + 1) * 2654435761u;
-    if (o->info.type == PP_TYPE_INT32) {
-        fill_words(o->host, n, kernel == PP_KERNEL_CROSS_ENTROPY ? r->call.n[2] : r->call.n[3], &state);
-        return;
-    }
-    float *x = o->host;
-    for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
-    if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
-        fill_probabilities(x, r->call.n[1], n / r->call.n[1], r->call.n[4], r->variant & PARITY_DROP, &state);
-    for (int64_t k = 0; kernel == PP_KERNEL_FLASH_GRAD && i == 1 && k < n; k++)
-        x[k] += logf((float)r->call.n[1]); /* so that rows of P add up to about 1 */
-    for (int64_t k = 0; k < n; k++) {
-        x[k] = within_range(kernel, i, x[k]);
-        if (o->info.type == PP_TYPE_ACTIVATION && o->info.element_bytes == 2)
-            x[k] = parity_from_bf16(parity_to_bf16(x[k]));
-    }
 }
 
 /* ---- the call ---- */
@@ -154,7 +92,7 @@ static void make_call(struct run *r)
     const struct parity_case *c = r->c;
     r->call = (struct pp_call){.kernel = c->kernel, .site = 7, .precision = r->d->precision};
     memcpy(r->call.n, c->n, sizeof r->call.n);
-    r->call.f[r->kernel->probability] = r->kernel->variants & PARITY_DROP ? probability : 0;
+    r->call.f[r->kernel->probability] = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
     r->call.f[!r->kernel->probability] = c->f;
     r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,
                                  .step = 3,
@@ -207,7 +145,7 @@ static void place_operands(struct run *r)
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
         o->host = memory(o->info.elements * (int64_t)sizeof(float));
-        fill_operand(r, i);
+        parity_fill(o->host, &r->call, i, r->variant & PARITY_DROP);
     }
     if (r->variant & PARITY_ALIAS) {
         const int *alias = r->kernel->alias[r->c->whole];

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What operands hold in a comparison: numbers that their meaning allows.
+ */
+#include "parity.h"
+
+#include <math.h>
+
+/* (-1, 1) */
+static float random_number(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) * 0x1p-23f - 1;
+}
+
+static void fill_words(int32_t *out, int64_t n, int vocab, uint32_t *state)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int few = vocab < 7 ? vocab : 7; /* half of the tokens are common words */
+        const uint32_t x = (uint32_t)((random_number(state) + 1) * 8e8f);
+        out[i] = (int32_t)(x % (uint32_t)(x / 16 % 2 ? few : vocab));
+    }
+}
+
+/* Rows of probabilities, some of them marked as dropped. */
+static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, bool drop, uint32_t *state)
+{
+    for (int64_t row = 0; row < rows; row++, p += seq) {
+        const int open = causal ? (int)(row % seq) + 1 : seq;
+        float sum = 0;
+        for (int j = 0; j < seq; j++) sum += p[j] = j < open ? 1.1f + random_number(state) : 0;
+        for (int j = 0; j < open; j++)
+            p[j] *= (drop && random_number(state) < 2 * PARITY_PROBABILITY - 1 ? -1 : 1) / sum;
+    }
+}
+
+/* What the operand's meaning asks of a number. */
+static float within_range(const struct pp_call *call, int i, float x)
+{
+    const int kernel = call->kernel;
+    if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) return 1 + 0.5f * x;
+    if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
+    if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
+    if ((kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_GELU_GRAD) && i == 1) return 6 * x; /* both ends */
+    if (kernel == PP_KERNEL_FLASH_GRAD && i == 1) return x + logf((float)call->n[1]); /* rows of P add up to about 1 */
+    return x;
+}
+
+void parity_fill(void *out, const struct pp_call *call, int i, bool drop)
+{
+    const struct pp_operand info = pp_call_operand(call, i);
+    const int kernel = call->kernel, *shape = call->n;
+    const int64_t n = info.elements;
+    uint32_t state = (uint32_t)(i + 1) * 2654435761u;
+    if (info.type == PP_TYPE_INT32) {
+        fill_words(out, n, kernel == PP_KERNEL_CROSS_ENTROPY ? shape[2] : shape[3], &state);
+        return;
+    }
+    float *x = out;
+    for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
+    if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
+        fill_probabilities(x, shape[1], n / shape[1], shape[4], drop, &state);
+    for (int64_t k = 0; k < n; k++) {
+        x[k] = within_range(call, i, x[k]);
+        if (info.type == PP_TYPE_ACTIVATION && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
+    }
+}
