@@ -201,8 +201,8 @@ static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *
     PP_TRY_DONE(check_no_other(r, header, model));
     int64_t spare = r->data_bytes - model->parameters * (int64_t)sizeof(float);
     if (spare != 0)
-        status = pp_fail(PP_INPUT, "%s has %" PRId64 " byte%s of no tensor: it is damaged", r->path, spare,
-                         pp_plural(spare));
+        status = pp_fail(PP_INPUT, "%s has %" PRId64 " byte%s that belong%s to no tensor: it is damaged", r->path,
+                         spare, pp_plural(spare), spare == 1 ? "s" : "");
 done:
     json_decref(header);
     return status;

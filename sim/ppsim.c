@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/devices.h"
+#include "core/ending.h"
 #include "core/log.h"
 #include "core/main.h"
 #include "core/movers.h"
@@ -303,6 +304,27 @@ static pp_status predict(struct session *s)
     return PP_OK;
 }
 
+/* A signal does not leave the rows in FILE-wal: the database is closed before the process ends. Whoever waits for the
+ * lock then waits until that. */
+static void close_database(void *session)
+{
+    struct session *s = session;
+    pthread_mutex_lock(&s->db_lock);
+    (void)pp_db_close(s->db);
+}
+
+static pp_status predict_with(struct session *s)
+{
+    PP_TRY(pp_ending_begin(close_database, s));
+    pp_status status = predict(s);
+    pthread_mutex_lock(&s->db_lock);
+    pp_status closed = pp_db_close(s->db);
+    s->db = NULL;
+    pthread_mutex_unlock(&s->db_lock);
+    pp_status ended = pp_ending_end();
+    return status != PP_OK ? status : closed != PP_OK ? closed : ended;
+}
+
 static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
@@ -325,7 +347,7 @@ static pp_status answer(struct session *s)
                        config->machine);
     if (!pp_predict_only_times(config))
         PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
-    return config->emit ? emit(s) : predict(s);
+    return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
 
 static void release(struct session *s)
