@@ -60,17 +60,18 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
 static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
-    static char *options[] = {"ppsim", "--layers",     "7",      "--heads",   "4",     "--d-ff",  "72", "--rows",
-                              "11",    "--checkpoint", "always", "--d-model", "64",    "--vocab", "99", "--tokens",
-                              "13",    "--precision",  "fp32",   "--mask",    "causal"};
+    static char *options[] = {"ppsim",  "--layers",    "7",         "--heads", "4",       "--d-ff", "72",
+                              "--rows", "11",          "--d-model", "64",      "--vocab", "99",     "--tokens",
+                              "13",     "--precision", "fp32",      "--mask",  "causal"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
         for (int checkpoints = 0; checkpoints < 2; checkpoints++) {
             struct fixture f;
             double again;
-            options[10] = checkpoints ? "always" : "never";
-            predict(&f, OPTIONS, options, &points[i]);
+            struct pp_point point = points[i];
+            point.checkpoint = checkpoints ? PP_CHECKPOINT_ALWAYS : PP_CHECKPOINT_NEVER;
+            predict(&f, OPTIONS, options, &point);
             const double work = step_flops(f.prediction.job, &again);
             assert_true(fabs(f.config.rows * pp_model_flops(&f.prediction.job->model->shape, 13) / work - 1) < 1e-12);
             assert_true((again > 0) == checkpoints);
