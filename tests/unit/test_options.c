@@ -188,7 +188,7 @@ static void a_list_may_be_full_but_not_more(void **state)
     (void)state;
     char line[512] = "--ints 1";
     struct parsed p;
-    for (int i = 2; i <= PP_LIST_MAX; i++) snprintf(line + strlen(line), 8, ",%d", i);
+    for (int i = 2; i <= PP_LIST_MAX; i++) snprintf(line + strlen(line), 16, ",%d", i);
     assert_int_equal(parse(line, &p), PP_OK);
     assert_int_equal(p.sample.ints.n, PP_LIST_MAX);
     strcat(line, ",3");
