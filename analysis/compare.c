@@ -158,7 +158,7 @@ const char *pp_compare_title(const struct pp_table *table, int64_t row, char *bu
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
     snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s, D = %d, checkpoint %s", text_of(table, row, "preset"),
              text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual"), chunks,
-             chunks == 1 ? "" : "s", cut, whole_of(table, row, "replicas"), text_of(table, row, "checkpoint"));
+             pp_plural(chunks), cut, whole_of(table, row, "replicas"), text_of(table, row, "checkpoint"));
     return buf;
 }
 
@@ -202,7 +202,7 @@ static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE
         int64_t end = block_end(table, row);
         int threads = whole_of(table, row, "threads");
         fprintf(out, "%s%s: %s, on %s, %d thread%s a worker\n", row ? "\n" : "", text_of(table, row, "preset"),
-                text_of(table, row, "workload"), text_of(table, row, "device"), threads, threads == 1 ? "" : "s");
+                text_of(table, row, "workload"), text_of(table, row, "device"), threads, pp_plural(threads));
         PP_TRY(pp_table_print(table, row, end - row, out));
         row = end;
     }
@@ -239,6 +239,12 @@ static pp_status print_json(struct pp_db *db, const struct pp_table *table, FILE
     return PP_OK;
 }
 
+static void tell_missing(int64_t n, int64_t all, const char *only)
+{
+    pp_info("%" PRId64 " of %" PRId64 " configuration%s %s only %s.", n, all, pp_plural(all), n == 1 ? "was" : "were",
+            only);
+}
+
 static void report_missing(const struct pp_table *table)
 {
     int64_t predicted = 0, measured = 0;
@@ -252,9 +258,8 @@ static void report_missing(const struct pp_table *table)
     else if (!predicted)
         pp_info("Nothing was predicted yet: run ppsim with the same options and --db to compare.");
     else if (predicted < table->nrows || measured < table->nrows)
-        pp_info("%" PRId64 " of %" PRId64 " configurations were only %s.",
-                predicted < table->nrows ? table->nrows - predicted : table->nrows - measured, table->nrows,
-                predicted < table->nrows ? "measured" : "predicted");
+        tell_missing(table->nrows - (predicted < table->nrows ? predicted : measured), table->nrows,
+                     predicted < table->nrows ? "measured" : "predicted");
 }
 
 /* An error against a data sheet is not one against measured kernels. */
@@ -266,9 +271,10 @@ static void report_assumed(const struct pp_table *table)
         assumed += complete(&pair) && strcmp(text_of(table, row, "cost_source"), "machine") == 0;
     }
     if (assumed)
-        pp_info("%" PRId64 " of %" PRId64 " predictions rest on assumptions about a machine, not on measured kernels: "
+        pp_info("%" PRId64 " of %" PRId64
+                " prediction%s rest%s on assumptions about a machine, not on measured kernels: "
                 "run ppprof, then ppsim again.",
-                assumed, table->nrows);
+                assumed, table->nrows, pp_plural(table->nrows), assumed == 1 ? "s" : "");
 }
 
 /* The first column of a statement of one row, of the run ?1. */

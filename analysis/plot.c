@@ -56,7 +56,7 @@ static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
     char text[320];
     int threads = (int)pp_cell_integer(pp_table_cell(table, row, "threads"));
     snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_cell_text(pp_table_cell(table, row, "workload")),
-             pp_cell_text(pp_table_cell(table, row, "device")), threads, threads == 1 ? "" : "s");
+             pp_cell_text(pp_table_cell(table, row, "device")), threads, pp_plural(threads));
     pp_plot_text("\nworkload = ", text, out);
 }
 

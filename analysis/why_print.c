@@ -38,8 +38,8 @@ static pp_status print_stays(const struct pp_table *paths, FILE *out)
     const int64_t n = paths->nrows - 1; /* the last one is the sum */
     if (n <= MOST_STAYS) return pp_table_print(paths, 0, paths->nrows, out);
     PP_TRY(pp_table_print(paths, 0, MOST_STAYS, out));
-    fprintf(out, "  ... %" PRId64 " more stays (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
-            n - MOST_STAYS, ms(paths->cells[n * paths->ncolumns + 4].integer),
+    fprintf(out, "  ... %" PRId64 " more stay%s (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
+            n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(paths->cells[n * paths->ncolumns + 4].integer),
             ms(paths->cells[n * paths->ncolumns + 7].integer));
     return PP_OK;
 }

@@ -106,8 +106,9 @@ pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
     if (status == PP_USAGE) return PP_OK; /* it saves so much that it must be */
     if (status != PP_OK || use.bytes < use.never_bytes) return status;
     snprintf(buf, size,
-             "%s, %d stages, %d chunks: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",
-             plan->schedule, plan->ranks, job->point.chunks, pp_checkpoint_names[plan->checkpoint],
+             "%s, %d stage%s, %d chunk%s: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",
+             plan->schedule, plan->ranks, pp_plural(plan->ranks), job->point.chunks, pp_plural(job->point.chunks),
+             pp_checkpoint_names[plan->checkpoint],
              plan->split_backward ? ", for what R makes again is kept until W" : "");
     return PP_OK;
 }

@@ -75,7 +75,7 @@ const struct pp_opt pp_config_rows[] = {
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
-     "PyTorch's CSV. A list is a sweep, here and in the next three"},
+     "PyTorch's CSV. A list is a sweep, here, in the next three and in --checkpoint; what it names twice is done once"},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)"},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
@@ -84,7 +84,7 @@ const struct pp_opt pp_config_rows[] = {
      "microbatches to cut the rows of a batch into (default from the preset)"},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)"},
-    {"checkpoint", PP_OPT_CHOICE, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
+    {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
      "which microbatches are computed again for the backward instead of kept (default from the preset)"},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time, or layers of each stage such as 3,5"},

@@ -28,9 +28,9 @@ struct pp_config {
     struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
-    struct pp_ints stages, virtual_stages, chunks;
-    int batch_w, in_flight;                 /* in_flight 0: as the schedule likes */
-    int replicas, checkpoint, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
+    struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
+    int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
+    int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */

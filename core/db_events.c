@@ -51,8 +51,9 @@ static pp_status check_events(const struct pp_db *db, const struct pp_plan *plan
         const struct pp_event *e = &trace->events[i];
         if (e->task < 0 || e->task >= plan->ntasks || e->worker < 0 || e->worker >= workers)
             return pp_fail(PP_INTERNAL,
-                           "database %s: event %lld names task %d and worker %d of %lld tasks and %d workers", db->path,
-                           (long long)i, e->task, e->worker, (long long)plan->ntasks, workers);
+                           "database %s: event %lld names task %d and worker %d of %lld task%s and %d worker%s",
+                           db->path, (long long)i, e->task, e->worker, (long long)plan->ntasks, pp_plural(plan->ntasks),
+                           workers, pp_plural(workers));
     }
     return PP_OK;
 }

@@ -227,8 +227,8 @@ static pp_status take_line(struct reader *r, char *line)
     for (int i = 0; i < RECORDS; i++) {
         if (strcmp(records[i].name, fields[0]) != 0) continue;
         if (n != records[i].fields)
-            return pp_fail(PP_INPUT, "profile %s, line %d: a line \"%s\" has %d fields, not %d", r->where, r->line,
-                           fields[0], records[i].fields, n);
+            return pp_fail(PP_INPUT, "profile %s, line %d: a line \"%s\" has %d field%s, not %d", r->where, r->line,
+                           fields[0], records[i].fields, pp_plural(records[i].fields), n);
         for (int k = 0; k < n; k++)
             if (!*fields[k]) return bad(r, "a field is empty");
         if (i > 0 && r->run == 0) return bad(r, "no line \"run\" comes before it");

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/plan_hash.h"
@@ -22,6 +23,19 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, i
     return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
 }
 
+/* All chunks and checkpoint modes of a shape; how many there are. */
+static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
+{
+    int n = 0;
+    for (int c = 0; c < config->chunks.n; c++)
+        for (int k = 0; k < config->checkpoint.n; k++) {
+            out[n] = *shape;
+            out[n].chunks = config->chunks.v[c];
+            out[n++].checkpoint = config->checkpoint.v[k];
+        }
+    return n;
+}
+
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n)
 {
@@ -30,21 +44,31 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     for (int s = 0; s < config->schedule.n; s++) {
         PP_TRY(known(schedules, config->schedule.v[s], &standard[s]));
         pp_config_virtual(config, standard[s], 0, &nv);
-        total += config->stages.n * nv * config->chunks.n;
+        total += config->stages.n * nv * config->chunks.n * config->checkpoint.n;
     }
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < config->schedule.n; s++) {
         pp_config_virtual(config, standard[s], 0, &nv);
         for (int p = 0; p < config->stages.n; p++)
             for (int v = 0; v < nv; v++)
-                for (int c = 0; c < config->chunks.n; c++)
-                    (*points)[(*n)++] =
-                        (struct pp_point){.schedule = config->schedule.v[s],
-                                          .stages = config->stages.v[p],
-                                          .virtual_stages = pp_config_virtual(config, standard[s], v, &nv),
-                                          .chunks = config->chunks.v[c]};
+                *n += of_shape(config,
+                               &(struct pp_point){.schedule = config->schedule.v[s],
+                                                  .stages = config->stages.v[p],
+                                                  .virtual_stages = pp_config_virtual(config, standard[s], v, &nv)},
+                               *points + *n);
     }
     return PP_OK;
+}
+
+const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
+{
+    char virtual_stages[16] = "", checkpoint[32] = "";
+    if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
+    if (point->checkpoint != PP_CHECKPOINT_NEVER)
+        snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_names[point->checkpoint]);
+    snprintf(buf, PP_POINT_TEXT, "%.160s, %d stage%s%s, %d chunk%s%s", point->schedule, point->stages,
+             pp_plural(point->stages), virtual_stages, point->chunks, pp_plural(point->chunks), checkpoint);
+    return buf;
 }
 
 /* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen. */
@@ -74,7 +98,8 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     snprintf(message, sizeof message, "%s", pp_message());
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
     if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* the number of chunks is not all that is wrong */
-    return pp_fail(PP_USAGE, "%s; with %d rows, --chunks %s work", message, rows, chunks);
+    return pp_fail(PP_USAGE, "%s; with %d row%s, --chunks %s work%s", message, rows, pp_plural(rows), chunks,
+                   strchr(chunks, ',') ? "" : "s");
 }
 
 static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, int microbatches, const int *groups)
@@ -86,7 +111,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .microbatches = microbatches,
                                  .replicas = config->replicas,
                                  .rows = rows,
-                                 .checkpoint = config->checkpoint,
+                                 .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),
                                  .training = true,
                                  .optimizer = true,
@@ -209,9 +234,9 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
         return pp_fail(PP_USAGE, "--stages %d x --replicas %d are %lld workers; there can be at most %d", point->stages,
                        config->replicas, (long long)workers, PP_MOST_WORKERS);
     if (point->chunks > config->rows)
-        return pp_fail(PP_USAGE, "--chunks %d is more than the %d rows of a %s; use at most %d chunks, or more --%s",
-                       point->chunks, config->rows, config->workers ? "replica" : "batch", config->rows,
-                       config->workers ? "global-rows" : "rows");
+        return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
+                       point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
+                       config->rows, pp_plural(config->rows), config->workers ? "global-rows" : "rows");
     return PP_OK;
 }
 
@@ -316,6 +341,6 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 {
     char share[24] = "";
     if (sharers > 1) snprintf(share, sizeof share, " share 1/%d", sharers);
-    snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_names[job->config->checkpoint], share);
+    snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_names[job->train->checkpoint], share);
     return buf;
 }

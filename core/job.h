@@ -31,6 +31,7 @@ struct pp_schedules {
 struct pp_point {
     const char *schedule;
     int stages, virtual_stages, chunks; /* P, V, chunks as asked */
+    int checkpoint;                     /* enum pp_checkpoint */
 };
 
 enum { PP_MOST_WORKERS = 1 << 24 };
@@ -55,8 +56,13 @@ struct pp_job {
     char accumulation_key[96];   /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
 };
 
-/* All combinations of the lists, in the order schedule, stages, virtual, chunks (the last changes fastest). *points is
- * the caller's to free. */
+/* For messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always"; neither one stage a rank is told nor that there are
+ * no checkpoints. Returns buf, of PP_POINT_TEXT bytes; a longer path of a schedule is cut off. */
+enum { PP_POINT_TEXT = 256 };
+const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
+
+/* All combinations of the lists, in the order schedule, stages, virtual, chunks, checkpoint (the last changes fastest).
+ * *points is the caller's to free. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 

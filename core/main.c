@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 
 static char last_words[64]; /* ready for a signal handler, which may write and no more */
@@ -21,6 +23,15 @@ void pp_end_by_signal(void)
 {
     if (write(STDERR_FILENO, last_words, strlen(last_words)) < 0) _exit(pp_exit_code(PP_INTERRUPTED));
     _exit(pp_exit_code(PP_INTERRUPTED));
+}
+
+enum pp_turn pp_signal_turn(_Atomic int64_t *first_ns)
+{
+    enum { SOON_NS = 500000000 };
+    const int64_t now = pp_now_ns();
+    int64_t first = 0;
+    if (atomic_compare_exchange_strong(first_ns, &first, now)) return PP_TURN_FIRST;
+    return now - first < SOON_NS ? PP_TURN_SAME : PP_TURN_IMPATIENT;
 }
 
 static void on_signal(int number)

@@ -39,6 +39,12 @@ int pp_main(const struct pp_main *program, int argc, char **argv) PP_MUST_CHECK;
  * script): these stay ignored. flags: of sigaction(). PP_IO. */
 pp_status pp_catch_signals(void (*handler)(int), int flags) PP_MUST_CHECK;
 
+/* For a signal handler: is this one the first, the same request once more (`timeout`, launchers and terminals send it
+ * twice at once), or half a second later or more, of a user who does not want to wait? *first_ns is 0 before the first,
+ * then when it came (core/clock.h). */
+enum pp_turn { PP_TURN_FIRST, PP_TURN_SAME, PP_TURN_IMPATIENT };
+enum pp_turn pp_signal_turn(_Atomic int64_t *first_ns);
+
 /* For a signal handler: says that a signal has stopped the program, and ends it with that exit code. */
 _Noreturn void pp_end_by_signal(void);
 

@@ -144,17 +144,44 @@ static pp_status next_entry(const struct pp_opt *row, const char **at, int n, ch
     return PP_OK;
 }
 
-static pp_status set_ints(const struct pp_opt *row, const char *text, void *field)
+/* A value that is there already would only be done twice. */
+static bool is_new_number(const struct pp_ints *list)
+{
+    int same = 0;
+    while (list->v[same] != list->v[list->n]) same++;
+    return same == list->n;
+}
+
+static bool is_new_text(const struct pp_texts *list, const char *text)
+{
+    int same = 0;
+    while (same < list->n && strcmp(list->v[same], text) != 0) same++;
+    return same == list->n;
+}
+
+static pp_status set_numbers(const struct pp_opt *row, const char *text, void *field,
+                             pp_status (*read)(const struct pp_opt *row, const char *text, int *out))
 {
     struct pp_ints list = {0};
     for (const char *at = text;; at++) {
         char entry[32];
         PP_TRY(next_entry(row, &at, list.n, entry, sizeof entry));
-        PP_TRY(read_int(row, entry, &list.v[list.n++]));
+        PP_TRY(read(row, entry, &list.v[list.n]));
+        list.n += is_new_number(&list);
         if (!*at) break;
     }
     memcpy(field, &list, sizeof list);
     return PP_OK;
+}
+
+static pp_status set_ints(const struct pp_opt *row, const char *text, void *field)
+{
+    return set_numbers(row, text, field, read_int);
+}
+
+static pp_status set_choices(const struct pp_opt *row, const char *text, void *field)
+{
+    return set_numbers(row, text, field, find_choice);
 }
 
 static pp_status set_texts(const struct pp_opt *row, const char *text, void *field)
@@ -167,8 +194,10 @@ static pp_status set_texts(const struct pp_opt *row, const char *text, void *fie
         int ignored;
         PP_TRY(next_entry(row, &at, list->n, entry, sizeof list->store - used));
         if (row->choices) PP_TRY(find_choice(row, entry, &ignored));
-        list->v[list->n++] = entry;
-        used += strlen(entry) + 1;
+        if (is_new_text(list, entry)) {
+            list->v[list->n++] = entry;
+            used += strlen(entry) + 1;
+        }
         if (!*at) break;
     }
     return PP_OK;
@@ -221,11 +250,31 @@ static void text_text(const struct pp_opt *row, const void *field, char *buf, si
     snprintf(buf, size, "%s", text ? text : "");
 }
 
+/* Choice number i, not terminated; its length. */
+static int choice_at(const struct pp_opt *row, int i, const char **choice)
+{
+    *choice = row->choices;
+    for (; i > 0; i--) *choice = strchr(*choice, '|') + 1;
+    return (int)strcspn(*choice, "|");
+}
+
 static void text_choice(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
-    const char *at = row->choices;
-    for (int i = *(const int *)field; i > 0; i--) at = strchr(at, '|') + 1;
-    snprintf(buf, size, "%.*s", (int)strcspn(at, "|"), at);
+    const char *choice;
+    const int length = choice_at(row, *(const int *)field, &choice);
+    snprintf(buf, size, "%.*s", length, choice);
+}
+
+static void text_choices(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    const struct pp_ints *list = field;
+    size_t used = 0;
+    *buf = '\0';
+    for (int i = 0; i < list->n && used < size; i++) {
+        const char *choice;
+        const int length = choice_at(row, list->v[i], &choice);
+        used += (size_t)snprintf(buf + used, size - used, "%s%.*s", i ? "," : "", length, choice);
+    }
 }
 
 static void text_ints(const struct pp_opt *row, const void *field, char *buf, size_t size)
@@ -252,11 +301,11 @@ static const struct {
     pp_status (*set)(const struct pp_opt *row, const char *text, void *field);
     void (*text)(const struct pp_opt *row, const void *field, char *buf, size_t size);
 } types[] = {
-    [PP_OPT_FLAG] = {set_flag, text_flag},       [PP_OPT_INT] = {set_int, text_int},
-    [PP_OPT_SEED] = {set_seed, text_seed},       [PP_OPT_BYTES] = {set_bytes, text_bytes},
-    [PP_OPT_REAL] = {set_real, text_real},       [PP_OPT_TEXT] = {set_text, text_text},
-    [PP_OPT_CHOICE] = {set_choice, text_choice}, [PP_OPT_INTS] = {set_ints, text_ints},
-    [PP_OPT_TEXTS] = {set_texts, text_texts},
+    [PP_OPT_FLAG] = {set_flag, text_flag},          [PP_OPT_INT] = {set_int, text_int},
+    [PP_OPT_SEED] = {set_seed, text_seed},          [PP_OPT_BYTES] = {set_bytes, text_bytes},
+    [PP_OPT_REAL] = {set_real, text_real},          [PP_OPT_TEXT] = {set_text, text_text},
+    [PP_OPT_CHOICE] = {set_choice, text_choice},    [PP_OPT_INTS] = {set_ints, text_ints},
+    [PP_OPT_CHOICES] = {set_choices, text_choices}, [PP_OPT_TEXTS] = {set_texts, text_texts},
 };
 
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options)

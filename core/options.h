@@ -21,10 +21,12 @@ enum pp_opt_type {
     PP_OPT_REAL,     /* double */
     PP_OPT_TEXT,     /* const char *, into argv */
     PP_OPT_CHOICE,   /* int: position in `choices` */
+    PP_OPT_CHOICES,  /* struct pp_ints: positions in `choices`: "never,always" */
     PP_OPT_INTS,     /* struct pp_ints: "1,2,4" */
     PP_OPT_TEXTS,    /* struct pp_texts: "gpipe,1f1b" */
 };
 
+/* Lists. A value that is given twice is there once, at its first place. */
 enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
 struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
@@ -41,7 +43,7 @@ struct pp_opt {
     const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
     const char *def;      /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
     double min, max;      /* INT, INTS, BYTES, REAL; both 0 = no limit */
-    const char *choices;  /* CHOICE, TEXTS, TEXT: "never|except_last|always"; NULL = free */
+    const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|except_last|always"; NULL = free */
     const char *help;
 };
 

@@ -62,15 +62,17 @@ static const char *cell(const struct pp_row_column *column, const json_t *row, c
 /* How wide its widest cell is; 0: it is left out. */
 static int width_of(const struct pp_row_column *column, const json_t *rows)
 {
-    char buf[CELL_BYTES];
+    char buf[CELL_BYTES], first[CELL_BYTES];
     int width = (int)strlen(column->heading);
-    bool known = !column->if_known;
+    bool known = !column->if_known, mixed = !column->if_mixed;
+    cell(column, json_array_get(rows, 0), first);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const char *text = cell(column, json_array_get(rows, i), buf);
         known |= strcmp(text, "-") != 0;
+        mixed |= strcmp(text, first) != 0;
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
-    return known ? width : 0;
+    return known && mixed ? width : 0;
 }
 
 static void print_line(const struct pp_row_column *columns, const int *width, int n, const json_t *row, FILE *out)

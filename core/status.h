@@ -25,6 +25,10 @@
     X(INTERRUPTED, 130, "stopped by a signal") \
     X(INTERNAL, 1, "a defect in ppkit")
 
+/* For messages, behind a noun that is counted: "%d row%s", "%d microbatch%s". */
+static inline const char *pp_plural(int64_t n) { return n == 1 ? "" : "s"; }
+static inline const char *pp_plural_es(int64_t n) { return n == 1 ? "" : "es"; }
+
 typedef enum pp_status {
 #define X(name, exit_code, meaning) PP_##name,
     PP_STATUS_LIST(X)

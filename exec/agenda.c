@@ -18,8 +18,8 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
         PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches,
                               &out->eval[part]));
     if ((int64_t)train.count * config->epochs > INT32_MAX)
-        return pp_fail(PP_USAGE, "%d epochs of %d batches are too many steps; use fewer --epochs or --max-batches",
-                       config->epochs, train.count);
+        return pp_fail(PP_USAGE, "%d epoch%s of %d batch%s are too many steps; use fewer --epochs or --max-batches",
+                       config->epochs, pp_plural(config->epochs), train.count, pp_plural_es(train.count));
     out->batches = train.count;
     out->tail_seq = train.tail_seq;
     out->steps = train.count * config->epochs;
@@ -30,8 +30,8 @@ pp_status pp_agenda_begin(const struct pp_config *config, int first, struct pp_a
 {
     const int steps = agenda->steps - first;
     if (steps < 0)
-        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d steps, and %d epochs have only %d; use more",
-                       first, config->epochs, agenda->steps);
+        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d step%s, and %d epoch%s only %d; use more",
+                       first, pp_plural(first), config->epochs, config->epochs == 1 ? " has" : "s have", agenda->steps);
     agenda->first = first;
     agenda->warmup = config->warmup >= 0 ? config->warmup : steps / 4 < 3 ? steps / 4 : 3;
     if (agenda->warmup >= steps) agenda->warmup = steps > 0 ? steps - 1 : 0;

@@ -112,10 +112,10 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
     if (targets < 1)
         return pp_fail(
             PP_INPUT,
-            "the %s text has %lld words, too few for %d rows%s: at least %lld are needed, an input and a target in "
+            "the %s text has %lld words, too few for %d row%s%s: at least %lld are needed, an input and a target in "
             "each row; give more text or fewer rows",
-            part_names[part], (long long)data->length[part], rows, replicas > 1 ? " in each replica" : "",
-            2LL * rows * replicas);
+            part_names[part], (long long)data->length[part], rows, pp_plural(rows),
+            replicas > 1 ? " in each replica" : "", 2LL * rows * replicas);
     if (limit && count > limit)
         count = limit;
     else if (!data->sequences)

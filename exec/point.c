@@ -123,6 +123,13 @@ static void dismiss(struct crew *crew)
     free(crew);
 }
 
+/* Whoever stopped the run knows. Where a process is silent, a signal tells of what happened to that. */
+static pp_status tell_whose_signal(const struct pp_world *world, pp_status status)
+{
+    if (status != PP_INTERRUPTED || !world->remote || world->transport->all_stopped()) return status;
+    return pp_fail(status, "stopped by a signal (the launcher sends one when another process has failed)");
+}
+
 static pp_status run_crew(struct pp_session *s, struct pp_report *report)
 {
     struct crew *crew;
@@ -139,9 +146,10 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
     pp_status reported = attend(crew, report, &ended);
     if (status == PP_OK && reported == PP_OK) status = first_failure(crew);
     s->stuck = ended < crew->started;
-    if (!s->stuck)
+    if (!s->stuck) {
+        status = tell_whose_signal(s->world, status);
         dismiss(crew);
-    else if (status == PP_OK)
+    } else if (status == PP_OK)
         status = pp_world_check(s->world);
     return status != PP_OK ? status : reported;
 }

@@ -28,7 +28,7 @@ static const struct pp_program_info info = {
                    "mpirun, or both. Prints the "
                    "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
                    "of schedules, stages, "
-                   "virtual stages or chunks runs each in turn, always from the same weights.\n\n"
+                   "virtual stages, chunks or checkpoint modes runs each in turn, always from the same weights.\n\n"
                    "--stages times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
                    "they are divided over the "
                    "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
@@ -110,8 +110,8 @@ static pp_status set_waits(void *context, struct pp_job *job)
     pp_info("times       of the newest profile of %s in %s", s->measured, s->exec.config.db);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && origin.from[i] > 0)
-            pp_warn("%d of %d task shapes %s (the first: %s)", origin.from[i], origin.classes, pp_cost_source_words[i],
-                    origin.first[i]);
+            pp_warn("%d of %d task shape%s %s (the first: %s)", origin.from[i], origin.classes,
+                    pp_plural(origin.classes), pp_cost_source_words[i], origin.first[i]);
     if (origin.hop_missing) pp_warn("%s", pp_waits_hop_remark(&s->exec.config, s->measured, remark, sizeof remark));
     return PP_OK;
 }
@@ -190,7 +190,8 @@ static pp_status prepare(struct session *s)
     if (config->save && s->npoints > 1)
         return pp_fail(
             PP_USAGE,
-            "--save: %d configurations would write one file; name one schedule, --stages, --virtual and --chunks",
+            "--save: %d configurations would write one file; name one schedule, --stages, --virtual, --chunks and "
+            "--checkpoint",
             s->npoints);
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);
@@ -216,11 +217,11 @@ static pp_status train(struct session *s)
     PP_TRY(prepare(s));
     for (int i = 0; i < s->npoints; i++) {
         const struct pp_point *p = &s->points[i];
+        char text[PP_POINT_TEXT];
         pp_status status = check_point(&s->exec, p);
         if (status == PP_OK) status = pp_exec_point(&s->exec, p, &s->results[s->nresults]);
         if (status == PP_USAGE && s->npoints > 1)
-            pp_warn("left out %s, %d stages x %d, %d chunks: %s", p->schedule, p->stages, p->virtual_stages, p->chunks,
-                    pp_message());
+            pp_warn("left out %s: %s", pp_point_text(p, text), pp_message());
         else if (status != PP_OK)
             return status;
         else

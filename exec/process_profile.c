@@ -72,7 +72,11 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
                          const struct pp_processes *processes, int workers, struct rest *rest)
 {
     struct pp_exec exec = setup->exec;
-    struct pp_point point = {.schedule = "gpipe", .stages = workers, .virtual_stages = 1, .chunks = setup->chunks};
+    struct pp_point point = {.schedule = "gpipe",
+                             .stages = workers,
+                             .virtual_stages = 1,
+                             .chunks = setup->chunks,
+                             .checkpoint = setup->exec.config.checkpoint.v[0]};
     struct pp_result result = {0};
     exec.transport = transport;
     exec.processes = *processes;

@@ -95,20 +95,27 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
     pp_info("model       %lld parameters, vocabulary %d, %s", (long long)job->model->parameters,
             job->model->shape.vocab, pp_optimizers[job->model->shape.optimizer].name);
     pp_info("data        %s", exec->data->summary);
-    pp_info(
-        "batch       %d rows of %d tokens in %d chunks = %s: %d microbatches; %d steps, %d of them warm-up, %d traced",
-        exec->config.rows, exec->config.tokens, job->point.chunks, pp_plan_rows_text(job->train, rows, sizeof rows),
-        job->train->microbatches, s->agenda->steps, s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
-    if (s->restart.resumed) pp_info("resumed     after %d steps, from %s", s->agenda->first, s->restart.path);
-    pp_info("pipeline    %s, %d ranks x %d stages, %d replicas, plan %016llx", job->train->schedule, job->point.stages,
-            job->point.virtual_stages, exec->config.replicas, (unsigned long long)job->train->hash);
+    pp_info("batch       %d row%s of %d token%s in %d chunk%s = %s: %d microbatch%s; %d step%s, %d of them warm-up, %d "
+            "traced",
+            exec->config.rows, pp_plural(exec->config.rows), exec->config.tokens, pp_plural(exec->config.tokens),
+            job->point.chunks, pp_plural(job->point.chunks), pp_plan_rows_text(job->train, rows, sizeof rows),
+            job->train->microbatches, pp_plural_es(job->train->microbatches), s->agenda->steps,
+            pp_plural(s->agenda->steps), s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
+    if (s->restart.resumed)
+        pp_info("resumed     after %d step%s, from %s", s->agenda->first, pp_plural(s->agenda->first), s->restart.path);
+    const char *mode =
+        job->train->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[job->train->checkpoint];
+    pp_info("pipeline    %s, %d rank%s x %d stage%s, %d replica%s%s%s, plan %016llx", job->train->schedule,
+            job->point.stages, pp_plural(job->point.stages), job->point.virtual_stages,
+            pp_plural(job->point.virtual_stages), exec->config.replicas, pp_plural(exec->config.replicas),
+            mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)job->train->hash);
     key_line(exec, job);
-    pp_info("device      %s; %d cores, %d workers, threads of each: %d", exec->device_text, world->cores,
-            world->workers, exec->config.threads);
+    pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, world->cores,
+            pp_plural(world->cores), world->workers, pp_plural(world->workers), exec->config.threads);
     transport_line(exec, world);
     if (world->processes.count > 1)
-        pp_info("processes   %d on %d machines, %d workers in each", world->processes.count, world->processes.hosts,
-                world->count);
+        pp_info("processes   %d on %d machine%s, %d worker%s in each", world->processes.count, world->processes.hosts,
+                pp_plural(world->processes.hosts), world->count, pp_plural(world->count));
     memory_lines(job->layout);
 }
 

@@ -4,10 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "core/clock.h"
 #include "core/main.h"
-
-enum { SOON_NS = 500000000 };
 
 static _Atomic int64_t first_ns; /* when the first one came; 0: none has */
 static atomic_bool ends_at_once;
@@ -15,9 +12,7 @@ static atomic_bool ends_at_once;
 static void on_signal(int number)
 {
     if (atomic_load(&ends_at_once)) pp_end_by_signal();
-    const int64_t now = pp_now_ns();
-    int64_t first = 0;
-    if (atomic_compare_exchange_strong(&first_ns, &first, now) || now - first < SOON_NS) return;
+    if (pp_signal_turn(&first_ns) != PP_TURN_IMPATIENT) return;
     signal(number, SIG_DFL);
     raise(number); /* comes when this handler returns */
 }

@@ -44,6 +44,8 @@ static pp_status gather(const void *mine, int bytes, void *all)
     return PP_OK;
 }
 
+static bool nobody_else(void) { return true; }
+
 static pp_status attach(struct pp_world *world, void **out)
 {
     size_t n = (size_t)world->count * (size_t)world->count * PP_MESSAGE_KINDS;
@@ -147,6 +149,7 @@ const struct pp_transport pp_transport_inproc = {
     .finish = finish,
     .abort = stop_nobody_else,
     .gather = gather,
+    .all_stopped = nobody_else,
     .attach = attach,
     .detach = detach,
     .send = post_send,

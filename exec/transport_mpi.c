@@ -16,7 +16,7 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request must fit struct pp_request");
 
-enum { CLOCK_ROUNDS = 200, CLOCK_TAG = 1 };
+enum { CLOCK_ROUNDS = 200, CLOCK_TAG = 1, STOPPED_TAG = 2 };
 
 static int provided;
 
@@ -99,11 +99,46 @@ static pp_status gather(const void *mine, int bytes, void *all)
     for (;;) {
         PP_TRY(check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test of a gather"));
         if (done) return PP_OK;
-        if (pp_signals_caught())
-            return pp_fail(PP_INTERRUPTED,
-                           "stopped by a signal (the launcher sends one when another process has failed)");
+        if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, "stopped by a signal");
         nanosleep(&nap, NULL);
     }
+}
+
+/* What has no bytes needs no answer. Then the first process has time to hear it, and to speak, before it is ended. */
+static void tell_stopped(int64_t until_ns)
+{
+    const struct timespec nap = {.tv_nsec = 200000};
+    MPI_Request request;
+    int done = 0;
+    MPI_Isend(NULL, 0, MPI_BYTE, 0, STOPPED_TAG, MPI_COMM_WORLD, &request);
+    while (pp_now_ns() < until_ns) {
+        if (!done) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        nanosleep(&nap, NULL);
+    }
+}
+
+static bool all_stopped(void)
+{
+    enum { MOMENT_NS = 400000000 }; /* mpirun kills a process 1 s after the signal */
+    const struct timespec nap = {.tv_nsec = 200000};
+    const int64_t until_ns = pp_now_ns() + MOMENT_NS;
+    int count = 1, index = 0, heard = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    MPI_Comm_rank(MPI_COMM_WORLD, &index);
+    if (count > 1 && provided < MPI_THREAD_MULTIPLE) return false; /* a worker may be stuck in a call */
+    if (index > 0) tell_stopped(until_ns);
+    if (index > 0) return false;
+    while (heard < count && pp_now_ns() < until_ns) {
+        MPI_Status status;
+        int there = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, &there, &status);
+        if (there)
+            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            nanosleep(&nap, NULL);
+        heard += there != 0;
+    }
+    return heard == count;
 }
 
 static pp_status attach(struct pp_world *world, void **out)
@@ -192,6 +227,7 @@ const struct pp_transport pp_transport_mpi = {
     .finish = finish,
     .abort = abort_all,
     .gather = gather,
+    .all_stopped = all_stopped,
     .attach = attach,
     .detach = detach,
     .send = post_send,

@@ -56,7 +56,8 @@ static pp_status read_header(struct pp_weights_reader *r, json_t **out)
     uint64_t size = 0;
     PP_TRY(open_file(r, &file_bytes));
     if (file_bytes < 8)
-        return pp_fail(PP_INPUT, "%s is no safetensors file: only %" PRId64 " bytes long", r->path, file_bytes);
+        return pp_fail(PP_INPUT, "%s is no safetensors file: only %" PRId64 " byte%s long", r->path, file_bytes,
+                       pp_plural(file_bytes));
     PP_TRY(read_at(r, size_bytes, 8, 0));
     for (int i = 7; i >= 0; i--) size = size << 8 | size_bytes[i];
     if (size > MAX_HEADER || (int64_t)size > file_bytes - 8)
@@ -200,7 +201,8 @@ static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *
     PP_TRY_DONE(check_no_other(r, header, model));
     int64_t spare = r->data_bytes - model->parameters * (int64_t)sizeof(float);
     if (spare != 0)
-        status = pp_fail(PP_INPUT, "%s has %" PRId64 " bytes that belong to no tensor: it is damaged", r->path, spare);
+        status = pp_fail(PP_INPUT, "%s has %" PRId64 " byte%s that belong%s to no tensor: it is damaged", r->path,
+                         spare, pp_plural(spare), spare == 1 ? "s" : "");
 done:
     json_decref(header);
     return status;

@@ -134,9 +134,7 @@ void pp_world_stop(struct pp_world *world, pp_status why)
 
 pp_status pp_world_check(struct pp_world *world)
 {
-    if (pp_signals_caught())
-        return pp_fail(PP_INTERRUPTED, "stopped by a signal%s",
-                       world->processes.launched ? " (the launcher sends one when another process has failed)" : "");
+    if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, "stopped by a signal");
     if (atomic_load_explicit(&world->stop, memory_order_relaxed) != PP_OK)
         return pp_fail(PP_PEER, "another worker of this process failed");
     return PP_OK;

@@ -114,10 +114,11 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
         if (!*end) break;
     }
     if (n != stages || *at)
-        return pp_fail(PP_USAGE, "--split %s: there are %d stages, the list must have as many numbers", split, stages);
+        return pp_fail(PP_USAGE, "--split %s: there %s %d stage%s, the list must have as many numbers", split,
+                       stages == 1 ? "is" : "are", stages, pp_plural(stages));
     if (sum != shape->layers)
-        return pp_fail(PP_USAGE, "--split %s: the numbers add up to %lld, the model has %d layers", split,
-                       (long long)sum, shape->layers);
+        return pp_fail(PP_USAGE, "--split %s: the numbers add up to %lld, the model has %d layer%s", split,
+                       (long long)sum, shape->layers, pp_plural(shape->layers));
     return PP_OK;
 }
 

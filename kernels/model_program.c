@@ -212,7 +212,8 @@ static pp_status check_size(const struct pp_model *model, const struct pp_class 
 {
     const int64_t tokens = (int64_t)cls->rows * seq;
     if (tokens > INT_MAX || 3 * (int64_t)model->shape.d_model > INT_MAX)
-        return pp_fail(PP_USAGE, "a microbatch of %d rows of %d tokens is too large: use more chunks", cls->rows, seq);
+        return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
+                       pp_plural(cls->rows), seq, pp_plural(seq));
     return PP_OK;
 }
 
@@ -232,10 +233,11 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)
-        return pp_fail(PP_USAGE,
-                       "the activations of a microbatch of %d rows of %d tokens are too large to be counted: use more "
-                       "chunks, fewer --tokens or more stages",
-                       spec->slot_rows, spec->seq);
+        return pp_fail(
+            PP_USAGE,
+            "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
+            "chunks, fewer --tokens or more stages",
+            spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);

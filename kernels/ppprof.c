@@ -92,7 +92,8 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
 static pp_status measure_worker(struct session *s, const struct pp_link_setup *setup)
 {
     struct pp_config config = s->config;
-    struct pp_point point = {.schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 1};
+    struct pp_point point = {
+        .schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = config.checkpoint.v[0]};
     struct pp_job *few = NULL, *many = NULL;
     config.heads = config.d_ff = config.layers = config.replicas = 1;
     config.d_model = config.vocab = 2;
@@ -177,8 +178,8 @@ static pp_status begin_run(struct session *s)
         .processes = s->processes.count,
         .cores = s->cores,
     };
-    pp_info("%s; %d cores; %d task shapes of %d configurations", run.device_text, s->cores, s->profile->nshapes,
-            s->profile->npoints);
+    pp_info("%s; %d core%s; %d task shapes of %d configuration%s", run.device_text, s->cores, pp_plural(s->cores),
+            s->profile->nshapes, s->profile->npoints, pp_plural(s->profile->npoints));
     if (status == PP_OK) status = pp_db_run_begin(s->db, &run, &s->config, NULL, &s->run_id);
     s->backend->close(device);
     return status;

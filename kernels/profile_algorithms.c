@@ -119,6 +119,6 @@ pp_status pp_profile_algorithms(const struct pp_profile *profile, const char *pa
     pp_status status = tune_points(profile, &draft);
     pp_progress(NULL);
     status = close_draft(&draft, status);
-    if (status == PP_OK) pp_info("algorithms  of %d products added to %s", draft.added, path);
+    if (status == PP_OK) pp_info("algorithms  of %d product%s added to %s", draft.added, pp_plural(draft.added), path);
     return status;
 }

@@ -36,8 +36,9 @@ static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape
         return pp_fail(PP_USAGE, "stages, virtual stages and chunks must be at least 1");
     /* 32768 ranks: the keys of their channels fill 31 bits */
     if (ranks > 32768 || ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
-        return pp_fail(PP_USAGE, "%d ranks x %d virtual stages x %d microbatches is more than a plan can hold", ranks,
-                       virtual_stages, microbatches);
+        return pp_fail(PP_USAGE, "%d rank%s x %d virtual stage%s x %d microbatch%s is more than a plan can hold", ranks,
+                       pp_plural(ranks), virtual_stages, pp_plural(virtual_stages), microbatches,
+                       pp_plural_es(microbatches));
     PP_TRY(check_in_flight(spec, schedule));
     *shape = (struct pp_schedule_shape){.ranks = ranks,
                                         .virtual_stages = virtual_stages,

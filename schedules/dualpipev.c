@@ -12,8 +12,8 @@ static pp_status check(const struct pp_schedule_shape *shape)
 {
     PP_TRY(pp_v_check(shape, "dualpipev"));
     if (shape->training && shape->microbatches < shape->stages)
-        return pp_fail(PP_USAGE, "schedule dualpipev with %d ranks needs at least %d microbatches, not %d",
-                       shape->ranks, shape->stages, shape->microbatches);
+        return pp_fail(PP_USAGE, "schedule dualpipev with %d rank%s needs at least %d microbatches, not %d",
+                       shape->ranks, pp_plural(shape->ranks), shape->stages, shape->microbatches);
     return PP_OK;
 }
 

@@ -235,8 +235,8 @@ static pp_status stuck(const struct builder *b)
                          pp_kinds[op->kind].name, op->stage, op->microbatch);
     }
     if (b->plan->recv_buffers == 0) return pp_fail(PP_INPUT, "schedule %s deadlocks: %s", b->plan->schedule, text);
-    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffers per channel (--recv-buffers): %s",
-                   b->plan->schedule, b->plan->recv_buffers, text);
+    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffer%s per channel (--recv-buffers): %s",
+                   b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), text);
 }
 
 pp_status pp_builder_emit(struct builder *b)

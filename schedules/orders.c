@@ -25,8 +25,9 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
         return pp_fail(PP_INPUT, "rank %d: only F, B, I and W stand in an order", rank);
     const char *kind = pp_kinds[op->kind].name;
     if (op->stage < 0 || op->stage >= plan->stages || op->microbatch < 0 || op->microbatch >= plan->microbatches)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is outside %d stages x %d microbatches", rank,
-                       kind, op->stage, op->microbatch, plan->stages, plan->microbatches);
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d is outside %d stage%s x %d microbatch%s", rank,
+                       kind, op->stage, op->microbatch, plan->stages, pp_plural(plan->stages), plan->microbatches,
+                       pp_plural_es(plan->microbatches));
     if (plan->stage_rank[op->stage] != rank)
         return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d, but that stage lives on rank %d", rank, kind,
                        op->stage, op->microbatch, plan->stage_rank[op->stage]);

@@ -43,9 +43,9 @@ static pp_status check_complete(const struct pp_cost *cost, const struct pp_cost
     if (cost && found->from[PP_COST_MACHINE] == 0) return PP_OK;
     return pp_fail(
         PP_INPUT,
-        "--device delay: the profile of %s lacks %d of %d task shapes (the first: \"%s\"); measure them with "
+        "--device delay: the profile of %s lacks %d of %d task shape%s (the first: \"%s\"); measure them with "
         "ppprof and the same options, or give --times",
-        device, found->from[PP_COST_MACHINE], found->classes, found->first[PP_COST_MACHINE]);
+        device, found->from[PP_COST_MACHINE], found->classes, pp_plural(found->classes), found->first[PP_COST_MACHINE]);
 }
 
 static void set_hop(struct pp_job *job, const struct pp_cost *cost)

@@ -277,8 +277,8 @@ static void write_figures(const struct pp_machine *m, char *buf, size_t size)
     if (!m->of_file) return;
     size_t used = (size_t)snprintf(buf, size, ", links of %g GB/s", m->link_bytes_per_ns);
     if (m->host_devices > 0)
-        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d devices",
-                                 m->network_bytes_per_ns, m->host_devices);
+        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d device%s",
+                                 m->network_bytes_per_ns, m->host_devices, pp_plural(m->host_devices));
     snprintf(buf + used, size - used, "; in the words of its file");
 }
 

@@ -56,6 +56,7 @@ static const struct pp_row_column columns[] = {
     {"chunks", "chunks", pp_show_count},
     {"M", "microbatches", pp_show_count},
     {"D", "replicas", pp_show_count},
+    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_ms},
     {"tokens/s", "tokens_per_s", pp_show_count, .if_known = true},
     {"MFU %", "mfu", pp_show_percent, .if_known = true},
@@ -106,7 +107,9 @@ static void print_ranks(const json_t *row, FILE *out)
                     json_number_value(json_array_get(json_object_get(row, "peak_bytes"), r)) / (1 << 20));
         fputc('\n', out);
     }
-    if (shown < ranks) fprintf(out, " ...  %zu more ranks; --format json has all\n", ranks - shown);
+    if (shown < ranks)
+        fprintf(out, " ...  %zu more rank%s; --format json has all\n", ranks - shown,
+                pp_plural((int64_t)(ranks - shown)));
 }
 
 pp_status pp_rows_print(const json_t *rows, int format, FILE *out)

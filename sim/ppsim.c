@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/devices.h"
+#include "core/ending.h"
 #include "core/log.h"
 #include "core/main.h"
 #include "core/movers.h"
@@ -28,21 +29,22 @@ static const struct pp_program_info info = {
     .name = "ppsim",
     .summary = "predict what one training step of a pipeline takes",
     .operands = "",
-    .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
-                   "memory and what the time is "
-                   "above the least possible. A list of schedules, stages, virtual stages or chunks is a sweep; "
-                   "--workers tries all ways to divide so many devices into pipelines.\n\n"
-                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
-                   "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
-                   "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
-                   "for the device that was measured last. With "
-                   "--times they are given directly, and no model limits the pipeline. "
-                   "The output says which.",
+    .description =
+        "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
+        "memory and what the time is "
+        "above the least possible. A list of schedules, stages, virtual stages, chunks or checkpoint modes is a sweep; "
+        "--workers tries all ways to divide so many devices into pipelines.\n\n"
+        "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
+        "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
+        "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
+        "for the device that was measured last. With "
+        "--times they are given directly, and no model limits the pipeline. "
+        "The output says which.",
     .examples =
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
         "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
-        "ppsim --preset tutorial --machine h100 --memory 80G\tdoes it fit?\n"
+        "ppsim --preset tutorial --machine h100 --memory 80G --checkpoint never,always\tdoes it fit?\n"
         "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --schedule 1f1b,zbv --chunks "
         "4,8,16\twhich pipelines on 8 devices?\n"
         "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};
@@ -198,8 +200,11 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     const struct pp_plan *plan = prediction->job->train;
     bool colour;
     int width = pp_draw_width(&colour);
-    fprintf(s->drawings, "\n%s, %d ranks x %d stages, %d microbatches\n", plan->schedule, plan->ranks,
-            plan->virtual_stages, plan->microbatches);
+    const bool many = s->config.checkpoint.n > 1;
+    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), plan->microbatches,
+            pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
+            many ? pp_checkpoint_names[plan->checkpoint] : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
 }
 
@@ -222,6 +227,7 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     if (outcome->status == PP_USAGE && s->npoints > 1)
         return pp_remarks_leave_out(&s->remarks, point, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
+    pp_remarks_memory(&s->remarks, point, outcome->row);
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
@@ -292,10 +298,32 @@ static pp_status predict(struct session *s)
     PP_TRY(predict_all(s));
     pp_remarks_totals(&s->remarks);
     tell_machine(s);
+    pp_remarks_fits(&s->remarks);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
     return PP_OK;
+}
+
+/* A signal does not leave the rows in FILE-wal: the database is closed before the process ends. Whoever waits for the
+ * lock then waits until that. */
+static void close_database(void *session)
+{
+    struct session *s = session;
+    pthread_mutex_lock(&s->db_lock);
+    (void)pp_db_close(s->db);
+}
+
+static pp_status predict_with(struct session *s)
+{
+    PP_TRY(pp_ending_begin(close_database, s));
+    pp_status status = predict(s);
+    pthread_mutex_lock(&s->db_lock);
+    pp_status closed = pp_db_close(s->db);
+    s->db = NULL;
+    pthread_mutex_unlock(&s->db_lock);
+    pp_status ended = pp_ending_end();
+    return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
 static pp_status answer(struct session *s)
@@ -320,7 +348,7 @@ static pp_status answer(struct session *s)
                        config->machine);
     if (!pp_predict_only_times(config))
         PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
-    return config->emit ? emit(s) : predict(s);
+    return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
 
 static void release(struct session *s)

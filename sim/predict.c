@@ -16,7 +16,7 @@ static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
                                 .virtual_stages = point->virtual_stages,
                                 .microbatches = point->chunks,
                                 .replicas = 1,
-                                .checkpoint = config->checkpoint,
+                                .checkpoint = point->checkpoint,
                                 .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
                                 .training = true,
                                 .in_flight = config->in_flight};

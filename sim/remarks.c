@@ -23,12 +23,12 @@ static pp_status tell_model(const struct pp_predictor *p)
     char mask[600];
     pp_config_shape(p->config, &shape);
     PP_TRY(p->ops->create(&shape, 1, "uniform", NULL, &model));
-    pp_info("model       %lld parameters: %d layers, d %d, %d heads, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
-            (long long)model->parameters, shape.layers, shape.d_model, shape.heads, shape.d_ff, shape.vocab,
-            pp_config_text(p->config, "mask", mask, sizeof mask), shape.norm == PP_NORM_FIRST ? ", norm first" : "",
-            shape.activation == PP_GELU ? ", gelu" : "",
-            shape.attention == PP_ATTENTION_FLASH ? ", attention flash" : "", pp_precision_names[shape.precision],
-            pp_optimizers[shape.optimizer].name);
+    pp_info("model       %lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
+            (long long)model->parameters, shape.layers, pp_plural(shape.layers), shape.d_model, shape.heads,
+            pp_plural(shape.heads), shape.d_ff, shape.vocab, pp_config_text(p->config, "mask", mask, sizeof mask),
+            shape.attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
+            shape.norm == PP_NORM_FIRST ? ", norm first" : "", shape.activation == PP_GELU ? ", gelu" : "",
+            pp_precision_names[shape.precision], pp_optimizers[shape.optimizer].name);
     p->ops->destroy(model);
     return PP_OK;
 }
@@ -36,14 +36,13 @@ static pp_status tell_model(const struct pp_predictor *p)
 static void tell_batch(const struct pp_config *config)
 {
     const long long rows = (long long)config->rows * config->replicas, tokens = rows * config->tokens;
+    char who[48] = "", on[48] = "";
     if (config->workers)
-        pp_info("batch       %lld rows of %d tokens, %lld tokens in all; on %d workers", rows, config->tokens, tokens,
-                config->workers);
+        snprintf(on, sizeof on, "; on %d worker%s", config->workers, pp_plural(config->workers));
     else if (config->replicas > 1)
-        pp_info("batch       %d rows of %d tokens for each of %d replicas, %lld tokens in all", config->rows,
-                config->tokens, config->replicas, tokens);
-    else
-        pp_info("batch       %d rows of %d tokens, %lld tokens in all", config->rows, config->tokens, tokens);
+        snprintf(who, sizeof who, " for each of %d replicas", config->replicas);
+    pp_info("batch       %d row%s of %d token%s%s, %lld token%s in all%s", config->rows, pp_plural(config->rows),
+            config->tokens, pp_plural(config->tokens), who, tokens, pp_plural(tokens), on);
 }
 
 struct cut {
@@ -89,19 +88,18 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *o)
 {
     const char *machine = r->predictor->machine.name;
-    char remark[256];
+    char text[PP_POINT_TEXT], remark[256];
+    pp_point_text(point, text);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && o->from[i] > 0 && r->from[i]++ == 0)
-            pp_warn("%s, %d stages, %d chunks: %d of %d task shapes %s (the first: %s)%s%s", point->schedule,
-                    point->stages, point->chunks, o->from[i], o->classes, pp_cost_source_words[i], o->first[i],
+            pp_warn("%s: %d of %d task shape%s %s (the first: %s)%s%s", text, o->from[i], o->classes,
+                    pp_plural(o->classes), pp_cost_source_words[i], o->first[i],
                     i == PP_COST_MACHINE ? "; they are computed for machine " : "",
                     i == PP_COST_MACHINE ? machine : "");
     if (o->classes > 0 && o->link_computed && r->link_computed++ == 0)
-        pp_warn("%s, %d stages: transfers or reductions were never measured; they are computed for machine %s",
-                point->schedule, point->stages, machine);
+        pp_warn("%s: transfers or reductions were never measured; they are computed for machine %s", text, machine);
     if (o->hop_missing && !r->hop_told)
-        pp_warn("%s, %d stages: %s", point->schedule, point->stages,
-                pp_waits_hop_remark(r->predictor->config, r->predictor->waits, remark, sizeof remark));
+        pp_warn("%s: %s", text, pp_waits_hop_remark(r->predictor->config, r->predictor->waits, remark, sizeof remark));
     r->hop_told |= o->hop_missing;
     r->measured += o->classes > o->from[PP_COST_MACHINE];
     r->taken = fmax(r->taken, o->taken);
@@ -110,6 +108,30 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
 void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark)
 {
     if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
+}
+
+void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row)
+{
+    const json_t *fits = json_object_get(row, "fits");
+    const double bytes = json_number_value(json_object_get(row, "device_bytes"));
+    r->fit += !json_is_false(fits);
+    r->too_large += json_is_false(fits);
+    r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER;
+    if (!json_is_false(fits) || (r->too_large > 1 && bytes >= r->least_bytes)) return;
+    r->least = *point;
+    r->least_replicas = (int)json_integer_value(json_object_get(row, "replicas"));
+    r->least_bytes = bytes;
+}
+
+void pp_remarks_fits(const struct pp_remarks *r)
+{
+    const double mib = 1 << 20;
+    char text[PP_POINT_TEXT], replicas[32] = "";
+    if (r->fit > 0 || r->too_large == 0) return;
+    if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
+    pp_warn("nothing fits into --memory (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
+            (double)r->predictor->config->memory / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas,
+            r->checkpointed ? "" : "; --checkpoint always can save memory");
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)
@@ -161,11 +183,9 @@ pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *poin
 void pp_remarks_left_out(const struct pp_remarks *r)
 {
     for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
-        const struct pp_point *point = &group->first;
-        char many[48] = "";
+        char many[48] = "", text[PP_POINT_TEXT];
         if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
-        pp_warn("left out %s%s, %d stages x %d, %d chunks: %s", many, point->schedule, point->stages,
-                point->virtual_stages, point->chunks, group->why);
+        pp_warn("left out %s%s: %s", many, pp_point_text(&group->first, text), group->why);
     }
 }
 

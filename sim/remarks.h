@@ -20,6 +20,12 @@ struct pp_remarks {
     bool hop_told;                            /* that hops take no time */
     double taken;                             /* the most of all configurations */
     struct pp_left_out *left_out;             /* by their first */
+    /* Of --memory: configurations that fit and that do not, and of these the one that needs least. */
+    int fit, too_large;
+    bool checkpointed; /* some of them */
+    struct pp_point least;
+    int least_replicas;
+    double least_bytes; /* of a device */
 };
 
 /* Before any prediction: model and batch, and where --chunks give far fewer microbatches than asked. */
@@ -31,12 +37,17 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
 /* pp_checkpoint_remark() of it; "": nothing is to be said. */
 void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark);
 
+/* Of a row of results (pp_row_create()): whether it fits. */
+void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
+
 /* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one. */
 pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
 
-/* After all predictions: what was left out; then how many there were of what was told once. */
+/* After all predictions: what was left out; then how many there were of what was told once; then, if nothing fits, what
+ * needs least. */
 void pp_remarks_left_out(const struct pp_remarks *r);
 void pp_remarks_totals(const struct pp_remarks *r);
+void pp_remarks_fits(const struct pp_remarks *r);
 void pp_remarks_free(struct pp_remarks *r);
 
 #endif

@@ -24,6 +24,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(plan->replicas));
+    set(row, "checkpoint", json_string(pp_checkpoint_names[plan->checkpoint]));
 }
 
 static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }

@@ -56,11 +56,11 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     one.stages = (struct pp_ints){1, {stages}};
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (config->workers % stages)
-        snprintf(way->impossible, sizeof way->impossible, "%d workers are no whole number of pipelines of %d ranks",
-                 config->workers, stages);
+        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d ranks",
+                 config->workers, config->workers == 1 ? " is" : "s are", stages);
     else if (config->global_rows % replicas)
-        snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d rows of a batch evenly",
-                 replicas, config->global_rows);
+        snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
+                 replicas, config->global_rows, pp_plural(config->global_rows));
     else
         *way = (struct pp_way){replicas, config->global_rows / replicas, way->points, way->npoints, ""};
     return PP_OK;

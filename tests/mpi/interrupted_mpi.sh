@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-C under mpirun: all processes end soon, the database opens with what was recorded.
+# Ctrl-C under mpirun: all processes end soon, the first says that a signal stopped it, and accuses nobody; the database opens with what was
+# recorded.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3
@@ -11,4 +12,5 @@ kill -s INT $!
 await_end $!
 [ "$status" -ne 0 ] || fail "exit status 0"
 [ ! -s out.log ] || fail "something was printed"
+grep -qx 'ppexec: stopped by a signal' err.log || fail "the last words are others"
 check_database

@@ -17,6 +17,7 @@ for victim in 1 2; do
     await_end "$launcher" "$killed_s"
     [ "$status" -ne 0 ] || fail "exit status 0"
     [ ! -s out.log ] || fail "something was printed"
+    ! grep -qx 'ppexec: stopped by a signal' err.log || fail "it was not the user who sent a signal"
     for process in "${processes[@]}"; do await_gone "$process"; done
     check_database
 done

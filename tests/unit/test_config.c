@@ -35,7 +35,7 @@ static void small_is_the_default(void **state)
     assert_int_equal(c.stages.v[0], 2);
     assert_int_equal(c.chunks.v[0], 4);
     assert_string_equal(c.schedule.v[0], "gpipe");
-    assert_int_equal(c.checkpoint, PP_CHECKPOINT_NEVER);
+    assert_int_equal(c.checkpoint.v[0], PP_CHECKPOINT_NEVER);
     assert_null(c.data);
     assert_int_equal(c.warmup, -1);
     assert_int_equal(c.recv_buffers, -1);
@@ -49,7 +49,7 @@ static void an_option_beats_the_preset_wherever_it_stands(void **state)
     assert_int_equal(parse(PP_PPEXEC, "--layers 3 --preset tutorial-12 --chunks 2,4", &c), PP_OK);
     assert_int_equal(c.layers, 3);
     assert_int_equal(c.tokens, 25);
-    assert_int_equal(c.checkpoint, PP_CHECKPOINT_EXCEPT_LAST);
+    assert_int_equal(c.checkpoint.v[0], PP_CHECKPOINT_EXCEPT_LAST);
     assert_int_equal(c.chunks.n, 2);
     assert_true(pp_config_given(&c, "layers"));
     assert_true(pp_config_given(&c, "chunks"));

@@ -45,7 +45,7 @@ static void test_sweep_order(void **state)
     (void)state;
     struct pp_point *points;
     int n;
-    configure("--schedule gpipe,interleaved --stages 1,2 --chunks 4,2");
+    configure("--schedule gpipe,interleaved,gpipe --stages 1,2,1 --chunks 4,2,4 --checkpoint never,never");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 8);
     static const struct pp_point expected[8] = {
@@ -56,6 +56,15 @@ static void test_sweep_order(void **state)
         assert_int_equal(points[i].stages, expected[i].stages);
         assert_int_equal(points[i].virtual_stages, expected[i].virtual_stages);
         assert_int_equal(points[i].chunks, expected[i].chunks);
+        assert_int_equal(points[i].checkpoint, PP_CHECKPOINT_NEVER);
+    }
+    free(points);
+    configure("--chunks 4,2 --checkpoint always,never");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 4);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(points[i].chunks, i < 2 ? 4 : 2);
+        assert_int_equal(points[i].checkpoint, i % 2 ? PP_CHECKPOINT_NEVER : PP_CHECKPOINT_ALWAYS);
     }
     free(points);
 }
@@ -248,7 +257,7 @@ static void test_context(void **state)
     assert_int_equal(sizeof name, sizeof plan.schedule);
     memcpy(plan.schedule, name, sizeof name);
     for (int mode = 0; mode < 3; mode++) {
-        config.checkpoint = mode;
+        plan.checkpoint = mode;
         snprintf(expected, sizeof expected, "%s %s share 1/%d", name, pp_checkpoint_names[mode], INT32_MAX);
         assert_string_equal(pp_job_context(&job, INT32_MAX, context, sizeof context), expected);
     }

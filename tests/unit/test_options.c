@@ -15,7 +15,7 @@ struct sample {
     int64_t bytes;
     double real;
     const char *text;
-    struct pp_ints ints;
+    struct pp_ints choices, ints;
     struct pp_texts texts;
 };
 
@@ -29,6 +29,7 @@ static const struct pp_opt rows[] = {
     {"bytes", PP_OPT_BYTES, AT(bytes), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a size"},
     {"real", PP_OPT_REAL, AT(real), PP_ALL_TOOLS, "Two", NULL, "0.1", 0, 1, NULL, "a real"},
     {"text", PP_OPT_TEXT, AT(text), PP_ALL_TOOLS, "Two", "FILE", NULL, 0, 0, NULL, "a text"},
+    {"choices", PP_OPT_CHOICES, AT(choices), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, "alpha|beta", "some choices"},
     {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
     {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
     {"elsewhere", PP_OPT_FLAG, AT(flag), PP_PPEXEC, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
@@ -143,6 +144,8 @@ static void mistakes_are_named(void **state)
         {"--flag=yes", "takes no value"},
         {"--choice gamma", "there is no 'gamma'"},
         {"--choice alpa", "did you mean alpha?"},
+        {"--choices beta,alpa", "did you mean alpha?"},
+        {"--choices beta,", "empty entry"},
         {"--seed -1", "0 to 2^64 - 1"},
         {"--bytes 3X", "not a size"},
         {"--bytes -3", "no size"},
@@ -163,12 +166,29 @@ static void mistakes_are_named(void **state)
     }
 }
 
+/* Also where both are spelled differently. */
+static void what_a_list_names_twice_is_there_once(void **state)
+{
+    (void)state;
+    struct parsed p;
+    assert_int_equal(parse("--ints 4,2,04,4,8 --texts b,a,b,bb --choices beta,alpha,beta,beta", &p), PP_OK);
+    const struct {
+        const char *option, *text;
+    } kept[] = {{"ints", "4,2,8"}, {"texts", "b,a,bb"}, {"choices", "beta,alpha"}};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        for (int row = 0; row < ROWS; row++) {
+            char text[600];
+            if (strcmp(rows[row].name, kept[i].option) != 0) continue;
+            assert_string_equal(pp_options_text(&rows[row], &p.sample, text, sizeof text), kept[i].text);
+        }
+}
+
 static void a_list_may_be_full_but_not_more(void **state)
 {
     (void)state;
     char line[512] = "--ints 1";
     struct parsed p;
-    for (int i = 1; i < PP_LIST_MAX; i++) strcat(line, ",2");
+    for (int i = 2; i <= PP_LIST_MAX; i++) snprintf(line + strlen(line), 16, ",%d", i);
     assert_int_equal(parse(line, &p), PP_OK);
     assert_int_equal(p.sample.ints.n, PP_LIST_MAX);
     strcat(line, ",3");
@@ -182,7 +202,7 @@ static void values_print_as_text_that_parses_back(void **state)
     struct parsed p, again;
     assert_int_equal(parse("", &again), PP_OK);
     assert_int_equal(parse("--number 9 --choice alpha --seed 0xffffffffffffffff --bytes 3G --real 0.30000000000000004 "
-                           "--text t --ints 3,1 --texts a,b --flag",
+                           "--text t --choices beta,alpha --ints 3,1 --texts a,b --flag",
                            &p),
                      PP_OK);
     for (int i = 0; i < ROWS; i++) {
@@ -251,6 +271,7 @@ int main(void)
         cmocka_unit_test(two_dashes_end_the_options),
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(what_a_list_names_twice_is_there_once),
         cmocka_unit_test(a_list_may_be_full_but_not_more),
         cmocka_unit_test(values_print_as_text_that_parses_back),
         cmocka_unit_test(help_shows_options_of_the_program_by_group),

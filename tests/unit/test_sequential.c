@@ -178,9 +178,8 @@ static void load_batch(struct run *run, struct pp_config *config)
     pp_data_free(data);
 }
 
-/* checkpoint: enum pp_checkpoint */
-static void open_run(const struct golden *golden, const struct pp_point *shape, int checkpoint,
-                     struct pp_config *config, struct run *run)
+static void open_run(const struct golden *golden, const struct pp_point *shape, struct pp_config *config,
+                     struct run *run)
 {
     char *words[40];
     const char *operands[1];
@@ -188,7 +187,6 @@ static void open_run(const struct golden *golden, const struct pp_point *shape, 
     while (golden->words[argc]) words[argc] = golden->words[argc], argc++;
     words[argc] = NULL;
     MUST(pp_config_parse(PP_PPEXEC, argc, words, config, operands, 0, &noperands));
-    config->checkpoint = checkpoint;
     *run = (struct run){0};
     load_batch(run, config);
     struct pp_point point = *shape;
@@ -215,15 +213,15 @@ static void close_run(struct run *run)
     free(run->targets);
 }
 
-static void check(const struct golden *golden, const struct pp_point *point, int checkpoint)
+static void check(const struct golden *golden, const struct pp_point *point)
 {
     char what[128], path[4096];
     struct pp_config config;
     struct run run;
     const double loss = golden_loss(golden);
     snprintf(what, sizeof what, "%s P=%d V=%d checkpoint %d", point->schedule, point->stages, point->virtual_stages,
-             checkpoint);
-    open_run(golden, point, checkpoint, &config, &run);
+             point->checkpoint);
+    open_run(golden, point, &config, &run);
     load_weights(&run, golden_file(golden, "init.safetensors", path, sizeof path));
     run_tasks(&run);
     if (!(fabs(run.loss - loss) <= tolerance * loss)) fail_msg("%s: loss %.9g, PyTorch has %.9g", what, run.loss, loss);
@@ -242,7 +240,7 @@ static void check_all(void **state)
     for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
         for (int ranks = 1; ranks * orders[o].virtual_stages <= golden->most_stages && ranks <= 4; ranks *= 2)
             for (int checkpoint = PP_CHECKPOINT_NEVER; checkpoint <= PP_CHECKPOINT_ALWAYS; checkpoint++)
-                check(golden, &(struct pp_point){orders[o].schedule, ranks, orders[o].virtual_stages, 0}, checkpoint);
+                check(golden, &(struct pp_point){orders[o].schedule, ranks, orders[o].virtual_stages, 0, checkpoint});
 }
 
 int main(void)

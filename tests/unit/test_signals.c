@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One request to stop that comes twice is one; a later one ends the process.
+ * One request to stop that comes twice is one; a later one ends the process. What is to be done before the end is done.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -8,12 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "core/ending.h"
 #include "exec/signals.h"
 
 /* In a process of its own: raises `n` signals at once, and a further one `later_ms` later unless that is 0. */
@@ -46,9 +48,68 @@ static void test_requests(void **state)
     }
 }
 
+static void pause_ms(int ms)
+{
+    const struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+enum { SLOW_MS = 20000 };
+
+struct act {
+    int pipe, takes_ms;
+};
+
+static void note(void *context)
+{
+    const struct act *act = context;
+    if (write(act->pipe, "a", 1) != 1) _exit(4);
+    pause_ms(act->takes_ms);
+    if (write(act->pipe, "b", 1) != 1) _exit(4);
+}
+
+/* In a process of its own, which gets SIGTERM twice at once while the act is wanted, or after that, and another one
+ * later. Its exit code; what was done into done[3]. */
+static int ended(bool wanted, int takes_ms, int later_ms, char done[3])
+{
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct act act = {ends[1], takes_ms};
+        if (pp_ending_begin(note, &act) != PP_OK) _exit(2);
+        if (!wanted && pp_ending_end() != PP_OK) _exit(3);
+        raise(SIGTERM);
+        raise(SIGTERM);
+        pause_ms(later_ms);
+        raise(SIGTERM);
+        pause_ms(SLOW_MS);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    memset(done, 0, 3);
+    for (int n = 0; n < 2 && read(ends[0], done + n, 1) == 1;) n++;
+    close(ends[0]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_ending(void **state)
+{
+    (void)state;
+    char done[3];
+    assert_int_equal(ended(true, 100, 0, done), pp_exit_code(PP_INTERRUPTED));
+    assert_string_equal(done, "ab");
+    assert_int_equal(ended(true, SLOW_MS, 700, done), pp_exit_code(PP_INTERRUPTED));
+    assert_string_equal(done, "a");
+    assert_int_equal(ended(false, 0, 0, done), pp_exit_code(PP_INTERRUPTED));
+    assert_string_equal(done, "");
+}
+
 int main(void)
 {
     signal(SIGINT, SIG_DFL); /* a shell's background job is started to ignore it */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_ending)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,10 +63,9 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
 static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
-    static char *options[] = {"ppsim", "--layers",     "7",      "--heads",     "4",      "--d-ff",
-                              "72",    "--rows",       "11",     "--mask",      "causal", "--d-model",
-                              "64",    "--vocab",      "99",     "--tokens",    "13",     "--precision",
-                              "fp32",  "--checkpoint", "always", "--attention", "math"};
+    static char *options[] = {"ppsim",  "--layers", "7",      "--heads",     "4",         "--d-ff",      "72",
+                              "--rows", "11",       "--mask", "causal",      "--d-model", "64",          "--vocab",
+                              "99",     "--tokens", "13",     "--precision", "fp32",      "--attention", "math"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -74,9 +73,10 @@ static void test_products_of_the_programs(void **state)
             const bool checkpoints = turn % 2;
             struct fixture f;
             double again;
-            options[OPTIONS - 3] = checkpoints ? "always" : "never";
+            struct pp_point point = points[i];
             options[OPTIONS - 1] = turn / 2 ? "flash" : "math";
-            predict(&f, OPTIONS, options, &points[i]);
+            point.checkpoint = checkpoints ? PP_CHECKPOINT_ALWAYS : PP_CHECKPOINT_NEVER;
+            predict(&f, OPTIONS, options, &point);
             const double work = step_flops(f.prediction.job, &again);
             assert_true(fabs(f.config.rows * pp_model_flops(&f.prediction.job->model->shape, 13) / work - 1) < 1e-12);
             assert_true((again > 0) == checkpoints);
