@@ -56,7 +56,7 @@ const struct pp_opt pp_config_rows[] = {
     {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica"},
     {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row"},
     {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
-     "learning rate (default from the preset; 0.001 with --optimizer adamw)"},
+     "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)"},
     {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
      "what a step does with the gradients; adamw keeps two more numbers for each weight"},
     {"adam-beta1", PP_OPT_REAL, AT(adamw.beta1), PP_RUNS, BATCH, NULL, "0.9", 0, 1, NULL,
@@ -244,8 +244,6 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
                             noperands));
     PP_TRY(pp_config_apply_preset(out));
-    const double rate = pp_optimizers[out->optimizer].learning_rate;
-    if (rate > 0 && !pp_config_given(out, "lr")) out->lr = rate;
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     return check(out);

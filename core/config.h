@@ -96,7 +96,7 @@ int pp_config_virtual(const struct pp_config *config, int standard, int i, int *
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);
 
 /* The presets (presets.c describes each), and a line about each for --list. */
-#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab"
+#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b"
 void pp_config_list_presets(FILE *out);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
- * tutorials, lab is a small exercise on constant sequences; small is ours.
+ * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest GPT-2
+ * (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the latter's rate,
+ * betas, decay and clipping. What is not GPT's: sinusoidal positions, a decoder with weights of its own, exact GELU.
  */
 #include "core/config.h"
 
@@ -13,7 +15,7 @@ struct setting {
     const char *option, *value;
 };
 
-enum { MAX_SETTINGS = 26 };
+enum { MAX_SETTINGS = 28 };
 
 struct preset {
     const char *name, *summary;
@@ -42,6 +44,18 @@ static const struct preset presets[] = {
       {"lr", "0.01"}, {"clip", "0"}, {"lr-decay", "1"}, {"stages", "2"}, {"replicas", "1"}, {"chunks", "2"},
       {"checkpoint", "never"}, {"epochs", "200"}, {"max-batches", "0"}, {"eval-batches", "0"},
       {"data", "constant"}}},
+    {"gpt-small", "12 layers, d 768, 1.62e8 parameters, as GPT-2; 16 x 1024 tokens, 2 stages, 8 chunks",
+     {{"d-model", "768"}, {"heads", "12"}, {"d-ff", "3072"}, {"layers", "12"}, {"vocab", "50257"}, {"dropout", "0.1"},
+      {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
+      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "6e-4"}, {"rows", "16"}, {"tokens", "1024"}, {"stages", "2"}, {"chunks", "8"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+    {"gpt-6.7b", "32 layers, d 4096, 6.85e9 parameters, as GPT-3 6.7B; 32 x 2048 tokens, 8 stages, 32 chunks",
+     {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"vocab", "50257"}, {"dropout", "0"},
+      {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
+      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "1.2e-4"}, {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };
@@ -71,15 +85,25 @@ const struct pp_opt *pp_config_row(const char *option)
     return i < 0 ? NULL : &pp_config_rows[i];
 }
 
+/* The preset's learning rate is for its own optimizer. */
+static void set_other_rate(struct pp_config *config, const struct setting *s)
+{
+    const struct pp_optimizer_info *optimizer = &pp_optimizers[config->optimizer];
+    while (s->option && strcmp(s->option, "optimizer") != 0) s++;
+    const bool own = s->option && strcmp(s->value, optimizer->name) == 0;
+    if (!own && optimizer->learning_rate > 0 && !pp_config_given(config, "lr")) config->lr = optimizer->learning_rate;
+}
+
 pp_status pp_config_apply_preset(struct pp_config *config)
 {
-    const struct setting *s = find_settings(config->preset);
+    const struct setting *const settings = find_settings(config->preset), *s = settings;
     if (!s) return pp_fail(PP_USAGE, "--preset: there is no '%s', only %s", config->preset, PP_PRESET_NAMES);
     for (; s->option; s++) {
         int i = row_index(s->option);
         if (i < 0) return pp_fail(PP_INTERNAL, "preset %s sets --%s, which is no option", config->preset, s->option);
         if (!config->set[i]) PP_TRY(pp_options_set(&pp_config_rows[i], s->value, config));
     }
+    set_other_rate(config, settings);
     return PP_OK;
 }
 

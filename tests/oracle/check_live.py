@@ -137,6 +137,8 @@ def check_facts(args):
         ("tutorial-12", 1444261998),
         ("small", 12025582),
         ("lab", 5068),
+        ("gpt-small", 162301009),
+        ("gpt-6.7b", 6855918673),
     ):
         done = subprocess.run(
             [args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True

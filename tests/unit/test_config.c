@@ -65,6 +65,10 @@ static void adamw_has_a_learning_rate_of_its_own(void **state)
     assert_true(c.lr == 1e-3 && c.lr_decay == 0.95 && c.adamw.beta2 == 0.999);
     assert_int_equal(parse(PP_PPEXEC, "--optimizer adamw --lr 0.01 --adam-beta2 0.95", &c), PP_OK);
     assert_true(c.lr == 0.01 && c.adamw.beta2 == 0.95);
+    assert_int_equal(parse(PP_PPEXEC, "--preset gpt-small", &c), PP_OK); /* its preset's */
+    assert_true(c.lr == 6e-4 && c.optimizer == PP_ADAMW && c.adamw.beta2 == 0.95);
+    assert_int_equal(parse(PP_PPEXEC, "--preset gpt-6.7b --optimizer adamw", &c), PP_OK);
+    assert_true(c.lr == 1.2e-4);
     assert_int_equal(parse(PP_PPEXEC, "--optimizer sgd", &c), PP_OK);
     assert_true(c.lr == 5);
 }
@@ -74,7 +78,7 @@ static int64_t parameters(const struct pp_config *c)
 {
     int64_t d = c->d_model, ff = c->d_ff;
     int64_t layer = 4 * d * d + 4 * d + 2 * d * ff + ff + d + 4 * d;
-    return 2 * d * c->vocab + c->vocab + c->layers * layer;
+    return 2 * d * c->vocab + c->vocab + c->layers * layer + (c->norm == PP_NORM_FIRST ? 2 * d : 0);
 }
 
 static void presets_have_the_published_numbers_of_parameters(void **state)
@@ -87,7 +91,9 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
     } cases[] = {{"--preset tutorial", 1041444974, 2, 20, 35},
                  {"--preset tutorial-12", 1444261998, 1, 20, 25},
                  {"--preset small", 12025582, 1, 20, 35},
-                 {"--preset lab", 5068, 1, 4, 9}};
+                 {"--preset lab", 5068, 1, 4, 9},
+                 {"--preset gpt-small", 162301009, 1, 16, 1024},
+                 {"--preset gpt-6.7b", 6855918673, 1, 32, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
         assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_OK);

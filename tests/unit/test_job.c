@@ -135,6 +135,8 @@ static void test_presets(void **state)
         {"--preset tutorial-12", 1444261998, 7},
         {"--preset small", 12025582, 4},
         {"--preset lab", 5068, 2},
+        {"--preset gpt-small", 162301009, 8},
+        {"--preset gpt-6.7b", 6855918673, 32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;
