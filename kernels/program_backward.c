@@ -8,7 +8,7 @@
 
 /* Where the gradient stands on its way through the stage. */
 struct path {
-    struct pp_ref incoming; /* gradient of the next layer's input; consumed by the first kernel of a layer */
+    struct pp_ref incoming; /* gradient of the next layer's input; read by the first kernels of a layer */
     struct pp_ref stream;   /* scratch [T, d] */
     struct pp_ref dctx;     /* scratch [T, d] */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
@@ -128,7 +128,7 @@ static void write_norm_last_layer(struct pp_writer *w, const struct path *path, 
     write_attention_grad(w, path, l, PP_GEMM_ADD, out);
 }
 
-/* The gradient of a norm alone. add: the gradient of what goes past it; no memory: nothing does. */
+/* The gradient of a norm alone, of these operands: add is the gradient of the stream that goes past it, if one does. */
 static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[8])
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM_GRAD, w->rows, w->seq, w->model->shape.d_model, true);
