@@ -87,7 +87,8 @@ const struct pp_opt pp_config_rows[] = {
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
      "which microbatches are computed again for the backward instead of kept (default from the preset)"},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
-     "how layers are cut into stages: uniform, parameters, time, or layers of each stage such as 3,5"},
+     "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
+     "sheet), or layers of each stage such as 3,5"},
     {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer"},

@@ -20,7 +20,7 @@ struct pp_optimizer_info {
     const char *name;
     int states; /* tensors of float32 that it keeps for each weight tensor, in the weight's shape; 0 at the start */
     const char *state_names[PP_OPTIMIZER_STATES]; /* PyTorch's, for files */
-    double learning_rate;                         /* where the preset has another optimizer and --lr was not given; 0: the preset's */
+    double learning_rate; /* where the preset has another optimizer and --lr was not given; 0: the preset's */
 };
 extern const struct pp_optimizer_info pp_optimizers[PP_OPTIMIZERS];
 

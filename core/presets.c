@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
- * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest GPT-2
- * (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the latter's rate,
- * betas, decay and clipping. What is not GPT's: sinusoidal positions, a decoder with weights of its own, exact GELU.
+ * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest
+ * GPT-2 (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the rate,
+ * betas, decay and clipping of the latter. What is not GPT's: sinusoidal positions, a decoder with weights of its own,
+ * exact GELU.
  */
 #include "core/config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --split time: what embedding, one layer and decoder cost, from the kernels of a profile, so that stages can be cut to
- * equal times.
+ * --split time: what embedding, one layer and decoder cost, from the kernels of a profile or by other times of calls,
+ * so that stages can be cut to equal times.
  */
 #ifndef PP_CORE_SPLIT_TIME_H
 #define PP_CORE_SPLIT_TIME_H
@@ -16,6 +16,13 @@
  * nothing for other splits. */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device,
                         struct pp_db *db) PP_MUST_CHECK;
+/* The same by other times: *out = ns of the call. With --workers, of one row. */
+struct pp_call_times {
+    pp_status (*ns)(void *from, const struct pp_call *call, double *out);
+    void *from;
+};
+pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *ops,
+                           const struct pp_call_times *times) PP_MUST_CHECK;
 void pp_split_time_free(struct pp_config *config);
 
 #endif

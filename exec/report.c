@@ -91,9 +91,8 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
     const struct pp_world *world = s->world;
-    char rows[48];
-    pp_info("model       %lld parameters, vocabulary %d, %s", (long long)job->model->parameters,
-            job->model->shape.vocab, pp_optimizers[job->model->shape.optimizer].name);
+    char rows[48], model[PP_MODEL_TEXT];
+    pp_info("model       %s", pp_model_text(job->model, model, sizeof model));
     pp_info("data        %s", exec->data->summary);
     pp_info("batch       %d row%s of %d token%s in %d chunk%s = %s: %d microbatch%s; %d step%s, %d of them warm-up, %d "
             "traced",

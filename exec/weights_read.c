@@ -152,9 +152,10 @@ static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const
     struct entry entry;
     char have[160], need[64];
     if (!value)
-        return pp_fail(PP_INPUT,
-                       "%s has no tensor '%s'; do --layers, --d-model and --vocab describe the model that was saved?",
-                       r->path, tensor->name);
+        return pp_fail(
+            PP_INPUT,
+            "%s has no tensor '%s'; do --layers, --norm, --d-model and --vocab describe the model that was saved?",
+            r->path, tensor->name);
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype || strcmp(dtype, "F32"))
         return pp_fail(PP_INPUT, "%s: tensor '%s' is of type %s; only F32 is read: save it as float32", r->path,
@@ -186,7 +187,7 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
         return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; %s", r->path, name,
                        checkpoint ? "it is a checkpoint of --save-every, with more than the weights: --resume goes on "
                                     "from it, and --save writes weights alone"
-                                  : "does --layers describe the model that was saved?");
+                                  : "do --layers and --norm describe the model that was saved?");
     }
     return PP_OK;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/devices.h"
+#include "core/split_time.h"
 #include "sim/costs.h"
 #include "sim/placement.h"
 
@@ -44,14 +45,19 @@ static pp_status check_sharers(const struct pp_job *job)
                    pp_gpus_even(workers, gpus));
 }
 
+static pp_status check_rate(const struct pp_machine *m, int precision)
+{
+    if (m->flops_per_ns[precision] > 0) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
+                   m->name, pp_precision_names[precision]);
+}
+
 static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m, int sharers, struct rates *out)
 {
     int precision = job->config->precision;
     *out = (struct rates){m->flops_per_ns[precision] / sharers, m->bytes_per_ns, m->loaded_bytes_per_ns / sharers};
-    if (out->flops_per_ns > 0) return PP_OK;
-    return pp_fail(PP_USAGE,
-                   "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
-                   m->name, pp_precision_names[precision]);
+    return check_rate(m, precision);
 }
 
 /* The part of a stage's tasks in a step that add to its gradients: all but the first. */
@@ -70,7 +76,12 @@ static int launches(const struct pp_machine *m, int kind, const struct pp_progra
 }
 
 /* Calls run one after another, so each takes its own longer time: memory rests during a product, and arithmetic during
- * what only moves data. */
+ * what only moves data. again: the part of the calls that add to what there is. */
+static double work_ns(struct pp_work work, double again, double flops_per_ns, double bytes_per_ns)
+{
+    return fmax(work.flops / flops_per_ns, (work.bytes + again * work.again_bytes) / bytes_per_ns);
+}
+
 static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, int cls, double flops_per_ns,
                         double bytes_per_ns)
 {
@@ -78,10 +89,8 @@ static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, in
     const int kind = job->train->classes[cls].kind;
     const double again = adding(job->train, kind);
     double ns = launches(m, kind, p) * m->call_overhead_ns;
-    for (int i = 0; i < p->ncalls; i++) {
-        const struct pp_work work = job->model_ops->call_work(&p->calls[i]);
-        ns += fmax(work.flops / flops_per_ns, (work.bytes + again * work.again_bytes) / bytes_per_ns);
-    }
+    for (int i = 0; i < p->ncalls; i++)
+        ns += work_ns(job->model_ops->call_work(&p->calls[i]), again, flops_per_ns, bytes_per_ns);
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -129,4 +138,27 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
                                        .posts_in_order = m->posts_in_order};
     pp_placement_set_transfers(&placement, cost);
     return PP_OK;
+}
+
+/* A machine, and what tells the work of calls. */
+struct sheet {
+    const struct pp_machine *machine;
+    const struct pp_model_ops *ops;
+};
+
+static pp_status call_ns(void *from, const struct pp_call *call, double *out)
+{
+    const struct sheet *sheet = from;
+    const struct pp_machine *m = sheet->machine;
+    *out = m->call_overhead_ns +
+           work_ns(sheet->ops->call_work(call), 1, m->flops_per_ns[call->precision], m->bytes_per_ns);
+    return PP_OK;
+}
+
+pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
+{
+    struct sheet sheet = {m, ops};
+    const struct pp_call_times times = {call_ns, &sheet};
+    PP_TRY(check_rate(m, config->precision));
+    return pp_split_time_by(config, ops, &times);
 }

@@ -24,6 +24,10 @@ int pp_cost_sharers(const struct pp_job *job);
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 
+/* pp_split_time() by the machine's roofline. PP_USAGE where it has no rate for the precision. */
+pp_status pp_machine_split_time(const struct pp_machine *machine, struct pp_config *config,
+                                const struct pp_model_ops *ops) PP_MUST_CHECK;
+
 /* A measured figure that no measurement gives (below `least`, above `most`, not a number) is refused: PP_INPUT, with a
  * line that begins "the profile says that", names the figure as fmt does, and ends with its value. */
 pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...) PP_PRINTF(4, 5) PP_MUST_CHECK;

@@ -288,8 +288,8 @@ void pp_machine_tell(const struct pp_machine *m, bool tasks)
     write_figures(m, figures, sizeof figures);
     pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
     if (tasks && m->cores == 0)
-        pp_info("times by a data sheet are not measured: beside published measurements of GPUs they were too short, "
-                "on average by as much as docs/results/published.md says");
+        pp_info("times by a data sheet are not measured: beside published measurements of GPUs they were a quarter too "
+                "short, and MFU a third too high (docs/results/published.md)");
 }
 
 void pp_machine_list(FILE *out)

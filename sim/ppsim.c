@@ -326,6 +326,19 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
+/* --split time: by the profile's kernels, or where a data sheet is all there is, by that. */
+static pp_status find_split(struct session *s, const struct pp_backend *backend)
+{
+    struct pp_predictor *p = &s->predictor;
+    if (pp_predict_only_times(&s->config) || strcmp(s->config.split, "time") != 0) return PP_OK;
+    if (s->config.machine && !s->texts) return pp_machine_split_time(&p->machine, &s->config, &pp_model_ops);
+    if (s->config.workers)
+        return pp_fail(PP_USAGE,
+                       "--split time cuts by a profile's times of one number of rows, and with --workers each "
+                       "way has another; name another --split, or a --machine that has a data sheet alone");
+    return pp_split_time(&s->config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts);
+}
+
 static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
@@ -343,11 +356,7 @@ static pp_status answer(struct session *s)
     PP_TRY(choose_device(s, &backend));
     PP_TRY(check_running(s));
     PP_TRY(find_machine(s));
-    if (config->machine && !s->texts && strcmp(config->split, "time") == 0)
-        return pp_fail(PP_USAGE, "--split time: nothing was measured on machine %s; name another --split",
-                       config->machine);
-    if (!pp_predict_only_times(config))
-        PP_TRY(pp_split_time(config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts));
+    PP_TRY(find_split(s, backend));
     return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
 

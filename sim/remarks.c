@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checkpoint_use.h"
 #include "core/log.h"
 #include "core/stats.h"
 
@@ -20,15 +21,10 @@ static pp_status tell_model(const struct pp_predictor *p)
 {
     struct pp_shape shape;
     struct pp_model *model;
-    char mask[600];
+    char text[PP_MODEL_TEXT];
     pp_config_shape(p->config, &shape);
     PP_TRY(p->ops->create(&shape, 1, "uniform", NULL, &model));
-    pp_info("model       %lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
-            (long long)model->parameters, shape.layers, pp_plural(shape.layers), shape.d_model, shape.heads,
-            pp_plural(shape.heads), shape.d_ff, shape.vocab, pp_config_text(p->config, "mask", mask, sizeof mask),
-            shape.attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
-            shape.norm == PP_NORM_FIRST ? ", norm first" : "", shape.activation == PP_GELU ? ", gelu" : "",
-            pp_precision_names[shape.precision], pp_optimizers[shape.optimizer].name);
+    pp_info("model       %s", pp_model_text(model, text, sizeof text));
     p->ops->destroy(model);
     return PP_OK;
 }
@@ -123,6 +119,23 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     r->least_bytes = bytes;
 }
 
+/* Would the configuration that needs least need less with checkpoints? */
+static bool checkpoints_save(const struct pp_remarks *r)
+{
+    const struct pp_predictor *p = r->predictor;
+    struct pp_config config = *p->config;
+    struct pp_point point = r->least;
+    struct pp_checkpoint_use use = {0};
+    struct pp_job *job = NULL;
+    if (config.workers) config.rows = config.global_rows / r->least_replicas;
+    config.replicas = r->least_replicas;
+    point.checkpoint = PP_CHECKPOINT_ALWAYS;
+    const bool known = pp_job_create(&config, &point, p->schedules, p->ops, false, NULL, &job) == PP_OK &&
+                       pp_checkpoint_use(job, &use) == PP_OK;
+    pp_job_free(job);
+    return known && use.bytes < use.never_bytes;
+}
+
 void pp_remarks_fits(const struct pp_remarks *r)
 {
     const double mib = 1 << 20;
@@ -131,7 +144,7 @@ void pp_remarks_fits(const struct pp_remarks *r)
     if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
     pp_warn("nothing fits into --memory (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
             (double)r->predictor->config->memory / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas,
-            r->checkpointed ? "" : "; --checkpoint always can save memory");
+            !r->checkpointed && checkpoints_save(r) ? "; --checkpoint always saves memory" : "");
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)

@@ -19,9 +19,6 @@ static pp_status refuse(const struct pp_config *config)
     if (config->times)
         return pp_fail(PP_USAGE, "--workers goes without --times: these are of a rank whatever it holds, and each way "
                                  "to use the workers gives it other layers and rows");
-    if (strcmp(config->split, "time") == 0)
-        return pp_fail(PP_USAGE, "--split time cuts by the times of one number of rows, and with --workers each way "
-                                 "has another; name another --split");
     return PP_OK;
 }
 
