@@ -82,6 +82,8 @@ const struct pp_opt pp_config_rows[] = {
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)"},
     {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "microbatches to cut the rows of a batch into (default from the preset)"},
+    {"micro-batch-size", PP_OPT_INTS, AT(micro_batch_size), PP_RUNS, PIPELINE, "ROWS", NULL, COUNT, NULL,
+     "rows of a microbatch, instead of --chunks: as many chunks as the rows of a replica then take"},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)"},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
@@ -217,6 +219,16 @@ static pp_status check_optimizer(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_cut(const struct pp_config *config)
+{
+    if (pp_config_given(config, "micro-batch-size") && pp_config_given(config, "chunks"))
+        return pp_fail(PP_USAGE, "--micro-batch-size and --chunks both say how rows are cut; leave one out");
+    if (config->in_flight && config->batch_w > 1)
+        return pp_fail(PP_USAGE, "--in-flight: --batch-w %d keeps activations longer than that says; leave one out",
+                       config->batch_w);
+    return PP_OK;
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -226,9 +238,7 @@ static pp_status check(const struct pp_config *config)
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_optimizer(config));
-    if (config->in_flight && config->batch_w > 1)
-        return pp_fail(PP_USAGE, "--in-flight: --batch-w %d keeps activations longer than that says; leave one out",
-                       config->batch_w);
+    PP_TRY(check_cut(config));
     if (!config->times && !pp_device_kind(config->device)->waits && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
@@ -247,7 +257,21 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_config_apply_preset(out));
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
+    pp_config_cut_rows(out);
     return check(out);
+}
+
+void pp_config_cut_rows(struct pp_config *config)
+{
+    struct pp_ints *chunks = &config->chunks;
+    if (config->micro_batch_size.n == 0) return;
+    chunks->n = 0;
+    for (int i = 0; i < config->micro_batch_size.n; i++) {
+        const int size = config->micro_batch_size.v[i], n = (config->rows + size - 1) / size;
+        int same = 0;
+        while (same < chunks->n && chunks->v[same] != n) same++;
+        if (same == chunks->n) chunks->v[chunks->n++] = n;
+    }
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)

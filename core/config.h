@@ -29,6 +29,7 @@ struct pp_config {
     /* pipeline */
     struct pp_texts schedule;
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
+    struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
@@ -90,6 +91,9 @@ void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* V for a schedule: what was asked, else its standard. The list's entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n);
+
+/* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
+void pp_config_cut_rows(struct pp_config *config);
 
 /* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where
  * nothing was, `standard`. */

@@ -74,9 +74,8 @@ struct pp_transport {
      * by index. After a failure (PP_INTERRUPTED: a signal) the memory may still be written. */
     pp_status (*gather)(const void *mine, int bytes, void *all);
     /* Called by the main thread of each process that a signal stopped, while the world's requests still have their
-     * memory: does the first process hear that
-     * from all others, within a moment? If not, one may have failed, and the launcher has sent the signal. Others than
-     * the first get no answer, only that moment later: false. */
+     * memory: does the first process hear that from all others, within a moment? If not, one may have failed, and the
+     * launcher has sent the signal. Others than the first get no answer, only that moment later: false. */
     bool (*all_stopped)(void);
     /* What the transport needs for one world, in world->state[] at its index. */
     pp_status (*attach)(struct pp_world *world, void **state);

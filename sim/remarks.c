@@ -59,7 +59,7 @@ static void tell_cuts(const struct pp_config *config, const struct pp_way *ways,
     struct cut cut, first;
     int cuts = 0;
     char others[64] = "";
-    for (int i = 0; i < nways; i++)
+    for (int i = 0; i < nways && config->micro_batch_size.n == 0; i++)
         for (int c = 0; c < config->chunks.n && !ways[i].impossible[0]; c++)
             if (far_fewer(ways[i].rows, config->chunks.v[c], &cut) && cuts++ == 0) first = cut;
     if (cuts == 0) return;

@@ -42,6 +42,7 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     out->replicas = way->replicas;
     out->rows = way->rows;
     if (config->workers) out->stages = (struct pp_ints){1, {way->points[0].stages}};
+    pp_config_cut_rows(out);
 }
 
 /* P ranks, and all the replicas of them that the workers are enough for. */
@@ -51,6 +52,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     struct pp_config one = *config;
     const int replicas = config->workers / stages;
     one.stages = (struct pp_ints){1, {stages}};
+    if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
+    pp_config_cut_rows(&one);
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (config->workers % stages)
         snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d ranks",

@@ -101,13 +101,13 @@ static void with_adamw(void **state)
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
 }
 
-#define GPT "--norm pre --activation gelu "
+#define GPT "--norm pre --activation gelu --attention flash "
 
 static void with_layers_of_gpt(void **state)
 {
     (void)state;
-    same_bits(1, GPT "--chunks 2");
-    same_bits(2, GPT "--chunks 6 --batch-w 3 --dropout 0.2 --no-eval");
+    leave_out_where_slow();
+    same_bits(1, GPT "--chunks 2 --dropout 0.2");
 }
 
 static void check_bfloat16(const char *model)

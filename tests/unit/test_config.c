@@ -104,6 +104,24 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
     }
 }
 
+static void rows_of_a_microbatch_make_chunks(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPSIM, "--rows 10 --micro-batch-size 1,4,3,20,10", &c), PP_OK);
+    assert_int_equal(c.chunks.n, 4);
+    const int chunks[] = {10, 3, 4, 1};
+    assert_memory_equal(c.chunks.v, chunks, sizeof chunks);
+    c.rows = 8;
+    pp_config_cut_rows(&c);
+    assert_int_equal(c.chunks.n, 4);
+    assert_int_equal(c.chunks.v[1], 2);
+    assert_int_equal(parse(PP_PPSIM, "--rows 10", &c), PP_OK);
+    c.rows = 8;
+    pp_config_cut_rows(&c);
+    assert_int_equal(c.chunks.v[0], 4); /* the preset's */
+}
+
 static void the_lab_has_its_own_style_and_data(void **state)
 {
     (void)state;
@@ -176,6 +194,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},
+        {"--micro-batch-size 4 --chunks 2", "leave one out"},
+        {"--micro-batch-size 0", "outside"},
         {"--optimizer adam", "did you mean adamw?"},
         {"--weight-decay 0.1", "--weight-decay is of --optimizer adamw"},
         {"--optimizer adamw --adam-beta2 1", "--adam-beta2: with 1 nothing would be learnt"},
@@ -259,6 +279,7 @@ int main(void)
         cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
         cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
+        cmocka_unit_test(rows_of_a_microbatch_make_chunks),
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
