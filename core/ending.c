@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "core/main.h"
@@ -13,7 +14,8 @@ static struct {
     void (*act)(void *context);
     void *context;
     pthread_t thread;
-    sem_t came; /* a signal */
+    sem_t wake; /* the thread: a signal has come, or nothing is to be done any more */
+    _Atomic bool signalled;
     _Atomic int64_t first_ns;
 } ending;
 
@@ -21,7 +23,10 @@ static void on_signal(int number)
 {
     (void)number;
     const enum pp_turn turn = pp_signal_turn(&ending.first_ns);
-    if (turn == PP_TURN_FIRST) sem_post(&ending.came);
+    if (turn == PP_TURN_FIRST) {
+        ending.signalled = true;
+        sem_post(&ending.wake);
+    }
     if (turn == PP_TURN_IMPATIENT) pp_end_by_signal();
 }
 
@@ -33,9 +38,8 @@ static void at_once(int number)
 
 static void *wait_for_signal(void *unused)
 {
-    int before;
-    while (sem_wait(&ending.came) != 0) continue;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    while (sem_wait(&ending.wake) != 0) continue;
+    if (!ending.signalled) return unused;
     ending.act(ending.context);
     pp_end_by_signal();
     return unused;
@@ -56,7 +60,8 @@ pp_status pp_ending_begin(void (*act)(void *context), void *context)
 {
     ending.act = act;
     ending.context = context;
-    sem_init(&ending.came, 0, 0);
+    ending.signalled = false;
+    sem_init(&ending.wake, 0, 0);
     const int error = start_thread();
     if (error) return pp_fail(PP_NOMEM, "cannot start a thread: %s", strerror(error));
     return pp_catch_signals(on_signal, SA_RESTART);
@@ -65,8 +70,8 @@ pp_status pp_ending_begin(void (*act)(void *context), void *context)
 pp_status pp_ending_end(void)
 {
     pp_status status = pp_catch_signals(at_once, 0);
-    pthread_cancel(ending.thread); /* where it waits for a signal only */
+    sem_post(&ending.wake);
     pthread_join(ending.thread, NULL);
-    sem_destroy(&ending.came);
+    sem_destroy(&ending.wake);
     return status;
 }
