@@ -135,7 +135,8 @@ static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-/* The same where the norm comes first. path->dctx holds the gradients of both norms' outputs, too. */
+/* path->incoming -> the gradient at the input, in `out`, of a layer that begins with its norms. path->dctx holds the
+ * gradients of both norms' outputs, too. */
 static void write_norm_first_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
