@@ -41,6 +41,20 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
     pp_notes_add(notes, note_bits, bits);
 }
 
+/* Options that the first checkpoints did not name: these were written with what is the default now. */
+static const char *const younger_options[] = {"optimizer",    "adam-beta1", "adam-beta2", "adam-eps",
+                                              "weight-decay", "norm",       "activation", "attention"};
+
+/* The other's value of a note. */
+static const char *value_of(const struct pp_notes *theirs, const char *name)
+{
+    const char *value = pp_notes_find(theirs, name);
+    for (size_t i = 0; i < sizeof younger_options / sizeof *younger_options && !value; i++)
+        if (strncmp(name, "--", 2) == 0 && strcmp(name + 2, younger_options[i]) == 0)
+            value = pp_config_row(younger_options[i])->def;
+    return value;
+}
+
 /* Everything that differs, in one message. */
 static pp_status compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs)
 {
@@ -48,7 +62,7 @@ static pp_status compare(const char *path, const struct pp_notes *mine, const st
     size_t used = 0;
     for (int i = 0; i < mine->n; i++) {
         const struct pp_note *note = &mine->v[i];
-        const char *other = pp_notes_find(theirs, note->name);
+        const char *other = value_of(theirs, note->name);
         if (!other) return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path, note->name);
         if (strcmp(other, note->value) == 0 || strcmp(note->name, note_bits) == 0 || used + 80 > sizeof text) continue;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s is %.60s there and %.60s here",
