@@ -19,6 +19,7 @@ struct pp_config {
     int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
     int attention;                                        /* enum pp_attention_kind */
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
+    int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout;
     /* batch and optimizer */

@@ -84,7 +84,9 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
         config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
-    if (config->activation == PP_GELU) add(t, " gelu");
+    if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
+    if (config->activation != PP_RELU) add(t, config->activation == PP_GELU ? " gelu" : " swiglu");
+    if (config->bias == PP_NO_BIAS) add(t, " nobias");
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);
     return add_split(t, config, job);

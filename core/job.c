@@ -345,14 +345,23 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
     return buf;
 }
 
+/* What the layers are beside the tutorials'. */
+static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
+{
+    static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
+    snprintf(buf, size, "%s%s%s%s%s", shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
+             shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
+             activations[shape->activation], shape->bias == PP_NO_BIAS ? ", no bias" : "");
+}
+
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
+    char words[80];
+    add_layer_words(shape, words, sizeof words);
+    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
              pp_plural(shape->heads), shape->d_ff, shape->vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "none",
-             shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
-             shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->activation == PP_GELU ? ", gelu" : "",
-             pp_precision_names[shape->precision], pp_optimizers[shape->optimizer].name);
+             words, pp_precision_names[shape->precision], pp_optimizers[shape->optimizer].name);
     return buf;
 }

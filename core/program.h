@@ -135,10 +135,13 @@ enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 /* What attention keeps for its backward: the probabilities, or (flash) what they are made again from. */
 enum pp_attention_kind { PP_ATTENTION_MATH, PP_ATTENTION_FLASH };
 enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
-enum pp_activation { PP_RELU, PP_GELU };
+enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
+enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU };
+enum pp_bias { PP_BIAS, PP_NO_BIAS };
 
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
- * decoder (torch.nn.TransformerEncoderLayer). */
+ * decoder (torch.nn.TransformerEncoderLayer). swiglu: linear1 makes 2 d_ff numbers of a token, of which the first d_ff
+ * are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
@@ -154,7 +157,15 @@ struct pp_shape {
      * 0 and 1: none. */
     int vocab_multiple;
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
+    int normalization;    /* enum pp_normalization: of all norms */
+    int bias;             /* enum pp_bias: of all linears; norms keep theirs */
 };
+
+/* Columns of linear1's output. */
+static inline int pp_linear1_width(const struct pp_shape *shape)
+{
+    return shape->activation == PP_SWIGLU ? 2 * shape->d_ff : shape->d_ff;
+}
 
 /* Columns of a row of logits in memory. */
 static inline int pp_padded_vocab(const struct pp_shape *shape)

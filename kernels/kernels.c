@@ -34,8 +34,24 @@ double pp_call_flops(const struct pp_call *call)
     X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements) \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
-/* What a plain layernorm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
+/* What a plain norm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
 #define PLAIN n[3]
+#define NORM(X, ID) \
+    X(ID, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(ID, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
+    X(ID, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
+    X(ID, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(ID, 4, bias, PP_TYPE_FLOAT, READ, PLAIN ? 0 : n[2], 0) \
+    X(ID, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(ID, 7, sum, PP_TYPE_ACTIVATION, WRITE, PLAIN ? 0 : t * n[2], t * n[2])
+#define NORM_GRAD(X, ID) \
+    X(ID, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(ID, 1, xhat, PP_TYPE_ACTIVATION, PLAIN ? READ : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
+    X(ID, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
+    X(ID, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(ID, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    X(ID, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    X(ID, 7, add, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2])
 
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
 #define OPERANDS(X) \
@@ -70,22 +86,12 @@ double pp_call_flops(const struct pp_call *call)
     X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
-    X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
-    X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
-    X(LAYERNORM, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(LAYERNORM, 4, bias, PP_TYPE_FLOAT, READ, PLAIN ? 0 : n[2], 0) \
-    X(LAYERNORM, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
+    NORM(X, LAYERNORM) \
     X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(LAYERNORM, 7, sum, PP_TYPE_ACTIVATION, WRITE, PLAIN ? 0 : t * n[2], t * n[2]) \
-    X(LAYERNORM_GRAD, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(LAYERNORM_GRAD, 1, xhat, PP_TYPE_ACTIVATION, PLAIN ? READ : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
-    X(LAYERNORM_GRAD, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
-    X(LAYERNORM_GRAD, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(LAYERNORM_GRAD, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(LAYERNORM_GRAD, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
+    NORM_GRAD(X, LAYERNORM_GRAD) \
     X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
-    X(LAYERNORM_GRAD, 7, add, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    NORM(X, RMSNORM) \
+    NORM_GRAD(X, RMSNORM_GRAD) \
     X(RESIDUAL, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
     X(RESIDUAL, 1, z, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
     X(RESIDUAL, 2, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
@@ -101,6 +107,11 @@ double pp_call_flops(const struct pp_call *call)
     X(GELU, 2, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(GELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
     X(GELU_GRAD, 1, a, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
+    X(SWIGLU, 0, u, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
+    X(SWIGLU, 1, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2]) \
+    X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0) \
+    X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2]) \
+    X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
     X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t * n[4], t * n[2]) \
     X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
     X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0) \
@@ -138,6 +149,21 @@ static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64
 #undef X
 };
 
+/* Operands that a kernel writes only to add their bias; bias 0: it has none. Both are indexes of ref[]. */
+static const struct {
+    int operand, bias;
+} renewed[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = {2, 3},
+                         [PP_KERNEL_FLASH] = {2, 3},
+                         [PP_KERNEL_GELU] = {1, 2},
+                         [PP_KERNEL_SWIGLU] = {1, 2}};
+
+/* Does the call leave such an operand as it is? */
+static bool spares_bias(const struct pp_call *call)
+{
+    const int bias = renewed[call->kernel].bias;
+    return bias && call->ref[bias].region == PP_MEM_NONE;
+}
+
 struct pp_operand pp_call_operand(const struct pp_call *call, int i)
 {
     const int element_bytes[] = {[PP_TYPE_ACTIVATION] = pp_element_bytes(call->precision),
@@ -150,6 +176,10 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1]);
     if (operand.elements == 0) return (struct pp_operand){0};
     operand.element_bytes = element_bytes[operand.type];
+    if (i == renewed[call->kernel].operand && spares_bias(call)) {
+        operand.use = READ;
+        operand.moved /= 2;
+    }
     return operand;
 }
 
@@ -176,11 +206,11 @@ struct pp_work pp_call_work(const struct pp_call *call)
     return (struct pp_work){pp_call_flops(call), pp_call_bytes(call), pp_call_again_bytes(call)};
 }
 
-/* What a norm is beside its usual work. */
-static const char *norm_words(const struct pp_call *call)
+/* What a call does beside its usual work, or leaves out. */
+static const char *further_words(const struct pp_call *call)
 {
     static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
-    if (call->kernel != PP_KERNEL_LAYERNORM && call->kernel != PP_KERNEL_LAYERNORM_GRAD) return "";
+    if (!pp_kernel_is_norm(call->kernel)) return spares_bias(call) ? " nobias" : "";
     return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
 }
 
@@ -193,7 +223,7 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
     if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
-    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", norm_words(call));
+    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", further_words(call));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
         snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");

@@ -6,6 +6,7 @@
  * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
+ * A bias that has no memory is none: nothing is added, and what would only be renewed by it is not written.
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
@@ -35,6 +36,9 @@
  *                                                        grad gamma, grad beta, add [T,d]
  *                 dr = gradient of r, plus add unless that has no memory; dz = gradient of z from dr (dropout applied),
  *                 which a plain norm does not write. dr may be dy, or add.
+ * rmsnorm         rows, seq, d, plain          p, eps    as layernorm's, without beta: there is no ref[6]
+ *                 the same with rstd = 1 / sqrt(mean of r^2 + eps), xhat = r * rstd, y = xhat * gamma
+ * rmsnorm_grad    rows, seq, d, plain          p         as layernorm_grad's, without grad beta: there is no ref[6]
  * residual        rows, seq, d                 p         y [T,d], z [T,d], x [T,d], bias [d]
  *                 y = x + drop(z + bias); nothing happens where y has no memory. y may be x.
  * residual_grad   rows, seq, d                 p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
@@ -44,6 +48,9 @@
  *                 a = a + bias; u = drop(gelu(a)), gelu(a) = a (1 + erf(a / sqrt(2))) / 2
  * gelu_grad       rows, seq, width             p         du in place, a: du = gelu'(a) du / (1 - p) where u was kept,
  *                                                        else 0
+ * swiglu          rows, seq, width             p         u [T,width], a [T,2*width] in place, bias [2*width]
+ *                 a = a + bias; u = drop(silu(g) h), where a token's a is g, h and silu(g) = g / (1 + exp(-g))
+ * swiglu_grad     rows, seq, width             p         a [T,2*width] -> its gradient in place, du [T,width]
  * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
@@ -75,12 +82,16 @@
     X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9))                                          \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
     X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
+    X(RMSNORM, rmsnorm, 3, 7 * n[0] * n[1] * n[2])                                                                     \
+    X(RMSNORM_GRAD, rmsnorm_grad, 3, 11 * n[0] * n[1] * n[2])                                                          \
     X(RESIDUAL, residual, 3, 3 * n[0] * n[1] * n[2])                                                                   \
     X(RESIDUAL_GRAD, residual_grad, 3, n[0] * n[1] * n[2])                                                             \
     X(RELU, relu, 3, 3 * n[0] * n[1] * n[2])                                                                           \
     X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2])                                                                     \
     X(GELU, gelu, 3, 40 * n[0] * n[1] * n[2])                                                                          \
     X(GELU_GRAD, gelu_grad, 3, 42 * n[0] * n[1] * n[2])                                                                \
+    X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
+    X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
@@ -104,6 +115,13 @@ extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 static inline bool pp_kernel_is_product(int kernel)
 {
     return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN;
+}
+
+/* A norm, or a norm's gradient. */
+static inline bool pp_kernel_is_norm(int kernel)
+{
+    return kernel == PP_KERNEL_LAYERNORM || kernel == PP_KERNEL_LAYERNORM_GRAD || kernel == PP_KERNEL_RMSNORM ||
+           kernel == PP_KERNEL_RMSNORM_GRAD;
 }
 
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). */
@@ -132,8 +150,9 @@ double pp_call_again_bytes(const struct pp_call *call);
 struct pp_work pp_call_work(const struct pp_call *call); /* all three */
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
- * ("/28800"), "plain" and "sum" for a layernorm (its gradient) that is plain, that has its last operand, "drop" for a
- * dropout site, the precision, "wide" for a product whose result is wider than its operands.
+ * ("/28800"), "plain" and "sum" for a norm (its gradient) that is plain, that has its last operand, "nobias" where that
+ * spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than
+ * its operands.
  * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 

@@ -11,16 +11,20 @@ enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; mo
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
-/* A dimension of a tensor, in terms of the shape. */
-enum dim { DIM_NONE, DIM_D, DIM_3D, DIM_FF, DIM_VOCAB };
+/* A dimension of a tensor, in terms of the shape. DIM_LINEAR1: columns of linear1's output. */
+enum dim { DIM_NONE, DIM_D, DIM_3D, DIM_FF, DIM_LINEAR1, DIM_VOCAB };
 
 /* How the bound of a tensor follows from the shape. */
 enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_FF, RULE_NORMAL };
+
+/* What a model must have for a tensor to be in it; several may be set. */
+enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4 };
 
 struct tensor_row {
     const char *name;
     enum dim dim[2];
     enum rule rule[2]; /* tutorial, lab */
+    unsigned of;
 };
 
 static const struct tensor_row embedding_rows[] = {
@@ -29,28 +33,25 @@ static const struct tensor_row embedding_rows[] = {
 
 static const struct tensor_row layer_rows[] = {
     {"self_attn.in_proj_weight", {DIM_3D, DIM_D}, {RULE_XAVIER, RULE_FAN_D}},
-    {"self_attn.in_proj_bias", {DIM_3D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
+    {"self_attn.in_proj_bias", {DIM_3D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
     {"self_attn.out_proj.weight", {DIM_D, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
-    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
-    {"linear1.weight", {DIM_FF, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
-    {"linear1.bias", {DIM_FF, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}},
+    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
+    {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
+    {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS},
     {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}},
-    {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}},
+    {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
     {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
+    {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
     {"norm2.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
+    {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
 };
 
-/* Of the output of layers that begin with their norms: nn.TransformerEncoder's norm. */
-static const struct tensor_row norm_rows[] = {
-    {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}},
-};
-
-static const struct tensor_row decoder_rows[] = {
+/* Behind the layers. The norm, nn.TransformerEncoder's, is of the output of layers that begin with theirs. */
+static const struct tensor_row last_rows[] = {
+    {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
+    {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
     {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}},
-    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}},
+    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
 };
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof(table)[0]))
@@ -61,14 +62,43 @@ static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
                             [DIM_D] = shape->d_model,
                             [DIM_3D] = 3 * (int64_t)shape->d_model,
                             [DIM_FF] = shape->d_ff,
+                            [DIM_LINEAR1] = pp_linear1_width(shape),
                             [DIM_VOCAB] = shape->vocab};
     return size[dim];
 }
 
+static bool has_row(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    const unsigned had = (shape->bias == PP_BIAS ? OF_BIAS : 0) |
+                         (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
+                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0);
+    return !(row->of & ~had);
+}
+
+static int place_of(const struct pp_shape *shape, const struct tensor_row *rows, int row)
+{
+    int place = 0;
+    if (!has_row(shape, &rows[row])) return -1;
+    for (int i = 0; i < row; i++) place += has_row(shape, &rows[i]);
+    return place;
+}
+
+static int count_rows(const struct pp_shape *shape, const struct tensor_row *rows, int n)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) count += has_row(shape, &rows[i]);
+    return count;
+}
+
+int pp_shape_layer_tensors(const struct pp_shape *shape) { return count_rows(shape, layer_rows, ROWS(layer_rows)); }
+int pp_shape_layer_place(const struct pp_shape *shape, int tensor) { return place_of(shape, layer_rows, tensor); }
+int pp_shape_last_place(const struct pp_shape *shape, int tensor) { return place_of(shape, last_rows, tensor); }
+
 static int64_t rows_elements(const struct pp_shape *shape, const struct tensor_row *rows, int n)
 {
     int64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += dim_size(shape, rows[i].dim[0]) * dim_size(shape, rows[i].dim[1]);
+    for (int i = 0; i < n; i++)
+        if (has_row(shape, &rows[i])) sum += dim_size(shape, rows[i].dim[0]) * dim_size(shape, rows[i].dim[1]);
     return sum;
 }
 
@@ -79,11 +109,7 @@ int64_t pp_shape_embedding(const struct pp_shape *shape)
 
 int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shape, layer_rows, ROWS(layer_rows)); }
 
-int64_t pp_shape_decoder(const struct pp_shape *shape)
-{
-    const int64_t norm = shape->norm == PP_NORM_FIRST ? rows_elements(shape, norm_rows, ROWS(norm_rows)) : 0;
-    return norm + rows_elements(shape, decoder_rows, ROWS(decoder_rows));
-}
+int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, last_rows, ROWS(last_rows)); }
 
 static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_tensor *tensor)
 {
@@ -120,13 +146,14 @@ static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const
     s->param16_bytes += aligned(elements * pp_element_bytes(PP_BF16));
 }
 
-/* Appends the tensors of `rows` to the stage. prefix: "layers.3." or "". */
+/* Appends the tensors of `rows` that the model has to the stage. prefix: "layers.3." or "". */
 static pp_status add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows,
                              int n)
 {
     const struct pp_shape *shape = &model->shape;
     struct pp_stage *s = &model->stages[stage];
     for (int i = 0; i < n; i++) {
+        if (!has_row(shape, &rows[i])) continue;
         struct pp_tensor *t = &model->tensors[model->ntensors++];
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
@@ -156,9 +183,7 @@ static pp_status fill_stage(struct pp_model *model, int stage)
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
         PP_TRY(add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows)));
     }
-    if (!s->decode) return PP_OK;
-    if (model->shape.norm == PP_NORM_FIRST) PP_TRY(add_tensors(model, stage, "", norm_rows, ROWS(norm_rows)));
-    return add_tensors(model, stage, "", decoder_rows, ROWS(decoder_rows));
+    return s->decode ? add_tensors(model, stage, "", last_rows, ROWS(last_rows)) : PP_OK;
 }
 
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
@@ -217,7 +242,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     model->shape = *shape;
     model->nstages = stages;
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
-    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(norm_rows) + ROWS(decoder_rows);
+    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(last_rows);
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
     PP_TRY_DONE(fill_model(model, layers));
     *out = model;

@@ -2,7 +2,9 @@
  *
  * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of
  * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
- * nn.LayerNorm and nn.Linear.
+ * nn.LayerNorm or nn.RMSNorm, and nn.Linear. With swiglu linear1 is one nn.Linear(d, 2 * ff): its first ff rows make
+ * the gates, the others what they open. Tensors that a shape does not have (biases, norms' biases) take no memory and
+ * no place: indexes of others move up.
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
@@ -36,5 +38,11 @@ pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *spl
 int64_t pp_shape_embedding(const struct pp_shape *shape);
 int64_t pp_shape_layer(const struct pp_shape *shape);
 int64_t pp_shape_decoder(const struct pp_shape *shape);
+
+/* How many tensors a layer has. The place of one (enum pp_layer_tensor) among them, and of one behind the layers (enum
+ * pp_last_tensor) among those; -1: the model does not have it. */
+int pp_shape_layer_tensors(const struct pp_shape *shape);
+int pp_shape_layer_place(const struct pp_shape *shape, int tensor);
+int pp_shape_last_place(const struct pp_shape *shape, int tensor);
 
 #endif

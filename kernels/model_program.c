@@ -11,14 +11,31 @@ enum {
     SCRATCH_ALIGNMENT = 64
 };
 
+/* Behind the tensors of so many layers; NULL: place is -1. */
+static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
+{
+    const int first = w->stage->first_tensor + w->stage->embed;
+    return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->shape) + place];
+}
+
 static const struct pp_tensor *layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
-    return &w->model->tensors[w->stage->first_tensor + w->stage->embed + l * PP_LAYER_TENSORS + (int)tensor];
+    return tensor_at(w, l, pp_shape_layer_place(&w->model->shape, (int)tensor));
+}
+
+static const struct pp_tensor *last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor)
+{
+    return tensor_at(w, w->stage->layers, pp_shape_last_place(&w->model->shape, (int)tensor));
+}
+
+static struct pp_ref ref_in(enum pp_region region, const struct pp_tensor *t)
+{
+    return t ? pp_ref_to(region, t->offset) : pp_ref_to(PP_MEM_NONE, 0);
 }
 
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
 {
-    return pp_ref_to(region, layer_tensor(w, l, tensor)->offset);
+    return ref_in(region, layer_tensor(w, l, tensor));
 }
 
 static struct pp_ref copy_of(const struct pp_tensor *t)
@@ -26,10 +43,15 @@ static struct pp_ref copy_of(const struct pp_tensor *t)
     return t->offset16 < 0 ? pp_ref_to(PP_MEM_NONE, 0) : pp_ref_to(PP_MEM_PARAM16, t->offset16);
 }
 
+/* As products read it. */
+static struct pp_ref weight_of(const struct pp_tensor *t)
+{
+    return t->offset16 < 0 ? pp_ref_to(PP_MEM_PARAM, t->offset) : copy_of(t);
+}
+
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
-    const struct pp_tensor *t = layer_tensor(w, l, tensor);
-    return t->offset16 < 0 ? pp_ref_to(PP_MEM_PARAM, t->offset) : copy_of(t);
+    return weight_of(layer_tensor(w, l, tensor));
 }
 
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
@@ -37,23 +59,12 @@ struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
     return pp_ref_to(region, w->model->tensors[w->stage->first_tensor].offset);
 }
 
-/* Behind the layers' tensors: the norm's two, if there is one, and the decoder's. */
-static int decoder_tensor(const struct pp_writer *w, int tensor) { return tensor + (pp_writer_norm_first(w) ? 2 : 0); }
-
-struct pp_ref pp_ref_norm(const struct pp_writer *w, enum pp_region region, int tensor)
+struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor)
 {
-    return pp_ref_layer(w, region, w->stage->layers, tensor);
+    return ref_in(region, last_tensor(w, tensor));
 }
 
-struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor)
-{
-    return pp_ref_layer(w, region, w->stage->layers, decoder_tensor(w, tensor));
-}
-
-struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w)
-{
-    return pp_ref_weight(w, w->stage->layers, decoder_tensor(w, 0));
-}
+struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w) { return weight_of(last_tensor(w, PP_DECODER_WEIGHT)); }
 
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes)
 {
@@ -145,7 +156,9 @@ static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_
 static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
-static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu"};
+static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
+static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
+static const char *const bias_words[] = {[PP_BIAS] = "", [PP_NO_BIAS] = " nobias"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -184,6 +197,15 @@ static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
     if (stage->decode && padded != vocab) snprintf(text, size, " v%d/%d", vocab, padded);
 }
 
+/* What the layers are: of whole tasks, or (their tensors alone) of norm and step. */
+static void write_layer_words(const struct pp_writer *w, bool tensors, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
+    snprintf(text, size, "%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
+             activation ? activation_words[shape->activation] : "", bias_words[shape->bias]);
+}
+
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
  * end: between shapes that differ in nothing else, times are interpolated. */
 static void write_signature(const struct pp_writer *w, int kind)
@@ -192,20 +214,21 @@ static void write_signature(const struct pp_writer *w, int kind)
     const struct pp_stage *stage = w->stage;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
-    const char *norm = norm_words[shape->norm], *activation = activation_words[shape->activation];
-    char vocab[32] = "", dropout[32] = "", precision[16] = "";
+    const bool tensors = kind == PP_NORM || kind == PP_STEP;
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[40];
+    write_layer_words(w, tensors, layers, sizeof layers);
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
-    if (kind == PP_NORM || kind == PP_STEP)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s", shape->d_ff, vocab, precision,
-                 stage->decode ? norm : "", kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
+    if (tensors)
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s", shape->d_ff, vocab, precision, layers,
+                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
+        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
                  vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, norm, activation, w->seq, w->rows);
+                 precision, layers, w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -8,15 +8,16 @@
  *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
  * flash has lse [rows,heads,seq] in the place of P, float32.
- * With gelu also a [T,ff], what it is of. Where layers begin with their norms x is the first norm's output and y1 the
- * second's: what products read; the residual stream itself is scratch, and the last stage holds xhat and rstd of the
- * norm before the decoder.
+ * With gelu also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x is the first
+ * norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the last stage
+ * holds xhat and rstd of the norm before the decoder.
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
  * gradient at linear2's output (norm first: xhat2 that at the attention's output, and linear2's is scratch). A split
  * backward keeps the gradient at linear1's output besides (dh [T,ff]; norm first: and linear2's, dz2 [T,d]), and the
- * first stage the gradient at the embedding's output. The last stage holds the decoder's input and the logits (as many
- * columns as the padded vocabulary), which become their own gradient; bf16 has a second buffer for that. Evaluation
- * keeps nothing for a backward pass: all layers use the buffers of one.
+ * first stage the gradient at the embedding's output. With swiglu that at linear1's output takes a's place, split or
+ * not. The last stage holds the decoder's input and the logits (as many columns as the padded vocabulary), which become
+ * their own gradient; bf16 has a second buffer for that. Evaluation keeps nothing for a backward pass: all layers use
+ * the buffers of one.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix.
@@ -64,6 +65,9 @@ enum pp_layer_tensor {
     PP_LAYER_TENSORS
 };
 
+/* Tensors behind the layers. */
+enum pp_last_tensor { PP_LAST_NORM_WEIGHT, PP_LAST_NORM_BIAS, PP_DECODER_WEIGHT, PP_DECODER_BIAS };
+
 /* Places of a layer where dropout may stand. */
 enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
 
@@ -83,12 +87,11 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; the norm before the decoder, and
- * the decoder (0 weight, 1 bias). */
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; a tensor behind the layers. No
+ * memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
-struct pp_ref pp_ref_norm(const struct pp_writer *w, enum pp_region region, int tensor);
-struct pp_ref pp_ref_decoder(const struct pp_writer *w, enum pp_region region, int tensor);
+struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor);
 /* The weights of the same, as products read them. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w);
@@ -116,8 +119,9 @@ void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, e
 struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash);
 /* Its scratch. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
-/* Does the model normalise first? */
+/* Does the model normalise first? Is its activation swiglu? */
 static inline bool pp_writer_norm_first(const struct pp_writer *w) { return w->model->shape.norm == PP_NORM_FIRST; }
+static inline bool pp_writer_swiglu(const struct pp_writer *w) { return w->model->shape.activation == PP_SWIGLU; }
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 

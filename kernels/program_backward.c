@@ -12,16 +12,23 @@ struct path {
     struct pp_ref stream;   /* scratch [T, d] */
     struct pp_ref dctx;     /* scratch [T, d] */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
-    struct pp_ref dh;       /* scratch [T, ff], where the backward is not split */
+    struct pp_ref du;       /* scratch [T, ff], where the backward is not split, and with swiglu */
     struct pp_ref scratch;  /* of attention */
 };
 
-static struct pp_ref dh_of(const struct pp_writer *w, const struct path *path, int l)
+/* The gradient at linear2's input; relu and gelu make it linear1's output's in place. */
+static struct pp_ref du_of(const struct pp_writer *w, const struct path *path, int l)
 {
-    return w->split ? pp_ref_act(w, l, w->slot.dh) : path->dh;
+    return w->split && !pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.dh) : path->du;
 }
 
-/* The gradient at linear2's output. */
+/* ... at linear1's output. */
+static struct pp_ref dh_of(const struct pp_writer *w, const struct path *path, int l)
+{
+    return pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.a) : du_of(w, path, l);
+}
+
+/* ... at linear2's output. */
 static struct pp_ref dz2_of(const struct pp_writer *w, const struct path *path, int l)
 {
     if (!pp_writer_norm_first(w)) return pp_ref_act(w, l, w->slot.xhat2);
@@ -41,13 +48,14 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
 }
 
-/* Gradient of weight [m, n] and bias [m] of a linear from dy [T, m] and its input [T, n]. */
+/* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
 static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
 {
     struct pp_call *product =
         pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
     product->n[4] = true;
+    if (bias.region == PP_MEM_NONE) return;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM, (int)w->tokens, m, 0, 0);
     call->ref[0] = bias;
     call->ref[1] = dy;
@@ -60,9 +68,16 @@ struct norm_grad {
     struct pp_ref add; /* no memory: nothing is added */
 };
 
+static struct pp_call *norm_grad_call(struct pp_writer *w, bool plain)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    return pp_writer_call(w, shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD,
+                          w->rows, w->seq, shape->d_model, plain);
+}
+
 static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *g)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM_GRAD, w->rows, w->seq, w->model->shape.d_model, 0);
+    struct pp_call *call = norm_grad_call(w, false);
     pp_writer_dropout(w, call, l, g->place);
     const struct pp_ref refs[] = {g->dr,
                                   g->xhat,
@@ -75,28 +90,42 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-static void write_activation_grad(struct pp_writer *w, int l, struct pp_ref dh)
+/* Operands in order: what becomes the gradient at linear1's output, and what else that takes. */
+static void write_activation_grad(struct pp_writer *w, const struct path *path, int l)
 {
-    const bool gelu = w->model->shape.activation == PP_GELU;
-    struct pp_call *call =
-        pp_writer_call(w, gelu ? PP_KERNEL_GELU_GRAD : PP_KERNEL_RELU_GRAD, w->rows, w->seq, w->model->shape.d_ff, 0);
+    static const enum pp_kernel kernels[] = {
+        [PP_RELU] = PP_KERNEL_RELU_GRAD, [PP_GELU] = PP_KERNEL_GELU_GRAD, [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD};
+    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
+    const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_GELU ? w->slot.a : w->slot.u);
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[0] = dh;
-    call->ref[1] = pp_ref_act(w, l, gelu ? w->slot.a : w->slot.u);
+    call->ref[1] = pp_writer_swiglu(w) ? du : kept;
+}
+
+/* The gradient at linear2's output dz -> that at linear1's output, and at its input: written to `out`, or added. */
+static void write_linears_grad(struct pp_writer *w, const struct path *path, int l, struct pp_ref dz,
+                               enum pp_gemm_mode mode, struct pp_ref out)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int d = shape->d_model;
+    write_input_product(w, PP_GEMM_WRITE, du_of(w, path, l), shape->d_ff, dz, d,
+                        pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_activation_grad(w, path, l);
+    write_input_product(w, mode, out, d, dh_of(w, path, l), pp_linear1_width(shape),
+                        pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
 static void write_feed_forward_grad(struct pp_writer *w, const struct path *path, int l)
 {
-    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
-    const struct pp_ref dz = pp_ref_act(w, l, w->slot.xhat2), dh = dh_of(w, path, l);
+    const struct pp_ref dz = pp_ref_act(w, l, w->slot.xhat2);
     const struct norm_grad norm = {
         PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT, PP_NORM2_BIAS, path->stream, dz, pp_ref_act(w, l, w->slot.rstd2),
         path->incoming};
     write_norm_grad(w, l, &norm);
-    write_input_product(w, PP_GEMM_WRITE, dh, ff, dz, d, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_activation_grad(w, l, dh);
-    write_input_product(w, PP_GEMM_ADD, path->stream, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_linears_grad(w, path, l, dz, PP_GEMM_ADD, path->stream);
 }
 
 /* The gradient at the attention's output -> dqkv (over qkv), and the gradient at its input: written to `out`, or
@@ -131,7 +160,7 @@ static void write_norm_last_layer(struct pp_writer *w, const struct path *path, 
 /* The gradient of a norm alone, of these operands: add is the gradient of the stream that goes past it, if one does. */
 static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[8])
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM_GRAD, w->rows, w->seq, w->model->shape.d_model, true);
+    struct pp_call *call = norm_grad_call(w, true);
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
@@ -139,8 +168,7 @@ static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[
  * gradients of both norms' outputs, too. */
 static void write_norm_first_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
-    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
-    const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), dnorm = path->dctx;
+    const struct pp_ref dz2 = dz2_of(w, path, l), dnorm = path->dctx;
     const struct norm_grad second = {PP_DROP_RESIDUAL1,
                                      PP_NORM2_WEIGHT,
                                      PP_NORM2_BIAS,
@@ -149,13 +177,11 @@ static void write_norm_first_layer(struct pp_writer *w, const struct path *path,
                                      pp_ref_act(w, l, w->slot.rstd2),
                                      dnorm,
                                      path->incoming};
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, d, 0);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, w->model->shape.d_model, 0);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
     call->ref[0] = dz2;
     call->ref[1] = path->incoming;
-    write_input_product(w, PP_GEMM_WRITE, dh, ff, dz2, d, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_activation_grad(w, l, dh);
-    write_input_product(w, PP_GEMM_WRITE, dnorm, d, dh, ff, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_linears_grad(w, path, l, dz2, PP_GEMM_WRITE, dnorm);
     write_norm_grad(w, l, &second);
     write_attention_grad(w, path, l, PP_GEMM_WRITE, dnorm);
     write_plain_norm_grad(w,
@@ -177,7 +203,8 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_slot *slot = &w->slot;
     write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz2_of(w, path, l), d, pp_ref_act(w, l, slot->u), ff);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), ff, pp_ref_act(w, l, slot->y1), d);
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->shape),
+                       pp_ref_act(w, l, slot->y1), d);
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx), d);
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), 3 * d, pp_ref_act(w, l, slot->x), d);
 }
@@ -201,13 +228,15 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, bool inp
         write_input_product(w, PP_GEMM_WRITE, path->stream, d, dlogits, columns, pp_ref_decoder_weight(w));
         path->incoming = path->stream;
         if (pp_writer_norm_first(w))
-            write_plain_norm_grad(w, (const struct pp_ref[]){
-                                         path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd),
-                                         path->stream, pp_ref_norm(w, PP_MEM_PARAM, 0), pp_ref_norm(w, PP_MEM_GRAD, 0),
-                                         pp_ref_norm(w, PP_MEM_GRAD, 1), pp_ref_to(PP_MEM_NONE, 0)});
+            write_plain_norm_grad(
+                w, (const struct pp_ref[]){path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd),
+                                           path->stream, pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                                           pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
+                                           pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS), pp_ref_to(PP_MEM_NONE, 0)});
     }
     if (weight_grads)
-        write_weight_grads(w, pp_ref_decoder(w, PP_MEM_GRAD, 0), pp_ref_decoder(w, PP_MEM_GRAD, 1), dlogits, columns,
+        write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT),
+                           pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS), dlogits, columns,
                            pp_ref_slot(w->slot.decoder_input), d);
 }
 
@@ -225,7 +254,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     if (!input_grads) return path;
     path.stream = pp_writer_activations(w, shape->d_model);
     path.dctx = pp_writer_activations(w, shape->d_model);
-    if (!w->split) path.dh = pp_writer_activations(w, shape->d_ff);
+    if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_activations(w, shape->d_model);
     path.scratch = pp_writer_attention_scratch(w);
     return path;

@@ -5,7 +5,8 @@
  */
 #include "kernels/model_program.h"
 
-static const float layernorm_eps = 1e-5f;
+/* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
+static const float norm_eps = 1e-5f;
 
 static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
 {
@@ -52,22 +53,30 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
     call->ref[4] = scratch;
 }
 
-/* Where linear1's output lies, and what the activation makes of it: relu works in place. */
-static struct pp_ref linear1_output(const struct pp_writer *w, int l)
+/* linear1 and the activation: x [T, d] -> u [T, ff]. Relu works in place, others keep what they are of. */
+static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
 {
-    return pp_ref_act(w, l, w->model->shape.activation == PP_GELU ? w->slot.a : w->slot.u);
-}
-
-static void write_activation(struct pp_writer *w, int l)
-{
-    const bool gelu = w->model->shape.activation == PP_GELU;
-    struct pp_call *call =
-        pp_writer_call(w, gelu ? PP_KERNEL_GELU : PP_KERNEL_RELU, w->rows, w->seq, w->model->shape.d_ff, 0);
+    static const enum pp_kernel kernels[] = {
+        [PP_RELU] = PP_KERNEL_RELU, [PP_GELU] = PP_KERNEL_GELU, [PP_SWIGLU] = PP_KERNEL_SWIGLU};
+    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
+    const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
+    write_linear(w, a, pp_linear1_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
     int i = 0;
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[i++] = pp_ref_act(w, l, w->slot.u);
-    if (gelu) call->ref[i++] = linear1_output(w, l);
+    call->ref[i++] = u;
+    if (shape->activation != PP_RELU) call->ref[i++] = a;
     call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+}
+
+static struct pp_call *write_norm(struct pp_writer *w, bool plain)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const enum pp_kernel kernel = shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM : PP_KERNEL_LAYERNORM;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->d_model, plain);
+    call->f[1] = norm_eps;
+    return call;
 }
 
 /* One of the two residual blocks' ends. */
@@ -80,9 +89,8 @@ struct residual {
 
 static void write_residual(struct pp_writer *w, int l, const struct residual *r)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM, w->rows, w->seq, w->model->shape.d_model, 0);
+    struct pp_call *call = write_norm(w, false);
     pp_writer_dropout(w, call, l, r->place);
-    call->f[1] = layernorm_eps;
     const struct pp_ref refs[] = {r->y,
                                   r->z,
                                   r->rstd,
@@ -130,8 +138,7 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
     write_attention(w, l, scratch);
     write_linear(w, first.z, d, ctx, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
-    write_linear(w, linear1_output(w, l), ff, y1, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    write_activation(w, l);
+    write_linear1(w, l, y1);
     write_linear(w, second.z, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_residual(w, l, &second);
 }
@@ -148,8 +155,7 @@ struct scratch {
 /* y = the norm of x alone. gamma, beta: parameters. */
 static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], struct pp_ref gamma, struct pp_ref beta)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_LAYERNORM, w->rows, w->seq, w->model->shape.d_model, true);
-    call->f[1] = layernorm_eps;
+    struct pp_call *call = write_norm(w, true);
     for (int i = 0; i < 4; i++) call->ref[i] = refs[i];
     call->ref[5] = gamma;
     call->ref[6] = beta;
@@ -190,8 +196,7 @@ static void write_norm_first_layer(struct pp_writer *w, int l, const struct scra
     write_attention(w, l, scratch->attention);
     write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
-    write_linear(w, linear1_output(w, l), ff, h2, d, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    write_activation(w, l);
+    write_linear1(w, l, h2);
     if (last && recompute) return; /* a recomputed stage sends nothing, and the backward needs nothing of the rest */
     write_linear(w, scratch->z2, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_layer_end(w, l, last ? pp_ref_to(PP_MEM_OUT, 0) : stream, scratch->z2, stream);
@@ -203,7 +208,8 @@ static void write_last_norm(struct pp_writer *w, struct pp_ref stream)
     write_plain_norm(w,
                      (const struct pp_ref[]){pp_ref_slot(w->slot.decoder_input), pp_ref_slot(w->slot.xhat),
                                              pp_ref_slot(w->slot.rstd), stream},
-                     pp_ref_norm(w, PP_MEM_PARAM, 0), pp_ref_norm(w, PP_MEM_PARAM, 1));
+                     pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                     pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_BIAS));
 }
 
 static void write_decoder(struct pp_writer *w)
@@ -217,7 +223,7 @@ static void write_decoder(struct pp_writer *w)
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_CROSS_ENTROPY, w->rows, w->seq, shape->vocab, w->training);
     call->n[4] = columns;
     call->ref[0] = logits;
-    call->ref[1] = pp_ref_decoder(w, PP_MEM_PARAM, 1);
+    call->ref[1] = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS);
     call->ref[2] = pp_ref_to(PP_MEM_TARGETS, 0);
     if (w->training) call->ref[3] = pp_ref_slot(w->slot.dlogits);
 }

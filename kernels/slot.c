@@ -41,11 +41,11 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, bool sp
     out->xhat1 = place(p, d, e);
     out->rstd1 = place(p, 1, sizeof(float));
     out->y1 = place(p, d, e);
-    if (shape->activation == PP_GELU) out->a = place(p, ff, e);
+    if (shape->activation != PP_RELU) out->a = place(p, pp_linear1_width(shape), e);
     out->u = place(p, ff, e);
     out->xhat2 = place(p, d, e);
     out->rstd2 = place(p, 1, sizeof(float));
-    if (split) out->dh = place(p, ff, e);
+    if (split && shape->activation != PP_SWIGLU) out->dh = place(p, ff, e);
     if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place(p, d, e);
 }
 

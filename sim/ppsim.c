@@ -78,14 +78,13 @@ static pp_status check_meaning(const struct session *s)
     static const struct {
         const char *option;
         bool delay; /* meaningless with --device delay, too */
-    } rows[] = {{"batch-w", true},     {"precision", true}, {"vocab-multiple", true},
-                {"gpus", true},        {"d-model", false},  {"heads", false},
-                {"d-ff", false},       {"layers", false},   {"norm", false},
-                {"activation", false}, {"vocab", false},    {"mask", false},
-                {"attention", false},  {"dropout", false},  {"style", false},
-                {"rows", false},       {"tokens", false},   {"micro-batch-size", false},
-                {"split", false},      {"threads", false},  {"transport", false},
-                {"memory", false},     {"optimizer", false}};
+    } rows[] = {{"batch-w", true},   {"precision", true},   {"vocab-multiple", true}, {"gpus", true},
+                {"d-model", false},  {"heads", false},      {"d-ff", false},          {"layers", false},
+                {"norm", false},     {"activation", false}, {"normalization", false}, {"bias", false},
+                {"vocab", false},    {"mask", false},       {"attention", false},     {"dropout", false},
+                {"style", false},    {"rows", false},       {"tokens", false},        {"micro-batch-size", false},
+                {"split", false},    {"threads", false},    {"transport", false},     {"memory", false},
+                {"optimizer", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&

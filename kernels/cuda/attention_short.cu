@@ -116,12 +116,15 @@ __device__ inline void take(const pp_attention &a, const room &r, float *to, con
     take_matrix<false>(a, r, to, from, stride, NULL, static_cast<T *>(NULL));
 }
 
-/* The same, and the bias is added to it where it lies. */
+/* The same, and the bias from column `first` on, if there is one, is added to it where it lies. */
 template <typename T>
 __device__ inline void take_biased(const pp_attention &a, const room &r, float *to, T *from, int64_t stride,
-                                   const float *bias)
+                                   const float *bias, int first)
 {
-    take_matrix<true>(a, r, to, from, stride, bias, from);
+    if (bias)
+        take_matrix<true>(a, r, to, from, stride, bias + first, from);
+    else
+        take(a, r, to, static_cast<const T *>(from), stride);
 }
 
 /* scores = x y', in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the matrix apart, so that
@@ -270,12 +273,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     const int64_t stride = 3 * a.d;
     float *x = shared, *y = x + r.matrix, *scores = y + r.matrix;
     T *query = pp_attention_head(a, qkv, pair), *key = query + a.d, *value = key + a.d;
-    take_biased(a, r, x, query, stride, bias + first);
-    take_biased(a, r, y, key, stride, bias + a.d + first);
+    take_biased(a, r, x, query, stride, bias, first);
+    take_biased(a, r, y, key, stride, bias, a.d + first);
     __syncthreads();
     multiply_nt(r, x, y, scores);
     __syncthreads();
-    take_biased(a, r, x, value, stride, bias + 2 * a.d + first);
+    take_biased(a, r, x, value, stride, bias, 2 * a.d + first);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
     __syncthreads();

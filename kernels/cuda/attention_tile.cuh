@@ -194,10 +194,11 @@ static __global__ void bias_kernel(T *qkv, const float *bias, int64_t tokens, in
     }
 }
 
-/* qkv += bias, the call's operand 3 */
+/* qkv += bias, the call's operand 3, if it has one */
 template <typename T> static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a, T *qkv)
 {
     const int64_t tokens = (int64_t)a.rows * a.seq;
+    if (!c->p[3]) return;
     PP_LAUNCH(bias_kernel<T>, loop_blocks(tokens * pp_div_up(3 * a.d, PP_QUAD)), THREADS, 0, c->stream, qkv,
               static_cast<const float *>(c->p[3]), tokens, 3 * a.d, a.whole_heads);
 }

@@ -21,7 +21,8 @@ enum {
     PP_COLUMN_BATCH = 8  /* rows that a thread has on their way from memory at a time */
 };
 
-/* in, by: [rows, width]. sum[0][j] = sum of in's column j; weighted: sum[1][j] = sum of in * by besides. */
+/* in, by: [rows, width]. sum[0][j] = sum of in's column j; weighted: sum[1][j] = sum of in * by besides, or, where
+ * sum[0] is NULL, alone. */
 template <typename T> struct pp_columns {
     const T *in, *by;
     int rows, width;
@@ -78,7 +79,7 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER
         }
     }
     const int64_t at = (int64_t)blockIdx.y * c.width;
-    pp_finish_columns<PP_SLICE_LANES>(sum, shared, c.sum[0] + at, c.width, c.accumulate);
+    if (!weighted || c.sum[0]) pp_finish_columns<PP_SLICE_LANES>(sum, shared, c.sum[0] + at, c.width, c.accumulate);
     if (weighted) pp_finish_columns<PP_SLICE_LANES>(sum_by, shared, c.sum[1] + at, c.width, c.accumulate);
 }
 
@@ -115,7 +116,7 @@ static inline int pp_column_slice_count(int rows, int width, int sums)
 template <typename T, bool weighted>
 static cudaError_t pp_sum_columns(const struct pp_cuda_call *call, pp_columns<T> columns)
 {
-    const int width = columns.width, sums = weighted ? 2 : 1;
+    const int width = columns.width, sums = weighted && columns.sum[0] ? 2 : 1;
     const bool whole = width % PP_QUAD == 0;
     const bool aligned = whole && pp_aligned(columns.in) && (!weighted || pp_aligned(columns.by));
     const auto kernel = aligned ? pp_column_slices<T, true, weighted> : pp_column_slices<T, false, weighted>;
@@ -128,13 +129,13 @@ static cudaError_t pp_sum_columns(const struct pp_cuda_call *call, pp_columns<T>
     }
     float *partial = static_cast<float *>(call->scratch);
     pp_columns<T> slice = columns;
-    slice.sum[0] = partial;
-    slice.sum[1] = partial + (int64_t)slices * width;
+    slice.sum[0] = columns.sum[0] ? partial : NULL;
+    slice.sum[1] = partial + (int64_t)(sums - 1) * slices * width;
     slice.accumulate = false;
     PP_LAUNCH(kernel, grid, PP_COLUMN_THREADS, 0, call->stream, slice, slice_rows);
     const auto add = whole ? pp_column_partials<true> : pp_column_partials<false>;
     PP_LAUNCH(add, dim3(pp_div_up(width, PP_QUAD * PP_PARTIAL_LANES), sums), PP_COLUMN_THREADS, 0, call->stream,
-              partial, slices, width, columns.sum[0], columns.sum[1], columns.accumulate);
+              partial, slices, width, columns.sum[columns.sum[0] ? 0 : 1], columns.sum[1], columns.accumulate);
     return cudaGetLastError();
 }
 

@@ -14,7 +14,7 @@ static const int64_t loss_rows = PP_CUDA_SCRATCH_BYTES / sizeof(double);
 
 template <typename D> struct entropy {
     const float *logits; /* [T, columns] */
-    const float *bias;   /* [vocab] */
+    const float *bias;   /* [vocab], or NULL */
     const int32_t *target;
     D *dlogits;   /* [T, columns]; NULL: no gradient */
     double *loss; /* [T]; NULL: no loss */
@@ -30,10 +30,10 @@ template <bool aligned, typename D> static __device__ pp_quad scores_at(const en
     pp_quad s, bias;
     if (aligned && whole) {
         s = pp_load<true>(row + j, PP_QUAD);
-        bias = pp_load<true>(e.bias + j, PP_QUAD);
+        bias = pp_load_any<true>(e.bias, j, PP_QUAD);
     } else {
         s = pp_load<false>(row + j, left);
-        bias = pp_load<false>(e.bias + j, left);
+        bias = pp_load_any<false>(e.bias, j, left);
     }
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) s.v[k] = k < left ? s.v[k] + bias.v[k] : -INFINITY;
@@ -69,8 +69,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<
     const int target = e.target[blockIdx.x];
     float most, sum;
     softmax_sums<aligned>(e, row, shared, &most, &sum);
-    if (threadIdx.x == 0 && e.loss)
-        e.loss[blockIdx.x] = log((double)sum) + (double)most - ((double)(row[target] + e.bias[target]));
+    if (threadIdx.x == 0 && e.loss) {
+        const float wanted = row[target] + (e.bias ? e.bias[target] : 0);
+        e.loss[blockIdx.x] = log((double)sum) + (double)most - (double)wanted;
+    }
     if (!e.dlogits) return;
     __syncthreads(); /* the loss has read what may lie in the gradient's place */
     const float factor = e.scale / sum;

@@ -92,6 +92,12 @@ template <bool aligned, typename T> static __device__ inline pp_quad pp_load(con
     return q;
 }
 
+/* The same from column j on of an operand that may be missing (NULL), and reads as 0 then. */
+template <bool aligned, typename T> static __device__ inline pp_quad pp_load_any(const T *p, int64_t j, int64_t left)
+{
+    return p ? pp_load<aligned>(p + j, left) : pp_quad{};
+}
+
 template <bool aligned, typename T> static __device__ inline void pp_store(T *p, int64_t left, pp_quad q)
 {
     if (aligned) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row; or a
- * layer normalisation alone (plain). One block per row. Rows stay in registers, `held` quads of each thread; held = 0:
- * rows too long for that are computed anew in each pass.
+ * layer normalisation alone (plain). That by the root mean square (rms) has a mean of 0 and no beta. One block per row.
+ * Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed anew in each pass.
  */
 #include "kernels/cuda/columns.cuh"
 
@@ -31,9 +31,9 @@ template <typename T> struct layer_norm {
     T *y, *z, *sum; /* y, sum: may be NULL; sum may be x */
     float *rstd;
     const T *x;
-    const float *bias, *gamma, *beta;
+    const float *bias, *gamma, *beta; /* bias, beta: may be NULL */
     int d;
-    bool plain;
+    bool plain, rms;
     float eps;
     uint32_t vector;
     pp_dropout drop;
@@ -45,7 +45,7 @@ static __device__ pp_quad residual(const layer_norm<T> &n, const T *z, const T *
 {
     const pp_quad add = pp_load<aligned>(x + j, n.d - j);
     if (n.plain) return add;
-    const pp_quad bias = pp_load<aligned>(n.bias + j, n.d - j);
+    const pp_quad bias = pp_load_any<aligned>(n.bias, j, n.d - j);
     pp_quad r = pp_load<aligned>(z + j, n.d - j);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) r.v[k] += bias.v[k];
@@ -64,7 +64,7 @@ static __device__ void write_normal(const layer_norm<T> &n, int64_t at, int j, p
     for (int k = 0; k < PP_QUAD; k++) r.v[k] = (r.v[k] - mean) * rstd;
     pp_store<aligned>(n.z + at + j, left, r);
     if (!n.y) return;
-    const pp_quad gamma = pp_load<aligned>(n.gamma + j, left), beta = pp_load<aligned>(n.beta + j, left);
+    const pp_quad gamma = pp_load<aligned>(n.gamma + j, left), beta = pp_load_any<aligned>(n.beta, j, left);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) r.v[k] = r.v[k] * gamma.v[k] + beta.v[k];
     pp_store<aligned>(n.y + at + j, left, r);
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(threads_of(held)) layernorm(layer_norm<
         if (held) r[i % (held ? held : 1)] = q;
         for (int k = 0; k < PP_QUAD; k++) sum += j + k < n.d ? q.v[k] : 0;
     }
-    const float mean = pp_block_sum(sum, shared) / (float)n.d;
+    const float mean = n.rms ? 0 : pp_block_sum(sum, shared) / (float)n.d;
 #pragma unroll
     for (int i = 0; i < turns; i++) {
         const int j = start + i * step;
@@ -114,7 +114,7 @@ static const norm_kernel<T> norm_kernels[VARIANTS][2] = {{layernorm<T, false, 1>
                                                          {layernorm<T, false, 4>, layernorm<T, true, 4>},
                                                          {layernorm<T, false, 0>, layernorm<T, true, 0>}};
 
-template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call *c)
+template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
     layer_norm<T> n;
@@ -128,6 +128,7 @@ template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call
     n.sum = static_cast<T *>(c->p[7]);
     n.d = d;
     n.plain = c->call->n[3];
+    n.rms = c->call->kernel == PP_KERNEL_RMSNORM;
     n.eps = c->call->f[1];
     n.vector = pp_first_vector(c, seq);
     n.drop = pp_dropout_of(c, c->call->f[0]);
@@ -139,7 +140,8 @@ template <typename T> static cudaError_t run_layernorm(const struct pp_cuda_call
     return cudaGetLastError();
 }
 
-cudaError_t pp_cuda_layernorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_layernorm, c); }
+cudaError_t pp_cuda_layernorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_norm, c); }
+cudaError_t pp_cuda_rmsnorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_norm, c); }
 
 template <typename T> struct layer_norm_grad {
     T *dr, *xhat; /* xhat becomes dz, unless the norm is plain; dr may be dy, or add */
@@ -147,7 +149,7 @@ template <typename T> struct layer_norm_grad {
     const T *dy, *add; /* add: may be NULL */
     const float *gamma;
     int d;
-    bool plain;
+    bool plain, rms;
     uint32_t vector;
     pp_dropout drop;
 };
@@ -184,7 +186,7 @@ static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_
             sum_gx += g[h].v[k] * xhat[h].v[k];
         }
     }
-    const float mean_g = pp_block_sum(sum_g, shared) / (float)n.d;
+    const float mean_g = n.rms ? 0 : pp_block_sum(sum_g, shared) / (float)n.d;
     const float mean_gx = pp_block_sum(sum_gx, shared) / (float)n.d;
     const float rstd = n.rstd[blockIdx.x];
 #pragma unroll
@@ -212,8 +214,8 @@ static const norm_grad_kernel<T> norm_grad_kernels[VARIANTS][2] = {
     {layernorm_grad<T, false, 4>, layernorm_grad<T, true, 4>},
     {layernorm_grad<T, false, 0>, layernorm_grad<T, true, 0>}};
 
-/* The gradients of gamma and beta first: the rows' kernel writes over their operands. */
-template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda_call *c)
+/* The gradients of gamma and beta (if there is one) first: the rows' kernel writes over their operands. */
+template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2], tokens = c->call->n[0] * seq;
     layer_norm_grad<T> n;
@@ -225,6 +227,7 @@ template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda
     n.add = static_cast<const T *>(c->p[7]);
     n.d = d;
     n.plain = c->call->n[3];
+    n.rms = c->call->kernel == PP_KERNEL_RMSNORM_GRAD;
     n.vector = pp_first_vector(c, seq);
     n.drop = pp_dropout_of(c, c->call->f[0]);
     pp_columns<T> columns;
@@ -245,7 +248,8 @@ template <typename T> static cudaError_t run_layernorm_grad(const struct pp_cuda
     return cudaGetLastError();
 }
 
-cudaError_t pp_cuda_layernorm_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_layernorm_grad, c); }
+cudaError_t pp_cuda_layernorm_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_norm_grad, c); }
+cudaError_t pp_cuda_rmsnorm_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_norm_grad, c); }
 
 template <typename T> static cudaError_t prepare(void)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passes over matrices of activations: copy, relu and gelu with their gradients, residuals without a norm, column sums.
+ * Passes over matrices of activations: copy, relu, gelu and swiglu with their gradients, residuals without a norm,
+ * column sums.
  */
 #include "kernels/cuda/columns.cuh"
 
@@ -43,7 +44,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = r.width - j;
     if (left <= 0) return;
     T *u = r.u + (int64_t)blockIdx.x * r.width + j;
-    const pp_quad bias = pp_load<aligned>(r.bias + j, left);
+    const pp_quad bias = pp_load_any<aligned>(r.bias, j, left);
     pp_quad q = pp_load<aligned>(u, left);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) {
@@ -132,7 +133,7 @@ template <typename T> static __device__ inline pp_quad drop_at(const row_pass<T>
 /* in + bias */
 template <bool aligned, typename T> static __device__ inline pp_quad biased(const row_pass<T> &r, const quad_place &p)
 {
-    const pp_quad bias = pp_load<aligned>(r.bias + p.j, p.left);
+    const pp_quad bias = pp_load_any<aligned>(r.bias, p.j, p.left);
     pp_quad q = pp_load<aligned>(r.in + p.at, p.left);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) q.v[k] += bias.v[k];
@@ -147,7 +148,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     const quad_place p = place_of(r);
     if (p.left <= 0) return;
     pp_quad q = biased<aligned>(r, p);
-    pp_store<aligned>(r.in + p.at, p.left, q);
+    if (r.bias) pp_store<aligned>(r.in + p.at, p.left, q);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) q.v[k] *= normal_below(q.v[k]);
     pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, q));
@@ -164,6 +165,54 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     for (int k = 0; k < PP_QUAD; k++)
         q.v[k] *= normal_below(a.v[k]) + a.v[k] * 0.398942280f * expf(-0.5f * a.v[k] * a.v[k]);
     pp_store<aligned>(r.out + p.at, p.left, q);
+}
+
+static __device__ inline float logistic(float g) { return 1 / (1 + expf(-g)); }
+
+/* A row of swiglu's a is two of its width: the gates g, and h behind them. */
+template <typename T> static __device__ inline T *gate_at(const row_pass<T> &r, const quad_place &p, T *a)
+{
+    return a + p.at + (int64_t)blockIdx.x * r.width;
+}
+
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) swiglu(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    T *const gate = gate_at(r, p, r.in);
+    pp_quad g = pp_load<aligned>(gate, p.left), h = pp_load<aligned>(gate + r.width, p.left);
+    if (r.bias) {
+        const pp_quad of_g = pp_load<aligned>(r.bias + p.j, p.left);
+        const pp_quad of_h = pp_load<aligned>(r.bias + r.width + p.j, p.left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) {
+            g.v[k] += of_g.v[k];
+            h.v[k] += of_h.v[k];
+        }
+        pp_store<aligned>(gate, p.left, g);
+        pp_store<aligned>(gate + r.width, p.left, h);
+    }
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) g.v[k] *= logistic(g.v[k]) * h.v[k];
+    pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, g));
+}
+
+/* out: a, which becomes its gradient; in: du */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) swiglu_grad(row_pass<T> r)
+{
+    const quad_place p = place_of(r);
+    if (p.left <= 0) return;
+    T *const gate = gate_at(r, p, r.out);
+    const pp_quad d = drop_at(r, p, pp_load<aligned>(r.in + p.at, p.left));
+    pp_quad g = pp_load<aligned>(gate, p.left), h = pp_load<aligned>(gate + r.width, p.left);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) {
+        const float s = logistic(g.v[k]), of_gate = d.v[k] * h.v[k] * s * (1 + g.v[k] * (1 - s));
+        h.v[k] = d.v[k] * g.v[k] * s;
+        g.v[k] = of_gate;
+    }
+    pp_store<aligned>(gate, p.left, g);
+    pp_store<aligned>(gate + r.width, p.left, h);
 }
 
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) residual(row_pass<T> r)
@@ -188,6 +237,8 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 template <typename T> using pass_kernel = void (*)(row_pass<T>);
 template <typename T> static const pass_kernel<T> gelu_kernels[] = {gelu<T, false>, gelu<T, true>};
 template <typename T> static const pass_kernel<T> gelu_grad_kernels[] = {gelu_grad<T, false>, gelu_grad<T, true>};
+template <typename T> static const pass_kernel<T> swiglu_kernels[] = {swiglu<T, false>, swiglu<T, true>};
+template <typename T> static const pass_kernel<T> swiglu_grad_kernels[] = {swiglu_grad<T, false>, swiglu_grad<T, true>};
 template <typename T> static const pass_kernel<T> residual_kernels[] = {residual<T, false>, residual<T, true>};
 template <typename T>
 static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, residual_grad<T, true>};
@@ -228,6 +279,20 @@ template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call
 
 cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
 
+template <typename T> static cudaError_t run_swiglu(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, swiglu_kernels<T>, NULL, c->p[2]);
+}
+
+cudaError_t pp_cuda_swiglu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu, c); }
+
+template <typename T> static cudaError_t run_swiglu_grad(const struct pp_cuda_call *c)
+{
+    return run_pass<T>(c, swiglu_grad_kernels<T>, NULL, NULL);
+}
+
+cudaError_t pp_cuda_swiglu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu_grad, c); }
+
 template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
 {
     return run_pass<T>(c, residual_kernels<T>, c->p[2], c->p[3]);
@@ -262,12 +327,13 @@ cudaError_t pp_cuda_colsum(const struct pp_cuda_call *c) { return PP_BY_PRECISIO
 
 template <typename T> static cudaError_t prepare(void)
 {
-    const void *kernels[12] = {
+    enum { RELU = 4, PASSES = 12 };
+    const void *kernels[RELU + PASSES] = {
         reinterpret_cast<const void *>(relu<T, true>), reinterpret_cast<const void *>(relu<T, false>),
         reinterpret_cast<const void *>(relu_grad<T, true>), reinterpret_cast<const void *>(relu_grad<T, false>)};
-    const pass_kernel<T> *const passes[] = {gelu_kernels<T>, gelu_grad_kernels<T>, residual_kernels<T>,
-                                            residual_grad_kernels<T>};
-    for (int i = 0; i < 8; i++) kernels[4 + i] = reinterpret_cast<const void *>(passes[i / 2][i % 2]);
+    const pass_kernel<T> *const passes[] = {gelu_kernels<T>,        gelu_grad_kernels<T>, swiglu_kernels<T>,
+                                            swiglu_grad_kernels<T>, residual_kernels<T>,  residual_grad_kernels<T>};
+    for (int i = 0; i < PASSES; i++) kernels[RELU + i] = reinterpret_cast<const void *>(passes[i / 2][i % 2]);
     const cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     return error != cudaSuccess ? error : pp_prepare_columns<T, false>();
 }

@@ -33,6 +33,7 @@ struct parity_case {
     float f;    /* the scalar that is not dropout's probability: scale, eps */
     bool large; /* one variant only: it takes long where the device is emulated */
     bool whole; /* the call has the operand that only some calls of the kernel have */
+    bool bare;  /* the call has no bias */
 };
 
 /* What holds for all calls of a kernel. */

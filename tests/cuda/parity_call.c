@@ -126,22 +126,31 @@ static bool is_alias(const struct run *r, int i)
 
 static bool is_absent(const struct run *r, int i)
 {
-    return (r->variant & PARITY_ABSENT && i == r->kernel->absent) ||
-           (r->kernel->partial && i == r->kernel->partial && !r->c->whole);
+    const char *name = pp_call_operand(&r->call, i).name;
+    return !name || (r->variant & PARITY_ABSENT && i == r->kernel->absent) ||
+           (r->kernel->partial && i == r->kernel->partial && !r->c->whole) || (r->c->bare && !strcmp(name, "bias"));
+}
+
+/* What a call does with an operand depends on which others it has. */
+static void choose_operands(struct run *r)
+{
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        r->operand[i].present = !is_absent(r, i);
+        if (r->operand[i].present) r->call.ref[i] = (struct pp_ref){1 + i, OFFSET, ROW_BYTES};
+    }
+    for (int i = 0; i < PP_CALL_REFS; i++) r->operand[i].info = pp_call_operand(&r->call, i);
 }
 
 static void place_operands(struct run *r)
 {
+    choose_operands(r);
     for (int i = 0; i < PP_CALL_REFS; i++) {
         struct operand *o = &r->operand[i];
-        o->info = pp_call_operand(&r->call, i);
-        o->present = o->info.name && !is_absent(r, i);
         if (!o->present) continue;
         o->scratch = !strcmp(o->info.name, "scratch");
         o->written = o->info.use & PP_USE_WRITE;
         o->poisoned = is_overwritten(r, i);
         o->bytes = o->info.elements * o->info.element_bytes;
-        r->call.ref[i] = (struct pp_ref){1 + i, OFFSET, ROW_BYTES};
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
         o->host = memory(o->info.elements * (int64_t)sizeof(float));

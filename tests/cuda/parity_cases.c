@@ -24,6 +24,14 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
                                   .partial = 7,
                                   .alias = {{0, 3}, {0, 7}},
                                   .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_RMSNORM] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
+                           .partial = 7,
+                           .alias = {{0, 0}, {7, 3}},
+                           .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_RMSNORM_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS,
+                                .partial = 7,
+                                .alias = {{0, 3}, {0, 7}},
+                                .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_RESIDUAL] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
                             .alias = {{0, 2}},
                             .tolerance = {1e-6, 1e-6, 4e-3}},
@@ -32,6 +40,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_RELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
     [PP_KERNEL_GELU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_GELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
+    [PP_KERNEL_SWIGLU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
+    [PP_KERNEL_SWIGLU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_CROSS_ENTROPY] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
@@ -41,6 +51,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
 
 #define PLAIN 0, false
 #define LARGE 0, true
+#define BARE false, true /* without a bias, behind PLAIN or LARGE */
 
 /* Rows of widths that are not whole quads, of whole warps, beyond a block's threads and beyond its registers. */
 const struct parity_case parity_cases[] = {
@@ -93,6 +104,8 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
+    {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, BARE},
+    {PP_KERNEL_ATTENTION, {1, 130, 2, 8, 0}, LARGE, BARE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -114,6 +127,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
     {PP_KERNEL_FLASH, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 1100, 1, 4, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, BARE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -160,7 +174,19 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_LAYERNORM_GRAD, {2, 3, 131, 1}, PLAIN, true},
     {PP_KERNEL_LAYERNORM_GRAD, {1, 9, 4096, 1}, LARGE, true},
     {PP_KERNEL_LAYERNORM_GRAD, {1, 2, 16390, 1}, LARGE, true},
+    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-5f, false, BARE},
+    {PP_KERNEL_RMSNORM, {3, 9, 12}, 1e-2f, false},
+    {PP_KERNEL_RMSNORM, {2, 3, 131}, 1e-5f, false, BARE},
+    {PP_KERNEL_RMSNORM, {1, 9, 4096}, 1e-5f, true, true, true},
+    {PP_KERNEL_RMSNORM, {3, 9, 12, 1}, 1e-5f, false},
+    {PP_KERNEL_RMSNORM, {1, 2, 16390, 1}, 1e-5f, true, true},
+    {PP_KERNEL_RMSNORM_GRAD, {3, 9, 12}, PLAIN},
+    {PP_KERNEL_RMSNORM_GRAD, {2, 3, 131, 1}, PLAIN, true},
+    {PP_KERNEL_RMSNORM_GRAD, {1, 1000, 20}, LARGE}, /* sums of several slices of rows */
+    {PP_KERNEL_RMSNORM_GRAD, {1, 9, 4096, 1}, LARGE, true},
+    {PP_KERNEL_RMSNORM_GRAD, {1, 2, 16390}, LARGE, true},
     {PP_KERNEL_RESIDUAL, {3, 9, 12}, PLAIN},
+    {PP_KERNEL_RESIDUAL, {3, 9, 12}, PLAIN, BARE},
     {PP_KERNEL_RESIDUAL, {7, 35, 200}, PLAIN},
     {PP_KERNEL_RESIDUAL, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_RESIDUAL, {1, 9, 4096}, LARGE},
@@ -173,6 +199,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_RELU, {1, 2, 1}, PLAIN},
     {PP_KERNEL_RELU, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_RELU, {1, 9, 4096}, LARGE},
+    {PP_KERNEL_RELU, {3, 9, 12}, PLAIN, BARE},
     {PP_KERNEL_RELU_GRAD, {3, 9, 12}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {7, 35, 200}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {1, 3, 1}, PLAIN},
@@ -182,10 +209,20 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GELU, {1, 2, 1}, PLAIN},
     {PP_KERNEL_GELU, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_GELU, {1, 9, 4096}, LARGE},
+    {PP_KERNEL_GELU, {3, 9, 12}, PLAIN, BARE},
     {PP_KERNEL_GELU_GRAD, {3, 9, 12}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {7, 35, 200}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {1, 9, 4096}, LARGE},
+    {PP_KERNEL_SWIGLU, {3, 9, 12}, PLAIN},
+    {PP_KERNEL_SWIGLU, {3, 9, 12}, PLAIN, BARE},
+    {PP_KERNEL_SWIGLU, {1, 2, 1}, PLAIN},
+    {PP_KERNEL_SWIGLU, {2, 3, 1027}, PLAIN, BARE},
+    {PP_KERNEL_SWIGLU, {1, 9, 4096}, LARGE},
+    {PP_KERNEL_SWIGLU_GRAD, {3, 9, 12}, PLAIN},
+    {PP_KERNEL_SWIGLU_GRAD, {1, 2, 1}, PLAIN},
+    {PP_KERNEL_SWIGLU_GRAD, {2, 3, 1027}, PLAIN},
+    {PP_KERNEL_SWIGLU_GRAD, {1, 9, 4096}, LARGE},
     /* rows, seq, vocab, gradient, columns */
     {PP_KERNEL_CROSS_ENTROPY, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_CROSS_ENTROPY, {3, 9, 100, 1, 100}, PLAIN},
@@ -195,6 +232,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_CROSS_ENTROPY, {1, 128, 6, 1, 8}, PLAIN},
     {PP_KERNEL_CROSS_ENTROPY, {1, 5, 28782, 1, 28800}, LARGE},
     {PP_KERNEL_CROSS_ENTROPY, {1, 3, 28782, 1, 28782}, LARGE},
+    {PP_KERNEL_CROSS_ENTROPY, {3, 9, 100, 1, 128}, PLAIN, BARE},
     /* rows, width */
     {PP_KERNEL_COLSUM, {1, 1}, PLAIN},
     {PP_KERNEL_COLSUM, {27, 12}, PLAIN},

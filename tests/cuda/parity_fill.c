@@ -34,14 +34,22 @@ static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, boo
     }
 }
 
+/* Operands whose numbers are spread otherwise: shift + scale * (-1, 1). An activation's input reaches both its ends. */
+static const struct {
+    int kernel, operand;
+    float shift, scale;
+} spreads[] = {
+    {PP_KERNEL_LAYERNORM_GRAD, 2, 1, 0.5f}, {PP_KERNEL_RMSNORM_GRAD, 2, 1, 0.5f}, {PP_KERNEL_GELU, 1, 0, 6},
+    {PP_KERNEL_GELU_GRAD, 1, 0, 6},         {PP_KERNEL_SWIGLU, 1, 0, 8},          {PP_KERNEL_SWIGLU_GRAD, 0, 0, 8}};
+
 /* What the operand's meaning asks of a number. */
 static float within_range(const struct pp_call *call, int i, float x)
 {
     const int kernel = call->kernel;
-    if (kernel == PP_KERNEL_LAYERNORM_GRAD && i == 2) return 1 + 0.5f * x;
+    for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++)
+        if (kernel == spreads[k].kernel && i == spreads[k].operand) return spreads[k].shift + spreads[k].scale * x;
     if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
-    if ((kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_GELU_GRAD) && i == 1) return 6 * x; /* both ends */
     if (kernel == PP_KERNEL_FLASH_GRAD && i == 1) return x + logf((float)call->n[1]); /* rows of P add up to about 1 */
     return x;
 }

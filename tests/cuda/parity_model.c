@@ -299,16 +299,21 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
-    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial;
+    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama;
     gpt.norm = first.norm = PP_NORM_FIRST;
     gpt.activation = gelu.activation = PP_GELU;
     gpt.attention = flash.attention = PP_ATTENTION_FLASH;
+    llama = gpt;
+    llama.normalization = PP_RMSNORM;
+    llama.activation = PP_SWIGLU;
+    llama.bias = PP_NO_BIAS;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
     check_shape(d, &flash, false);
     check_shape(d, &gpt, false);
     check_shape(d, &gpt, true);
     check_shape(d, &gelu, false);
+    check_shape(d, &llama, true);
     check_shape(d, &first, true);
     check_shape(d, &lab, false);
 }

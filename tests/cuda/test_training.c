@@ -110,6 +110,15 @@ static void with_layers_of_gpt(void **state)
     same_bits(1, GPT "--chunks 2 --dropout 0.2");
 }
 
+#define LLAMA "--norm pre --normalization rmsnorm --activation swiglu --bias no "
+
+static void with_parts_of_llama(void **state)
+{
+    (void)state;
+    leave_out_where_slow();
+    same_bits(1, LLAMA "--chunks 2 --dropout 0.2");
+}
+
 static void check_bfloat16(const char *model)
 {
     struct outcome here, one, other;
@@ -133,6 +142,7 @@ static void in_bfloat16(void **state)
     check_bfloat16("");
     leave_out_where_slow();
     check_bfloat16(GPT);
+    check_bfloat16(LLAMA);
 }
 
 int main(void)
@@ -142,6 +152,7 @@ int main(void)
         cmocka_unit_test(with_replicas_and_batched_gradients),
         cmocka_unit_test(with_adamw),
         cmocka_unit_test(with_layers_of_gpt),
+        cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(in_bfloat16),
     };
     pp_log_init("test_training", true);

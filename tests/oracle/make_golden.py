@@ -129,6 +129,10 @@ CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
 CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
 CASES["d24-gelu"] = dict(GPT, norm="post")
 CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
+# Llama's norms, activation and linears without biases. Positions and heads are the others'.
+CASES["d24-llama-parts"] = dict(
+    GPT, dropout=0.2, normalization="rmsnorm", activation="swiglu", bias="no", attention="flash"
+)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 

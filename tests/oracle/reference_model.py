@@ -91,7 +91,16 @@ PRESETS = {
     ),
 }
 COMMON = dict(
-    preset="small", replicas=1, seed=1, eval_rows=10, data=None, optimizer="sgd", norm="post", activation="relu"
+    preset="small",
+    replicas=1,
+    seed=1,
+    eval_rows=10,
+    data=None,
+    optimizer="sgd",
+    norm="post",
+    normalization="layernorm",
+    activation="relu",
+    bias="yes",
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -111,6 +120,36 @@ class LabLayer(nn.TransformerEncoderLayer):
         self.dropout = nn.Identity()
 
 
+def swiglu(x):
+    """Of linear1's output, in halves."""
+    gate, up = x.chunk(2, dim=-1)
+    return nn.functional.silu(gate) * up
+
+
+def make_norm(o):
+    return nn.RMSNorm(o["d_model"], eps=1e-5) if o["normalization"] == "rmsnorm" else nn.LayerNorm(o["d_model"])
+
+
+def make_layer(o):
+    """PyTorch's layer; its bias=False takes those of layer norms too, which ppkit keeps."""
+    kind = nn.TransformerEncoderLayer if o["style"] == "tutorial" else LabLayer
+    gated, bias = o["activation"] == "swiglu", o["bias"] == "yes"
+    layer = kind(
+        o["d_model"],
+        o["heads"],
+        o["d_ff"],
+        o["dropout"],
+        batch_first=True,
+        norm_first=o["norm"] == "pre",
+        activation=swiglu if gated else o["activation"],
+        bias=bias,
+    )
+    if gated:
+        layer.linear1 = nn.Linear(o["d_model"], 2 * o["d_ff"], bias=bias)
+    layer.norm1, layer.norm2 = make_norm(o), make_norm(o)
+    return layer
+
+
 class Model(nn.Module):
     """Embedding, sinusoidal positions, encoder layers, a norm where the layers begin with theirs (as
     nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
@@ -119,15 +158,11 @@ class Model(nn.Module):
         super().__init__()
         d = o["d_model"]
         self.tutorial = o["style"] == "tutorial"
-        layer = nn.TransformerEncoderLayer if self.tutorial else LabLayer
-        extra = dict(batch_first=True, norm_first=o["norm"] == "pre", activation=o["activation"])
         self.embedding = nn.Embedding(o["vocab"], d)
-        self.layers = nn.ModuleList(
-            layer(d, o["heads"], o["d_ff"], o["dropout"], **extra) for _ in range(o["layers"])
-        )
+        self.layers = nn.ModuleList(make_layer(o) for _ in range(o["layers"]))
         if o["norm"] == "pre":
-            self.norm = nn.LayerNorm(d)
-        self.decoder = nn.Linear(d, o["vocab"])
+            self.norm = make_norm(o)
+        self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.scale = math.sqrt(d) if self.tutorial else 1.0
         self.causal = o["mask"] == "causal"
@@ -138,7 +173,8 @@ class Model(nn.Module):
         if self.tutorial:
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
             nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
-            nn.init.zeros_(self.decoder.bias)
+            if self.decoder.bias is not None:
+                nn.init.zeros_(self.decoder.bias)
             for layer in self.layers:
                 bound = 1 / math.sqrt(layer.self_attn.embed_dim)
                 nn.init.uniform_(layer.self_attn.out_proj.weight, -bound, bound)

@@ -191,6 +191,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--attention flush", "did you mean flash?"},
         {"--norm first", "post"},
         {"--activation swish", "gelu"},
+        {"--normalization rms", "rmsnorm"},
+        {"--bias none", "did you mean no?"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
         {"--lr -1", "outside 0..3.4"},

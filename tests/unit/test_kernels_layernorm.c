@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bias + dropout + residual + layer normalisation against a double-precision oracle, its gradient against differences
- * of it; the same where the normalisation comes first: plain, and with the residual stream beside it.
+ * of it; the same where the normalisation comes first: plain, and with the residual stream beside it. All of it also by
+ * the root mean square, which has no beta.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +16,19 @@
 enum { ROWS = 2, SEQ = 3, T = ROWS * SEQ };
 static const double eps = 1e-5;
 
+/* A norm and its gradient. */
+struct kind {
+    int norm, grad; /* enum pp_kernel */
+    bool rms;
+};
+static const struct kind kinds[] = {{PP_KERNEL_LAYERNORM, PP_KERNEL_LAYERNORM_GRAD, false},
+                                    {PP_KERNEL_RMSNORM, PP_KERNEL_RMSNORM_GRAD, true}};
+enum { KINDS = 2 };
+
 /* Operands of one row in double. */
 struct row {
     int d;
+    bool rms;
     uint32_t number; /* of the row vector */
     double p;
     double *x, *z, *gamma, *beta; /* z with its bias */
@@ -28,6 +39,7 @@ static void oracle_row(const struct row *row, double *y, double *rstd)
     const int d = row->d;
     double mean = 0, variance = 0;
     for (int j = 0; j < d; j++) mean += (y[j] = row->x[j] + case_drop(row->number, j, row->p, row->z[j])) / d;
+    if (row->rms) mean = 0;
     for (int j = 0; j < d; j++) variance += (y[j] - mean) * (y[j] - mean) / d;
     *rstd = 1 / sqrt(variance + eps);
     for (int j = 0; j < d; j++) y[j] = (y[j] - mean) * *rstd * row->gamma[j] + row->beta[j];
@@ -55,19 +67,26 @@ static double difference(const struct row *row, const float *weight, double *val
 
 struct operands {
     int d;
+    bool rms;
     float *x, *z, *bias, *gamma, *beta, *dy;
 };
 
-static struct operands make_operands(int d)
+static struct operands make_operands(const struct kind *kind, int d)
 {
-    return (struct operands){d,
-                             case_floats(T * d, 1),
-                             case_floats(T * d, 2),
-                             case_floats(d, 3),
-                             case_floats(d, 4),
-                             case_floats(d, 5),
-                             case_floats(T * d, 6)};
+    struct operands o = {d,
+                         kind->rms,
+                         case_floats(T * d, 1),
+                         case_floats(T * d, 2),
+                         case_floats(d, 3),
+                         case_floats(d, 4),
+                         case_floats(d, 5),
+                         case_floats(T * d, 6)};
+    if (kind->rms) memset(o.beta, 0, sizeof *o.beta * (size_t)d);
+    return o;
 }
+
+/* An operand that only layer norms have. */
+static float *unless_rms(const struct operands *o, float *p) { return o->rms ? NULL : p; }
 
 static void free_operands(struct operands *o) { case_free(o->x, o->z, o->bias, o->gamma, o->beta, o->dy, NULL); }
 
@@ -75,7 +94,10 @@ static void free_operands(struct operands *o) { case_free(o->x, o->z, o->bias, o
 static struct row make_row(const struct operands *o, int t, double p, double *store)
 {
     const int d = o->d;
-    struct row row = {d, (uint32_t)(CASE_FIRST_ROW * SEQ + t), p, store, store + d, store + 2 * d, store + 3 * d};
+    struct row row = {.d = d, .rms = o->rms, .number = (uint32_t)(CASE_FIRST_ROW * SEQ + t), .p = p, .x = store};
+    row.z = row.x + d;
+    row.gamma = row.z + d;
+    row.beta = row.gamma + d;
     for (int j = 0; j < d; j++) {
         row.x[j] = o->x[t * d + j];
         row.z[j] = (double)o->z[t * d + j] + o->bias[j];
@@ -111,19 +133,20 @@ static void check_param_grads(const struct operands *o, double p, double start, 
             expected_beta += o->dy[t * d + j];
         }
         assert_near(dgamma + j, &expected_gamma, 1, 2e-5);
+        if (o->rms) expected_beta = 0.5; /* as it was */
         assert_near(dbeta + j, &expected_beta, 1, 2e-5);
     }
 }
 
-static void check_layernorm(const struct pp_cpu_isa *isa, int d, double p, bool accumulate)
+static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, int d, double p, bool accumulate)
 {
-    struct operands o = make_operands(d);
+    struct operands o = make_operands(kind, d);
     float *y = case_floats(T * d, 7), *z = case_copy(o.z, T * d), *rstd = case_floats(T, 8);
     float *dr = case_floats(T * d, 9), *dgamma = case_floats(d, 10), *dbeta = case_floats(d, 11);
     struct pp_frame frame = case_frame();
     struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, (float)eps}};
-    struct pp_cpu_call forward = {&call, &frame, {y, z, rstd, o.x, o.bias, o.gamma, o.beta}};
-    isa->run[PP_KERNEL_LAYERNORM](&forward);
+    struct pp_cpu_call forward = {&call, &frame, {y, z, rstd, o.x, o.bias, o.gamma, unless_rms(&o, o.beta)}};
+    isa->run[kind->norm](&forward);
     static double store[4 * 4096], expected[4096];
     for (int t = 0; t < T; t++) {
         struct row row = make_row(&o, t, p, store);
@@ -134,8 +157,8 @@ static void check_layernorm(const struct pp_cpu_isa *isa, int d, double p, bool 
     }
     for (int j = 0; j < d; j++) dgamma[j] = dbeta[j] = 0.5f;
     frame.accumulate = accumulate;
-    struct pp_cpu_call backward = {&call, &frame, {dr, z, rstd, o.dy, o.gamma, dgamma, dbeta}};
-    isa->run[PP_KERNEL_LAYERNORM_GRAD](&backward);
+    struct pp_cpu_call backward = {&call, &frame, {dr, z, rstd, o.dy, o.gamma, dgamma, unless_rms(&o, dbeta)}};
+    isa->run[kind->grad](&backward);
     for (int t = 0; t < T; t++) check_grad_row(&o, t, p, dr, z);
     check_param_grads(&o, p, accumulate ? 0.5 : 0, dgamma, dbeta);
     case_free(y, z, rstd, dr, dgamma, dbeta, NULL);
@@ -143,9 +166,9 @@ static void check_layernorm(const struct pp_cpu_isa *isa, int d, double p, bool 
 }
 
 /* A norm of x alone: the oracle's row with nothing in z. */
-static void check_plain(const struct pp_cpu_isa *isa, int d, bool adding)
+static void check_plain(const struct pp_cpu_isa *isa, const struct kind *kind, int d, bool adding)
 {
-    struct operands o = make_operands(d);
+    struct operands o = make_operands(kind, d);
     float *y = case_floats(T * d, 7), *xhat = case_floats(T * d, 8), *rstd = case_floats(T, 9);
     float *dr = case_floats(T * d, 10), *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
     float *add = case_copy(dr, T * d);
@@ -153,8 +176,9 @@ static void check_plain(const struct pp_cpu_isa *isa, int d, bool adding)
     struct pp_call call = {.n = {ROWS, SEQ, d, 1}, .f = {0, (float)eps}};
     memset(o.z, 0, sizeof *o.z * (size_t)(T * d));
     memset(o.bias, 0, sizeof *o.bias * (size_t)d);
-    isa->run[PP_KERNEL_LAYERNORM](
-        &(struct pp_cpu_call){&call, &frame, {y, xhat, rstd, o.x, NULL, o.gamma, o.beta, NULL}});
+    for (int j = 0; j < d; j++) dbeta[j] = 0.5f;
+    isa->run[kind->norm](
+        &(struct pp_cpu_call){&call, &frame, {y, xhat, rstd, o.x, NULL, o.gamma, unless_rms(&o, o.beta), NULL}});
     float *kept = case_copy(xhat, T * d);
     static double store[4 * 4096], expected[4096];
     for (int t = 0; t < T; t++) {
@@ -164,8 +188,9 @@ static void check_plain(const struct pp_cpu_isa *isa, int d, bool adding)
         assert_near(y + t * d, expected, d, 1e-5);
         assert_near(rstd + t, &expected_rstd, 1, 1e-5);
     }
-    isa->run[PP_KERNEL_LAYERNORM_GRAD](
-        &(struct pp_cpu_call){&call, &frame, {dr, xhat, rstd, o.dy, o.gamma, dgamma, dbeta, adding ? dr : NULL}});
+    float *const add_to = adding ? dr : NULL, *const of_beta = unless_rms(&o, dbeta);
+    isa->run[kind->grad](
+        &(struct pp_cpu_call){&call, &frame, {dr, xhat, rstd, o.dy, o.gamma, dgamma, of_beta, add_to}});
     assert_memory_equal(xhat, kept, sizeof *xhat * (size_t)(T * d));
     check_param_grads(&o, 0, 0, dgamma, dbeta);
     for (int i = 0; adding && i < T * d; i++) dr[i] -= add[i];
@@ -174,22 +199,25 @@ static void check_plain(const struct pp_cpu_isa *isa, int d, bool adding)
     free_operands(&o);
 }
 
-/* The stream beside the norm: the same y and gradients, and r over x. */
-static void check_stream(const struct pp_cpu_isa *isa, int d, double p)
+/* The stream beside the norm: the same y and gradients, and r over x. bias: NULL is as good as zeros. */
+static void check_stream(const struct pp_cpu_isa *isa, const struct kind *kind, int d, double p)
 {
-    struct operands o = make_operands(d);
+    struct operands o = make_operands(kind, d);
     float *y[2], *z[2], *rstd = case_floats(T, 9), *x = case_copy(o.x, T * d), *add = case_floats(T * d, 13);
     float *dr[2], *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
     struct pp_frame frame = case_frame();
     struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, (float)eps}};
+    float *const bias = d % 2 ? NULL : o.bias;
+    if (!bias) memset(o.bias, 0, sizeof *o.bias * (size_t)d);
     for (int k = 0; k < 2; k++) {
         y[k] = case_floats(T * d, 7);
         z[k] = case_copy(o.z, T * d);
         dr[k] = case_copy(add, T * d);
-        isa->run[PP_KERNEL_LAYERNORM](&(struct pp_cpu_call){
-            &call, &frame, {y[k], z[k], rstd, k ? x : o.x, o.bias, o.gamma, o.beta, k ? x : NULL}});
-        isa->run[PP_KERNEL_LAYERNORM_GRAD](
-            &(struct pp_cpu_call){&call, &frame, {dr[k], z[k], rstd, o.dy, o.gamma, dgamma, dbeta, k ? dr[k] : NULL}});
+        float *const beta = unless_rms(&o, o.beta), *const of_beta = unless_rms(&o, dbeta);
+        isa->run[kind->norm](&(struct pp_cpu_call){
+            &call, &frame, {y[k], z[k], rstd, k ? x : o.x, k ? bias : o.bias, o.gamma, beta, k ? x : NULL}});
+        isa->run[kind->grad](&(struct pp_cpu_call){
+            &call, &frame, {dr[k], z[k], rstd, o.dy, o.gamma, dgamma, of_beta, k ? dr[k] : NULL}});
     }
     assert_memory_equal(y[0], y[1], sizeof *x * (size_t)(T * d));
     for (int i = 0; i < T * d; i++) {
@@ -204,14 +232,14 @@ static void check_stream(const struct pp_cpu_isa *isa, int d, double p)
     free_operands(&o);
 }
 
-static void test_layernorm(void **state)
+static void test_norm(void **state)
 {
     (void)state;
     const int widths[] = {2, 7, 12, 36, 60, 200, 2100}; /* the last is wider than one tile of random numbers */
     FOR_EACH_ISA(isa)
-    for (int i = 0; i < 7; i++) {
-        check_layernorm(isa, widths[i], 0, false);
-        check_layernorm(isa, widths[i], 0.25, true);
+    for (int i = 0; i < 7 * KINDS; i++) {
+        check_norm(isa, &kinds[i / 7], widths[i % 7], 0, false);
+        check_norm(isa, &kinds[i / 7], widths[i % 7], 0.25, true);
     }
 }
 
@@ -220,16 +248,17 @@ static void test_norm_first(void **state)
     (void)state;
     const int widths[] = {2, 7, 12, 36, 60, 200, 2100};
     FOR_EACH_ISA(isa)
-    for (int i = 0; i < 7; i++) {
-        check_plain(isa, widths[i], false);
-        check_plain(isa, widths[i], true);
-        check_stream(isa, widths[i], 0);
-        check_stream(isa, widths[i], 0.25);
+    for (int i = 0; i < 7 * KINDS; i++) {
+        const struct kind *kind = &kinds[i / 7];
+        check_plain(isa, kind, widths[i % 7], false);
+        check_plain(isa, kind, widths[i % 7], true);
+        check_stream(isa, kind, widths[i % 7], 0);
+        check_stream(isa, kind, widths[i % 7], 0.25);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layernorm), cmocka_unit_test(test_norm_first)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,15 @@ static const struct pp_shape tiny = {.d_model = 12,
                                      .mask = PP_MASK_CAUSAL,
                                      .scale_embedding = true};
 
-/* The kinds of layers: norm last or first, relu or gelu. */
-enum { KINDS = 4 };
+/* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without. */
+enum { KINDS = 6 };
 static struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
     shape.norm = kind % 2 ? PP_NORM_FIRST : PP_NORM_LAST;
-    shape.activation = kind / 2 ? PP_GELU : PP_RELU;
+    shape.activation = kind / 2; /* PP_RELU, PP_GELU, PP_SWIGLU */
+    if (shape.activation != PP_SWIGLU) return shape;
+    shape.normalization = PP_RMSNORM;
+    shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
     return shape;
 }
 
@@ -191,8 +194,9 @@ static void test_batched_weight_gradients(void **state)
 {
     (void)state;
     for (int stages = 1; stages <= 2; stages++)
-        for (int k = 2; k <= 5; k++) {
-            struct runner one = make_runner(of_kind(tiny, k - 2), stages), batched;
+        for (int kind = 0; kind < KINDS; kind++) {
+            const int k = 2 + kind % 4;
+            struct runner one = make_runner(of_kind(tiny, kind), stages), batched;
             one.rows = 9;
             one.chunks = 5;
             batched = one;
@@ -200,6 +204,56 @@ static void test_batched_weight_gradients(void **state)
             batched.slot_chunks = k;
             compare_runs(one, batched, 2e-5f);
         }
+}
+
+/* The tensor of this name; -1: there is none. */
+static int tensor_named(const struct runner *r, const char *name)
+{
+    for (int i = 0; i < r->model->ntensors; i++)
+        if (strcmp(r->model->tensors[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* Gives `bare`, which has no biases, the other's weights, and the other biases of zero. */
+static void share_weights(struct runner *biased, struct runner *bare)
+{
+    for (int i = 0; i < biased->model->ntensors; i++) {
+        const struct pp_tensor *t = &biased->model->tensors[i];
+        const int same = tensor_named(bare, t->name);
+        const size_t bytes = sizeof(float) * (size_t)t->elements;
+        float *w = runner_tensor(biased, biased->param, i);
+        if (same < 0)
+            memset(w, 0, bytes);
+        else
+            memcpy(runner_tensor(bare, bare->param, same), w, bytes);
+    }
+}
+
+/* A model without biases is one whose biases are zero. Its norms keep theirs. */
+static void test_no_bias(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2 * KINDS; way++) {
+        struct runner biased = make_runner(of_kind(tiny, way / 2), 2), bare;
+        biased.shape.attention = way % 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
+        biased.shape.bias = PP_BIAS;
+        bare = biased;
+        bare.shape.bias = PP_NO_BIAS;
+        bare.recompute = way % 2;
+        runner_open(&biased);
+        runner_open(&bare);
+        assert_int_equal(biased.model->ntensors - bare.model->ntensors, 4 * tiny.layers + 1);
+        share_weights(&biased, &bare);
+        assert_true(runner_gradients(&biased) == runner_gradients(&bare));
+        for (int i = 0; i < bare.model->ntensors; i++) {
+            const struct pp_tensor *t = &bare.model->tensors[i];
+            const float *a = runner_tensor(&bare, bare.grad, i);
+            const float *b = runner_tensor(&biased, biased.grad, tensor_named(&biased, t->name));
+            for (int64_t k = 0; k < t->elements; k++) assert_true(a[k] == b[k]);
+        }
+        runner_close(&biased);
+        runner_close(&bare);
+    }
 }
 
 static void check_padding_is_zero(struct runner *r, void *const *region)
@@ -251,10 +305,10 @@ static void test_padded_vocabulary(void **state)
 static void test_chunks_same_masks(void **state)
 {
     (void)state;
-    for (int chunks = 2; chunks <= 5; chunks++) {
-        struct runner whole = make_runner(of_kind(tiny, chunks - 2), 1), cut = make_runner(whole.shape, 2);
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct runner whole = make_runner(of_kind(tiny, kind), 1), cut = make_runner(whole.shape, 2);
         whole.chunks = 1;
-        cut.chunks = chunks;
+        cut.chunks = 2 + kind % 4;
         compare_runs(whole, cut, 2e-5f);
     }
 }
@@ -327,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_flash),
         cmocka_unit_test(test_shared_slots_same_bits),
         cmocka_unit_test(test_batched_weight_gradients),
+        cmocka_unit_test(test_no_bias),
         cmocka_unit_test(test_padded_vocabulary),
         cmocka_unit_test(test_chunks_same_masks),
         cmocka_unit_test(test_vector_widths_agree),

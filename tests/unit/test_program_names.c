@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of calls and programs: keys of measured times. What stays as it was is found in old databases.
+ * Names of calls and programs: keys of measured times. What stays as it was is found in old databases. Names of
+ * tensors: those of PyTorch's modules.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,16 +36,28 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}}, "layernorm 5x35x200 plain");
     check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[7] = {.region = PP_MEM_WORK}},
                "layernorm_grad 5x35x200 plain sum");
+    check_text((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}}, "rmsnorm 5x35x200 plain");
+    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
+               "swiglu 5x35x200 nobias drop bf16");
+    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");
+    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}, .ref[3] = {.region = PP_MEM_PARAM}},
+               "attention 5x35x2x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
 }
 
-static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
+static struct pp_model *make_model(const struct pp_shape *shape, int stages)
 {
     struct pp_model *model;
+    if (pp_model_create(shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    return model;
+}
+
+static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
+{
+    struct pp_model *model = make_model(&shape, 2);
     struct pp_program program;
     const struct pp_class cls = {kind, stage, kind == PP_STEP ? 0 : 3};
-    if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
     if (pp_model_program(model, &cls, &(struct pp_program_spec){SEQ, 3, true, false}, &program) != PP_OK)
         fail_msg("%s", pp_message());
     assert_string_equal(program.signature, expected);
@@ -67,10 +80,81 @@ static void test_signatures(void **state)
     shape.attention = PP_ATTENTION_FLASH;
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
+    shape.normalization = PP_RMSNORM;
+    shape.activation = PP_SWIGLU;
+    shape.bias = PP_NO_BIAS;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm swiglu nobias");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu nobias");
+}
+
+/* The longest that is likely is not cut off. */
+static void test_long_signature(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {.d_model = 16384,
+                                   .heads = 128,
+                                   .d_ff = 53248,
+                                   .layers = 126,
+                                   .vocab = 128255,
+                                   .dropout = 0.125,
+                                   .residual_only = true,
+                                   .mask = PP_MASK_CAUSAL,
+                                   .attention = PP_ATTENTION_FLASH,
+                                   .precision = PP_BF16,
+                                   .norm = PP_NORM_FIRST,
+                                   .normalization = PP_RMSNORM,
+                                   .activation = PP_SWIGLU,
+                                   .bias = PP_NO_BIAS,
+                                   .vocab_multiple = 128};
+    struct pp_model *model = make_model(&shape, 1);
+    struct pp_program program;
+    if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &(struct pp_program_spec){8192, 2, true, false},
+                         &program) != PP_OK)
+        fail_msg("%s", pp_message());
+    assert_string_equal(program.signature,
+                        "F 126l+emb+dec d16384 h128 ff53248 v128255/128256 causal flash p0.125r bf16 "
+                        "pre rmsnorm swiglu nobias seq8192 rows2");
+    pp_program_free(&program);
+    pp_model_free(model);
+}
+
+/* What Llama's layers have, and nothing else; swiglu's linear1 has two halves. */
+static void test_tensors_of_llama(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 200, .heads = 2, .d_ff = 200, .layers = 2, .vocab = 28782};
+    shape.norm = PP_NORM_FIRST;
+    shape.normalization = PP_RMSNORM;
+    shape.activation = PP_SWIGLU;
+    shape.bias = PP_NO_BIAS;
+    struct pp_model *model = make_model(&shape, 2);
+    const char *const names[] = {"layers.1.self_attn.in_proj_weight",
+                                 "layers.1.self_attn.out_proj.weight",
+                                 "layers.1.linear1.weight",
+                                 "layers.1.linear2.weight",
+                                 "layers.1.norm1.weight",
+                                 "layers.1.norm2.weight",
+                                 "norm.weight",
+                                 "decoder.weight"};
+    assert_int_equal(model->ntensors, 1 + 2 * 6 + 2);
+    for (int i = 0; i < 8; i++) assert_string_equal(model->tensors[7 + i].name, names[i]);
+    assert_int_equal(model->tensors[9].shape[0], 400);
+    assert_int_equal(model->tensors[10].shape[1], 200);
+    assert_int_equal(model->parameters, 2 * 28782 * 200 + 2 * (4 + 3) * 200 * 200 + 5 * 200);
+    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+                     model->parameters);
+    pp_model_free(model);
+    shape.normalization = PP_LAYERNORM; /* without biases of linears: norms keep theirs */
+    model = make_model(&shape, 2);
+    assert_int_equal(model->ntensors, 1 + 2 * 8 + 3);
+    assert_string_equal(model->tensors[6].name, "layers.0.norm1.bias");
+    pp_model_free(model);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_signatures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_signatures),
+                                       cmocka_unit_test(test_long_signature), cmocka_unit_test(test_tensors_of_llama)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

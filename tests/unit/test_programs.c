@@ -147,8 +147,7 @@ static struct buffer *find_buffer(struct check *c, const struct pp_operand *o, i
 /* The copy of weights, and what only norms that come first have. */
 static bool may_be_missing(const struct pp_call *call, int i)
 {
-    const bool norm = call->kernel == PP_KERNEL_LAYERNORM || call->kernel == PP_KERNEL_LAYERNORM_GRAD;
-    return (is_step(call->kernel) && i == 2) || (norm && i == 7);
+    return (is_step(call->kernel) && i == 2) || (pp_kernel_is_norm(call->kernel) && i == 7);
 }
 
 static void check_operand(struct check *c, int i, const struct pp_program *program)
@@ -157,7 +156,9 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
     const int region = c->call->ref[i].region;
     if (!o.name) require(c, region == PP_MEM_NONE, i);
     if (!o.name || (may_be_missing(c->call, i) && region == PP_MEM_NONE)) return;
-    require(c, region != PP_MEM_NONE, i);
+    const bool bare = c->model->shape.bias == PP_NO_BIAS && strcmp(o.name, "bias") == 0;
+    require(c, bare == (region == PP_MEM_NONE), i);
+    if (bare) return;
     check_place(c, &o, i, program);
     check_type(c, &o, i);
     if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
@@ -217,13 +218,15 @@ static void test_all_programs(void **state)
     (void)state;
     for (int precision = PP_FP32; precision <= PP_BF16; precision++)
         for (int multiple = 1; multiple <= 128; multiple *= 128)
-            for (int style = 0; style < 8; style++)
+            for (int style = 0; style < 16; style++)
                 for (int stages = 1; stages <= 3; stages++) {
                     const struct pp_shape shape = {.d_model = 12,
                                                    .heads = 3,
                                                    .d_ff = 20,
                                                    .norm = style / 2 % 2,
-                                                   .activation = style / 4,
+                                                   .activation = style / 4 % 3,
+                                                   .normalization = style / 8,
+                                                   .bias = style / 8 ? PP_NO_BIAS : PP_BIAS,
                                                    .layers = 4,
                                                    .vocab = 101,
                                                    .dropout = 0.1,
@@ -276,8 +279,9 @@ static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *sta
 {
     const int64_t d = s->d_model, ff = s->d_ff, columns = pp_padded_vocab(s), e = pp_element_bytes(s->precision);
     const int64_t kept = s->attention == PP_ATTENTION_FLASH ? 4 * s->heads : s->heads * seq * e;
-    int64_t per_token = stage->layers * ((8 * d + ff + (split ? ff : 0)) * e + kept + 8);
-    if (s->activation == PP_GELU) per_token += stage->layers * ff * e;
+    int64_t per_token = stage->layers * ((8 * d + ff) * e + kept + 8);
+    if (split && s->activation != PP_SWIGLU) per_token += stage->layers * ff * e;
+    if (s->activation != PP_RELU) per_token += stage->layers * (s->activation == PP_SWIGLU ? 2 : 1) * ff * e;
     if (s->norm == PP_NORM_FIRST) per_token += (split ? stage->layers * d * e : 0) + (stage->decode ? d * e + 4 : 0);
     if (stage->decode) per_token += d * e + columns * 4 + (s->precision == PP_BF16 ? columns * e : 0);
     if (stage->embed && split) per_token += d * e;
@@ -288,34 +292,38 @@ static void test_memory_formula(void **state)
 {
     (void)state;
     struct pp_shape shape = {.d_model = 4096, .heads = 16, .d_ff = 4096, .layers = 8, .vocab = 28782};
-    const int64_t product_weights = 4 * (4 + 2) * 4096LL * 4096 + 28800 * 4096LL; /* of stage 1 */
+    const int64_t product_weights = 4 * (4 + 2) * 4096LL * 4096 + 28800 * 4096LL; /* of stage 1; one more: a gate's */
     shape.vocab_multiple = 128;
     for (int precision = PP_FP32; precision <= PP_BF16; precision++)
-        for (int turn = 0; turn < 16; turn++) {
+        for (int turn = 0; turn < 24; turn++) {
             const int split = turn % 2;
             struct pp_model *model;
             shape.norm = turn / 2 % 2;
-            shape.activation = turn / 4 % 2;
+            shape.activation = turn / 4 % 3;
+            shape.normalization = shape.bias = shape.activation == PP_SWIGLU;
             shape.precision = precision;
-            shape.attention = turn / 8 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
+            shape.attention = turn / 12 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
             for (int stage = 0; stage < 2; stage++) {
                 const struct pp_program_spec spec = {35, 16, true, split};
                 assert_int_equal(pp_model_act_bytes(model, stage, &spec),
                                  slot_formula(&shape, &model->stages[stage], split, 16 * 35, 35));
             }
-            assert_int_equal(model->stages[1].param16_bytes, precision == PP_BF16 ? 2 * product_weights : 0);
+            const int64_t weights = product_weights + (shape.activation == PP_SWIGLU ? 4 * 4096LL * 4096 : 0);
+            assert_int_equal(model->stages[1].param16_bytes, precision == PP_BF16 ? 2 * weights : 0);
             pp_model_free(model);
         }
 }
 
-/* Of a call that has all its operands but those that only some norms have. */
-static void check_bytes(struct pp_call call, double expected)
+/* Of a call that has all its operands but this one and those that only some norms have. */
+static void check_bytes_without(int missing, struct pp_call call, double expected)
 {
     for (int i = 0; i < 7; i++)
-        if (pp_call_operand(&call, i).name) call.ref[i].region = PP_MEM_ACT;
+        if (i != missing && pp_call_operand(&call, i).name) call.ref[i].region = PP_MEM_ACT;
     assert_true(pp_call_bytes(&call) == expected);
 }
+
+static void check_bytes(struct pp_call call, double expected) { check_bytes_without(-1, call, expected); }
 
 static void test_bytes_moved(void **state)
 {
@@ -337,6 +345,15 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200}}, 4.0 * t * 200 * 4);
     check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[7] = act}, 4.0 * t * 200 * 4);
     check_bytes((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 3);
+    check_bytes((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}}, 4.0 * t * 200 * 3);
+    check_bytes((struct pp_call){PP_KERNEL_RMSNORM_GRAD, {5, 35, 200}, .ref[7] = act}, 4.0 * t * 200 * 5);
+    check_bytes((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 5);
+    check_bytes((struct pp_call){PP_KERNEL_SWIGLU_GRAD, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 5);
+    check_bytes_without(2, (struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}}, 4.0 * t * 200 * 3);
+    check_bytes_without(2, (struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, 4.0 * t * 200 * 2);
+    check_bytes_without(1, (struct pp_call){PP_KERNEL_RELU, {5, 35, 200}}, 4.0 * t * 200 * 2);
+    check_bytes_without(3, (struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (4 * 100 + 35));
+    check_bytes_without(3, (struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (4 * 100 + 1));
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 1, 1024}}, 4.0 * t * 2000);
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
     check_bytes((struct pp_call){PP_KERNEL_SGD, {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));

@@ -76,11 +76,11 @@ static inline void product(enum pp_gemm_op op, int m, int n, int k, const float 
     tiny_product(m, n, k, left, right, beta, c, ldc);
 }
 
-/* qkv of one row */
+/* qkv of one row; bias: may be NULL */
 static inline void add_bias(const struct attention *a, float *qkv, const float *bias)
 {
     const int width = 3 * a->d;
-    for (int t = 0; t < a->seq; t++, qkv += width)
+    for (int t = 0; bias && t < a->seq; t++, qkv += width)
         for (int j = 0; j < width; j += VL)
             vf_store(qkv + j, width - j, vf_load(qkv + j, width - j) + vf_load(bias + j, width - j));
 }

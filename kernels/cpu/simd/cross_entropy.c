@@ -7,7 +7,7 @@ static float row_max(const float *logits, const float *bias, int n)
 {
     vf most = vf_all(-INFINITY);
     for (int j = 0; j < n; j += VL)
-        most = vf_max(most, vf_first(vf_load(logits + j, n - j) + vf_load(bias + j, n - j), n - j, -INFINITY));
+        most = vf_max(most, vf_first(vf_load(logits + j, n - j) + vf_load_any(bias, j, n - j), n - j, -INFINITY));
     return vf_max_lane(most);
 }
 
@@ -16,7 +16,7 @@ static float row_exp(float *out, const float *logits, const float *bias, float m
 {
     vf sum = {0};
     for (int j = 0; j < n; j += VL) {
-        vf e = vf_exp(vf_load(logits + j, n - j) + vf_load(bias + j, n - j) - most);
+        vf e = vf_exp(vf_load(logits + j, n - j) + vf_load_any(bias, j, n - j) - most);
         if (out) vf_store(out + j, n - j, e);
         sum += vf_first(e, n - j, 0);
     }
@@ -38,7 +38,7 @@ void PP_SIMD(pp_cpu_cross_entropy)(const struct pp_cpu_call *c)
     const float scale = c->frame->loss_scale;
     double loss = 0;
     for (int64_t t = 0; t < tokens; t++, logits += columns) {
-        const float wanted = logits[target[t]] + bias[target[t]], most = row_max(logits, bias, vocab);
+        const float wanted = logits[target[t]] + (bias ? bias[target[t]] : 0), most = row_max(logits, bias, vocab);
         const float sum = row_exp(gradient, logits, bias, most, vocab);
         loss += log((double)sum) + (double)most - (double)wanted;
         if (!gradient) continue;

@@ -33,9 +33,9 @@ static void gelu_row(const struct dropout *drop, bool dropping, uint32_t row, fl
         const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
         if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
-            const vf v = vf_load(a + j0 + j, n - j) + vf_load(bias + j0 + j, n - j);
+            const vf v = vf_load(a + j0 + j, n - j) + vf_load_any(bias, j0 + j, n - j);
             const vf g = v * normal(v).below;
-            vf_store(a + j0 + j, n - j, v);
+            if (bias) vf_store(a + j0 + j, n - j, v);
             vf_store(u + j0 + j, n - j, dropping ? drop_lanes(drop, random + j, g) : g);
         }
     }

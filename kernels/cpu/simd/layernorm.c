@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row. Where
- * the normalisation comes first, it is alone (plain), or that of the next block; the last residual is alone.
+ * the normalisation comes first, it is alone (plain), or that of the next block; the last residual is alone. That by
+ * the root mean square (rms) is the same with a mean of 0 and no beta.
  */
 #include <math.h>
 
@@ -18,7 +19,7 @@ static float residual_row(const struct dropout *drop, bool dropping, uint32_t ro
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
         if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
-            vf v = vf_load(z + j0 + j, n - j) + vf_load(bias + j0 + j, n - j);
+            vf v = vf_load(z + j0 + j, n - j) + vf_load_any(bias, j0 + j, n - j);
             if (dropping) v = drop_lanes(drop, random + j, v);
             v += vf_load(x + j0 + j, n - j);
             vf_store(r + j0 + j, n - j, v);
@@ -45,7 +46,7 @@ static float squares_row(const float *r, float mean, int d)
     return vf_sum(sum);
 }
 
-void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
+static inline void norm(const struct pp_cpu_call *c, bool rms)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
     const bool plain = c->call->n[3];
@@ -58,17 +59,20 @@ void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c)
         float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL, *sum = c->p[7] ? (float *)c->p[7] + t * d : z;
         const uint32_t row = (uint32_t)(c->frame->first_row * seq + t);
         const float *r = plain ? x : sum;
-        const float all = plain ? sum_row(r, d) : residual_row(&drop, dropping, row, sum, z, x, bias, d);
-        const float mean = all / (float)d;
+        const float all = !plain ? residual_row(&drop, dropping, row, sum, z, x, bias, d) : rms ? 0 : sum_row(r, d);
+        const float mean = rms ? 0 : all / (float)d;
         const float scale = 1 / sqrtf(squares_row(r, mean, d) / (float)d + c->call->f[1]);
         rstd[t] = scale;
         for (int j = 0; j < d; j += VL) {
             vf v = (vf_load(r + j, d - j) - mean) * scale;
             vf_store(z + j, d - j, v);
-            if (y) vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load(beta + j, d - j));
+            if (y) vf_store(y + j, d - j, v * vf_load(gamma + j, d - j) + vf_load_any(beta, j, d - j));
         }
     }
 }
+
+void PP_SIMD(pp_cpu_layernorm)(const struct pp_cpu_call *c) { norm(c, false); }
+void PP_SIMD(pp_cpu_rmsnorm)(const struct pp_cpu_call *c) { norm(c, true); }
 
 void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
 {
@@ -86,7 +90,7 @@ void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
 struct grad_row {
     float *dr, *xhat;              /* xhat becomes dz, unless the norm is plain */
     const float *dy, *gamma, *add; /* add: may be NULL */
-    float *dgamma, *dbeta;         /* added to */
+    float *dgamma, *dbeta;         /* added to; dbeta: NULL where the mean is 0 */
 };
 
 /* Adds to the gradients of gamma and beta; returns the means of g = dy * gamma and of g * xhat. */
@@ -97,11 +101,11 @@ static void grad_means(const struct grad_row *row, int d, float *mean_g, float *
         const vf dy = vf_load(row->dy + j, d - j), xhat = vf_load(row->xhat + j, d - j);
         const vf g = dy * vf_load(row->gamma + j, d - j); /* zero in lanes past the end */
         vf_store(row->dgamma + j, d - j, vf_load(row->dgamma + j, d - j) + dy * xhat);
-        vf_store(row->dbeta + j, d - j, vf_load(row->dbeta + j, d - j) + dy);
+        if (row->dbeta) vf_store(row->dbeta + j, d - j, vf_load(row->dbeta + j, d - j) + dy);
         sum_g += g;
         sum_gx += g * xhat;
     }
-    *mean_g = vf_sum(sum_g) / (float)d;
+    *mean_g = row->dbeta ? vf_sum(sum_g) / (float)d : 0;
     *mean_gx = vf_sum(sum_gx) / (float)d;
 }
 
@@ -126,7 +130,7 @@ static void grad_row(const struct dropout *drop, bool dropping, uint32_t number,
     }
 }
 
-void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c)
+static void norm_grad(const struct pp_cpu_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
     const bool plain = c->call->n[3];
@@ -137,13 +141,16 @@ void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c)
     const bool dropping = dropout_of(c, c->call->f[0], &drop) && !plain;
     if (!c->frame->accumulate) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
-        memset(row.dbeta, 0, sizeof(float) * (size_t)d);
+        if (row.dbeta) memset(row.dbeta, 0, sizeof(float) * (size_t)d);
     }
     for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d) {
         grad_row(plain ? NULL : &drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
         if (row.add) row.add += d;
     }
 }
+
+void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c) { norm_grad(c); }
+void PP_SIMD(pp_cpu_rmsnorm_grad)(const struct pp_cpu_call *c) { norm_grad(c); }
 
 static void residual_grad_row(const struct dropout *drop, uint32_t row, float *dz, const float *dy, int d)
 {

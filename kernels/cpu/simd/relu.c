@@ -5,7 +5,7 @@
 static void relu_row(float *u, const float *bias, int n)
 {
     for (int j = 0; j < n; j += VL)
-        vf_store(u + j, n - j, vf_max(vf_all(0), vf_load(u + j, n - j) + vf_load(bias + j, n - j)));
+        vf_store(u + j, n - j, vf_max(vf_all(0), vf_load(u + j, n - j) + vf_load_any(bias, j, n - j)));
 }
 
 static void relu_drop_row(const struct dropout *drop, uint32_t row, float *u, const float *bias, int width)
@@ -15,7 +15,7 @@ static void relu_drop_row(const struct dropout *drop, uint32_t row, float *u, co
         const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
         random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
-            vf v = vf_max(vf_all(0), vf_load(u + j0 + j, n - j) + vf_load(bias + j0 + j, n - j));
+            vf v = vf_max(vf_all(0), vf_load(u + j0 + j, n - j) + vf_load_any(bias, j0 + j, n - j));
             vf_store(u + j0 + j, n - j, drop_lanes(drop, random + j, v));
         }
     }

@@ -145,6 +145,9 @@ static inline vf vf_load(const float *p, int64_t left)
 #endif
 }
 
+/* Elements at, at + 1, .. of an operand that may be missing: 0. */
+static inline vf vf_load_any(const float *p, int64_t at, int64_t left) { return p ? vf_load(p + at, left) : (vf){0}; }
+
 static inline void vf_store(float *p, int64_t left, vf v)
 {
     if (left >= VL) {

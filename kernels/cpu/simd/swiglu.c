@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SwiGLU, silu(g) h of the two halves of a row, with silu(g) = g s(g) and s(g) = 1 / (1 + exp(-g)), and dropout behind
+ * it.
+ */
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/random.h"
+
+/* s(g), and its derivative s(g) (1 - s(g)): of exp(-|g|), so that neither loses digits. */
+struct logistic {
+    vf value, slope;
+};
+
+static inline struct logistic logistic(vf g)
+{
+    const vf e = vf_exp(-(vf)((vu)g & INT32_MAX)), w = 1 / (1 + e);
+    return (struct logistic){vf_select((vi)(g > 0), w, e * w), e * w * w};
+}
+
+/* a += bias, u = drop(silu(g) h) of one row; bias: may be NULL */
+static void swiglu_row(const struct dropout *drop, bool dropping, uint32_t row, float *u, float *a, const float *bias,
+                       int width)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    for (int j0 = 0; j0 < width; j0 += PP_RANDOM_TILE) {
+        const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            const int at = j0 + j, left = n - j;
+            const vf g = vf_load(a + at, left) + vf_load_any(bias, at, left);
+            const vf h = vf_load(a + width + at, left) + vf_load_any(bias, width + at, left);
+            const vf v = g * logistic(g).value * h;
+            if (bias) {
+                vf_store(a + at, left, g);
+                vf_store(a + width + at, left, h);
+            }
+            vf_store(u + at, left, dropping ? drop_lanes(drop, random + j, v) : v);
+        }
+    }
+}
+
+void PP_SIMD(pp_cpu_swiglu)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], width = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *u = c->p[0], *a = c->p[1];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    for (int64_t t = 0; t < tokens; t++, u += width, a += 2 * (int64_t)width)
+        swiglu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->p[2], width);
+}
+
+/* Of one row: with v = drop'(du), g becomes v h silu'(g) and h becomes v silu(g); silu'(g) = s(g) + g s'(g). */
+static void swiglu_grad_row(const struct dropout *drop, bool dropping, uint32_t row, float *a, const float *du,
+                            int width)
+{
+    uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
+    for (int j0 = 0; j0 < width; j0 += PP_RANDOM_TILE) {
+        const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
+        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        for (int j = 0; j < n; j += VL) {
+            const int at = j0 + j, left = n - j;
+            const vf g = vf_load(a + at, left), h = vf_load(a + width + at, left), d = vf_load(du + at, left);
+            const vf v = dropping ? drop_lanes(drop, random + j, d) : d;
+            const struct logistic s = logistic(g);
+            vf_store(a + at, left, v * h * (s.value + g * s.slope));
+            vf_store(a + width + at, left, v * g * s.value);
+        }
+    }
+}
+
+void PP_SIMD(pp_cpu_swiglu_grad)(const struct pp_cpu_call *c)
+{
+    const int seq = c->call->n[1], width = c->call->n[2];
+    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    float *a = c->p[0];
+    const float *du = c->p[1];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    for (int64_t t = 0; t < tokens; t++, a += 2 * (int64_t)width, du += width)
+        swiglu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), a, du, width);
+}
