@@ -114,10 +114,30 @@ template <bool aligned, typename T> static __device__ inline void pp_store(T *p,
 
 /* ---- reductions: the same order every time, the result in all threads ---- */
 
+/* Two sums at once. */
+struct pp_pair {
+    float a, b;
+    __device__ pp_pair &operator+=(const pp_pair &other)
+    {
+        a += other.a;
+        b += other.b;
+        return *this;
+    }
+};
+
+template <typename V> static __device__ inline V pp_of_lane(V v, int step)
+{
+    return __shfl_xor_sync(0xffffffffu, v, step);
+}
+template <> __device__ inline pp_pair pp_of_lane<pp_pair>(pp_pair v, int step)
+{
+    return {pp_of_lane(v.a, step), pp_of_lane(v.b, step)};
+}
+
 template <typename V> static __device__ inline V pp_warp_sum(V v)
 {
 #pragma unroll
-    for (int step = PP_WARP / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    for (int step = PP_WARP / 2; step; step /= 2) v += pp_of_lane(v, step);
     return v;
 }
 

@@ -169,25 +169,25 @@ static __device__ void gradient_at(const layer_norm_grad<T> &n, int64_t at, int 
 template <typename T, bool aligned, int held>
 static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_norm_grad<T> n)
 {
-    __shared__ float shared[PP_BLOCK_WARPS];
+    __shared__ pp_pair shared[PP_BLOCK_WARPS];
     const int64_t at = (int64_t)blockIdx.x * n.d;
     const uint32_t vector = n.vector + blockIdx.x;
     const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;
     const int turns = held ? held : pp_div_up(n.d, step);
     pp_quad g[held ? held : 1], xhat[held ? held : 1];
-    float sum_g = 0, sum_gx = 0;
+    pp_pair sum = {}; /* of g, and of g * xhat */
 #pragma unroll
     for (int i = 0; i < turns; i++) {
         const int j = start + i * step, h = i % (held ? held : 1);
         if (j >= n.d) break;
         gradient_at<T, aligned>(n, at, j, &g[h], &xhat[h]);
         for (int k = 0; k < PP_QUAD; k++) {
-            sum_g += g[h].v[k];
-            sum_gx += g[h].v[k] * xhat[h].v[k];
+            sum.a += g[h].v[k];
+            sum.b += g[h].v[k] * xhat[h].v[k];
         }
     }
-    const float mean_g = n.rms ? 0 : pp_block_sum(sum_g, shared) / (float)n.d;
-    const float mean_gx = pp_block_sum(sum_gx, shared) / (float)n.d;
+    sum = pp_block_sum(sum, shared);
+    const float mean_g = n.rms ? 0 : sum.a / (float)n.d, mean_gx = sum.b / (float)n.d;
     const float rstd = n.rstd[blockIdx.x];
 #pragma unroll
     for (int i = 0; i < turns; i++) {

@@ -145,6 +145,16 @@ static void test_tensors_of_llama(void **state)
     assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
                      model->parameters);
     pp_model_free(model);
+    /* Llama 2 7B (Touvron et al., 2023), whose positions have no parameters either */
+    struct pp_shape seven = shape;
+    seven.d_model = 4096;
+    seven.heads = 32;
+    seven.d_ff = 11008;
+    seven.layers = 32;
+    seven.vocab = 32000;
+    model = make_model(&seven, 1);
+    assert_int_equal(model->parameters, 6738415616);
+    pp_model_free(model);
     shape.normalization = PP_LAYERNORM; /* without biases of linears: norms keep theirs */
     model = make_model(&shape, 2);
     assert_int_equal(model->ntensors, 1 + 2 * 8 + 3);
