@@ -38,7 +38,8 @@ const struct pp_opt pp_config_rows[] = {
      "a layer normalises behind its residuals (post), or before its parts, as GPT does, with one more norm before the "
      "decoder (pre)"},
     {"normalization", PP_OPT_CHOICE, AT(normalization), PP_RUNS, MODEL, NULL, "layernorm", 0, 0, "layernorm|rmsnorm",
-     "what all norms do: rmsnorm divides by the root mean square alone and has a weight, but no bias, as Llama's"},
+     "what all norms do, with an epsilon of 1e-5: rmsnorm divides by the root mean square alone and has a weight, but "
+     "no bias, as Llama's"},
     {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu",
      "of the feed-forward part; gelu is the exact one; swiglu, as Llama's, multiplies one half of linear1's output by "
      "the SiLU of the other"},
