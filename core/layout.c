@@ -149,7 +149,8 @@ static void place_parameters(struct build *b)
         layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes);
     const int states = trains(b) ? pp_optimizers[b->model->shape.optimizer].states : 0;
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = b->model->stages[s].param_bytes;
+        const struct pp_shape *shape = &b->model->shape;
+        const int64_t bytes = b->model->stages[s].param_bytes / (shape->zero ? pp_shape_parts(shape) : 1);
         layout->state_offset[s] = states ? reserve(b, stage_rank[s], PP_BYTES_STATE, states, bytes) : -1;
     }
 }

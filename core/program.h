@@ -38,7 +38,7 @@ enum pp_region {
     PP_MEM_TARGETS, /* int32 [rows, seq] */
     PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
     /* What the optimizer keeps, same offsets as the parameters: all first tensors, then all second ones from
-     * param_bytes on */
+     * param_bytes on. Of a share (pp_shape.zero) as many times less: one part of each tensor */
     PP_MEM_STATE,
     PP_MEM_REGIONS
 };
@@ -48,8 +48,9 @@ extern const char *const pp_precision_names[];
 /* Bytes of an element of an activation. */
 static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
 
-/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 outside of activation slots: a slot
- * may hold several microbatches, one behind the other in each of its buffers. */
+/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 but for activation slots (a slot may
+ * hold several microbatches, one behind the other in each of its buffers) and for tensors of which a share is meant:
+ * there it is a part, and act_row the share's number. */
 struct pp_ref {
     int32_t region; /* enum pp_region */
     int64_t offset; /* bytes */
@@ -98,7 +99,8 @@ struct pp_wait {
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
-    int64_t act_row; /* rows of the activation slot before the (first) microbatch of the task */
+    /* Rows of the activation slot before the (first) microbatch of the task; NORM, STEP: the worker's share */
+    int64_t act_row;
     uint64_t seed;
     uint32_t step;     /* training step, counted over the whole run: part of the dropout key */
     int64_t first_row; /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
@@ -111,7 +113,9 @@ struct pp_frame {
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    double *sums; /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
+    /* NORM: sums[i * parts + k] = sum of squares of part k of the stage's i-th gradient tensor (pp_shape_parts). Of a
+     * share, whose number is then in the address: of its part alone */
+    double *sums;
     struct pp_wait wait;
 };
 
@@ -124,8 +128,9 @@ struct pp_tensor {
     int ndim;
     int64_t shape[2];
     int64_t elements;
-    int64_t offset;   /* bytes, within its stage's parameter (and gradient) region */
-    int64_t offset16; /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    int64_t offset;        /* bytes, within its stage's parameter (and gradient) region */
+    int64_t offset16;      /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    int64_t part_elements; /* of each of pp_shape_parts(): all, and zeros that fill the last ones up; 0: there is one */
     int stage;
     int init; /* enum pp_init */
     double bound;
@@ -154,7 +159,18 @@ struct pp_shape {
      * 0 and 1: none. */
     int vocab_multiple;
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
+    int replicas;         /* that train the model together; 0 and 1: one */
+    bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
 };
+
+/* Equal parts in which each tensor lies in memory: the shares of the replicas. A norm is made of the sums of parts,
+ * also where there are no shares, so that both ways have the same bits; not of so many that these sums would matter. */
+enum { PP_NORM_PARTS = 16, PP_PART_LINE = 16 /* elements, of which a part has a multiple */ };
+static inline int pp_shape_parts(const struct pp_shape *shape)
+{
+    const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
+    return parts ? shape->replicas : 1;
+}
 
 /* Columns of a row of logits in memory. */
 static inline int pp_padded_vocab(const struct pp_shape *shape)

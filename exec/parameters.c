@@ -17,14 +17,17 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
     for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
         float *values;
+        int64_t first = 0, n = tensor->elements;
         if (!pp_worker_has(w, tensor->stage)) continue;
         PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
-        PP_TRY(PP_NEW(&values, tensor->elements));
+        pp_worker_keeps(w, i, part, &first, &n);
+        if (n == 0) continue;
+        PP_TRY(PP_NEW(&values, n));
         if (reader)
-            status = pp_weights_read(reader, part * model->ntensors + i, 0, tensor->elements, values);
+            status = pp_weights_read(reader, part * model->ntensors + i, first, n, values);
         else
             init(model, i, seed, values);
-        if (status == PP_OK) status = pp_worker_set(w, i, part, 0, tensor->elements, values);
+        if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
         free(values);
     }
     return status;
@@ -85,15 +88,31 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
 }
 
 struct piece {
-    int tensor, part;
+    int tensor, part, owner; /* owner: a worker that has it */
     int64_t first, n;
     const float *copy; /* NULL, or where the owner has it */
 };
 
+/* The longest piece from `first` on that one worker has: what the optimizer keeps, its replica may have a share of. */
+static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int64_t first)
+{
+    const struct pp_model *model = w->job->model;
+    const struct pp_tensor *t = &model->tensors[tensor];
+    const bool shared = part > 0 && model->shape.zero;
+    const int replica = shared ? (int)(first / t->part_elements) : 0;
+    const int64_t end = shared ? (replica + 1) * t->part_elements : t->elements;
+    const int64_t left = (end < t->elements ? end : t->elements) - first;
+    return (struct piece){.tensor = tensor,
+                          .part = part,
+                          .owner = replica * w->job->train->ranks + w->job->train->stage_rank[t->stage],
+                          .first = first,
+                          .n = left < PIECE ? left : PIECE};
+}
+
 /* From its owner to worker 0 and into the file. */
 static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, const struct piece *p, float *buffer)
 {
-    int owner = w->job->train->stage_rank[w->job->model->tensors[p->tensor].stage];
+    const int owner = p->owner;
     int64_t bytes = p->n * (int64_t)sizeof *buffer;
     if (w->me == owner && p->copy) memcpy(buffer, p->copy, (size_t)bytes);
     if (w->me == owner && !p->copy) PP_TRY(pp_worker_get(w, p->tensor, p->part, p->first, p->n, buffer));
@@ -110,10 +129,11 @@ pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *wr
     PP_TRY(pp_world_scratch(w->world, w->me, PIECE * (int64_t)sizeof *buffer, &buffer));
     for (int i = 0; i < model->ntensors; i++) {
         const int64_t elements = model->tensors[i].elements;
-        for (int64_t first = 0; first < elements; first += PIECE) {
-            const int64_t left = elements - first;
-            const struct piece piece = {i, part, first, left < PIECE ? left : PIECE, from ? from + first : NULL};
+        for (int64_t first = 0; first < elements;) {
+            struct piece piece = next_piece(w, i, part, first);
+            if (from) piece.copy = from + first;
             PP_TRY(save_piece(w, writer, &piece, buffer));
+            first += piece.n;
         }
         if (from && pp_worker_has(w, model->tensors[i].stage)) from += elements;
     }

@@ -33,7 +33,8 @@ pp_status pp_parameters_read(struct pp_worker *worker, struct pp_weights_reader 
 pp_status pp_parameters_save(struct pp_worker *worker, const char *file) PP_MUST_CHECK;
 
 /* One part into a file that worker 0 has begun (writer: NULL elsewhere); from: a copy of the parameters, or NULL for
- * what the workers have. */
+ * what the workers have. By the workers of the first replica, and of the others too where these keep shares of the
+ * part. */
 pp_status pp_parameters_append(struct pp_worker *worker, struct pp_weights_writer *writer, int part,
                                const float *from) PP_MUST_CHECK;
 

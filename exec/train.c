@@ -125,7 +125,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
     PP_TRY(pp_losses_settle(&t->losses));
     t->saved = t->step;
-    if (t->worker->replica != 0) return PP_OK;
+    if (t->worker->replica != 0 && !t->session->job->train->zero) return PP_OK;
     const struct pp_restart_state state = state_of(t);
     return pp_restart_save(restart, t->worker, &state, t->best);
 }

@@ -9,13 +9,32 @@
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
 
+/* Of several replicas each has its share of what the optimizer keeps. */
+static int shares_of(const struct pp_worker *w, int part)
+{
+    const struct pp_shape *shape = &w->job->model->shape;
+    return part && shape->zero ? pp_shape_parts(shape) : 1;
+}
+
+void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
+{
+    const int64_t own = w->job->model->tensors[tensor].part_elements;
+    const int64_t start = w->replica * own, end = start + own, last = *first + *n;
+    if (shares_of(w, part) == 1) return;
+    *first = *first > start ? *first : start;
+    *n = last < end ? last - *first : end - *first;
+    if (*n < 0) *n = 0;
+}
+
 static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t first)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
-    const int64_t bytes = w->job->model->stages[t->stage].param_bytes;
+    const int shares = shares_of(w, part);
+    const int64_t bytes = w->job->model->stages[t->stage].param_bytes / shares;
     const int64_t region = part ? layout->state_offset[t->stage] + (part - 1) * bytes : layout->param_offset[t->stage];
-    return w->arena + region + t->offset + first * (int64_t)sizeof(float);
+    if (shares > 1) first -= w->replica * t->part_elements;
+    return w->arena + region + t->offset / shares + first * (int64_t)sizeof(float);
 }
 
 pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, float *out)

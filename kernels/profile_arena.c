@@ -129,7 +129,8 @@ pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backen
     *out = (struct pp_profile_arena){
         .job = job, .backend = backend, .device = device, .rank = rank, .bytes = job->layout->arena_bytes[rank]};
     void *base = NULL, *results = NULL;
-    out->results_bytes = (1 + (int64_t)job->model->ntensors) * (int64_t)sizeof *out->results;
+    out->results_bytes =
+        (1 + (int64_t)job->model->ntensors * pp_shape_parts(&job->model->shape)) * (int64_t)sizeof *out->results;
     pp_status status = backend->alloc(device, out->results_bytes, &results);
     out->results = results;
     if (status == PP_OK) status = backend->alloc(device, out->bytes, &base);
