@@ -13,14 +13,16 @@ pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct 
 {
     const struct pp_layout *layout = job->layout;
     const struct pp_stage *s = &job->model->stages[stage];
-    const int64_t base = use == PP_SHARES_SCATTER ? layout->grad_offset[stage] : layout->param_offset[stage];
     struct pp_shares *shares;
     PP_TRY(pp_alloc_bytes(&shares, 1, sizeof *shares + 2 * (size_t)s->tensors * sizeof shares->tensors[0]));
     shares->use = use;
     for (int i = 0; i < s->tensors; i++) {
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
-        add(shares, base + t->offset, t->part_elements * (int64_t)sizeof(float));
-        if (use == PP_SHARES_GATHER && t->offset16 >= 0)
+        const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
+        if (use == PP_SHARES_SCATTER) add(shares, layout->grad_offset[stage] + t->offset, bytes);
+        if (use == PP_SHARES_SCATTER) continue;
+        if (t->value_offset >= 0) add(shares, layout->param_offset[stage] + t->value_offset, bytes);
+        if (t->offset16 >= 0)
             add(shares, layout->param16_offset[stage] + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));
     }
     *out = shares;

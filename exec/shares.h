@@ -35,8 +35,8 @@ struct pp_share_run {
     int64_t bytes;
 };
 
-/* Of a stage of a job with shares. SCATTER: its gradients, GATHER: its parameters and their bfloat16 copies; the base
- * is the arena. free() it. */
+/* Of a stage of a job with shares. SCATTER: its gradients, GATHER: what others read of its parameters, float32 or
+ * bfloat16; the base is the arena. free() it. */
 pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct pp_shares **out) PP_MUST_CHECK;
 
 /* The longest piece from `at` on, of at most so many bytes; at < shares->bytes. */

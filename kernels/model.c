@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
-_Static_assert(PP_PART_LINE * sizeof(float) == TENSOR_ALIGNMENT, "parts are aligned as tensors are");
+_Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of copies too, are aligned as tensors are");
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
@@ -104,7 +104,7 @@ static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_ten
     tensor->bound = init[rule].bound;
 }
 
-/* So many floats that the next ones are aligned. */
+/* So many that the next ones are aligned. */
 static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE - 1) / PP_PART_LINE * PP_PART_LINE; }
 
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
@@ -122,10 +122,16 @@ static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const
         t->part_elements = whole_lines((elements + parts - 1) / parts);
         elements = parts * t->part_elements;
     }
+    const bool copied = shape->precision == PP_BF16 && !embedding && t->ndim == 2;
+    const int64_t bytes = aligned(elements * (int64_t)sizeof(float));
     t->offset = s->param_bytes;
-    s->param_bytes += aligned(elements * (int64_t)sizeof(float));
-    t->offset16 = -1;
-    if (shape->precision != PP_BF16 || embedding || t->ndim < 2) return;
+    s->param_bytes += bytes;
+    t->value_offset = t->offset16 = -1;
+    if (!copied || !pp_shape_splits_weights(shape)) {
+        t->value_offset = s->value_bytes;
+        s->value_bytes += bytes;
+    }
+    if (!copied) return;
     t->offset16 = s->param16_bytes;
     s->param16_bytes += aligned(elements * pp_element_bytes(PP_BF16));
 }

@@ -17,9 +17,14 @@ static const struct pp_tensor *layer_tensor(const struct pp_writer *w, int l, en
     return &w->model->tensors[w->stage->first_tensor + w->stage->embed + l * PP_LAYER_TENSORS + (int)tensor];
 }
 
+static struct pp_ref tensor_ref(enum pp_region region, const struct pp_tensor *t)
+{
+    return pp_ref_to(region, region == PP_MEM_PARAM ? t->value_offset : t->offset);
+}
+
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
 {
-    return pp_ref_to(region, layer_tensor(w, l, tensor)->offset);
+    return tensor_ref(region, layer_tensor(w, l, tensor));
 }
 
 static struct pp_ref copy_of(const struct pp_tensor *t)
@@ -30,12 +35,12 @@ static struct pp_ref copy_of(const struct pp_tensor *t)
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
     const struct pp_tensor *t = layer_tensor(w, l, tensor);
-    return t->offset16 < 0 ? pp_ref_to(PP_MEM_PARAM, t->offset) : copy_of(t);
+    return t->offset16 < 0 ? tensor_ref(PP_MEM_PARAM, t) : copy_of(t);
 }
 
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
 {
-    return pp_ref_to(region, w->model->tensors[w->stage->first_tensor].offset);
+    return tensor_ref(region, &w->model->tensors[w->stage->first_tensor]);
 }
 
 /* Behind the layers' tensors: the norm's two, if there is one, and the decoder's. */
@@ -165,7 +170,8 @@ static void write_step(struct pp_writer *w, enum pp_kernel kernel)
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
         set_extent(t, shape->zero, call);
         call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0;
-        call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_PARAM, t->offset), sizeof(float));
+        call->ref[0] = share_of(w, t, tensor_ref(PP_MEM_PARAM, t), sizeof(float));
+        if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
         call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));
         call->ref[2] = share_of(w, t, copy_of(t), pp_element_bytes(PP_BF16));
         for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)

@@ -77,9 +77,13 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        int64_t at = job->layout->param_offset[t->stage] + t->offset;
+        int64_t at = job->layout->param_offset[t->stage] + t->value_offset, elements = t->elements;
+        if (t->value_offset < 0) {
+            at = job->layout->state_offset[t->stage] + pp_split_weight_offset(job->model, t);
+            elements = t->part_elements;
+        }
         struct numbers numbers = {.seed = (uint64_t)at, .center = center, .bound = (float)bound};
-        PP_TRY(fill_reals(arena, at, t->elements, &numbers));
+        PP_TRY(fill_reals(arena, at, elements, &numbers));
         if (t->offset16 < 0) continue;
         numbers.bf16 = true;
         PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16, t->elements, &numbers));

@@ -26,7 +26,7 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
                pp_element_bytes(model->shape.precision);
     if (!pp_combines(cls->kind)) return 0;
     const struct pp_stage *stage = &model->stages[cls->stage];
-    return stage->param_bytes + (cls->kind == PP_GATHER_PARAM ? stage->param16_bytes : 0);
+    return cls->kind == PP_GATHER_PARAM ? stage->value_bytes + stage->param16_bytes : stage->param_bytes;
 }
 
 int pp_cost_sharers(const struct pp_job *job)

@@ -70,10 +70,11 @@ static void test_plan(void **state)
 /* --- programs --- */
 
 /* How often each 64 bytes of a region are worked on by an operand of a program, of one share. */
-static void mark_operand(const struct pp_program *program, int i, int share, uint8_t *lines, int64_t bytes)
+static void mark_operand(const struct pp_program *program, int i, int region, int share, uint8_t *lines, int64_t bytes)
 {
     for (int k = 0; k < program->ncalls; k++) {
         const struct pp_ref *ref = &program->calls[k].ref[i];
+        if (ref->region != region) continue;
         const struct pp_operand o = pp_call_operand(&program->calls[k], i);
         const int64_t first = ref->offset + share * ref->row_bytes, end = first + o.elements * o.element_bytes;
         assert_true(first % LINE == 0 && end % LINE == 0 && end <= bytes);
@@ -89,11 +90,13 @@ static void expect_marks(const uint8_t *lines, int64_t bytes, int times)
 static void check_programs(const struct pp_model *model, int stage)
 {
     enum { PARAM_BYTES = 1 << 17, SHARES = 3 };
-    static uint8_t weights[PARAM_BYTES / LINE], gradients[sizeof weights], kept[sizeof weights];
+    static uint8_t weights[PARAM_BYTES / LINE], gradients[sizeof weights], kept[3 * sizeof weights];
+    static uint8_t copies[sizeof weights];
     const struct pp_program_spec spec = {5, 3, true, false};
     const struct pp_class norm_class = {PP_NORM, stage, 0}, step_class = {PP_STEP, stage, 0};
-    const int64_t bytes = model->stages[stage].param_bytes;
+    const int64_t bytes = model->stages[stage].param_bytes, whole = model->stages[stage].value_bytes;
     const int shares = model->shape.zero ? SHARES : 1;
+    const int64_t state_bytes = (2 * bytes + bytes - whole) / shares;
     struct pp_program norm, step;
     bool sums[SHARES * 64] = {false};
     assert_true(bytes <= PARAM_BYTES);
@@ -101,20 +104,24 @@ static void check_programs(const struct pp_model *model, int stage)
     assert_int_equal(pp_model_program(model, &step_class, &spec, &step), PP_OK);
     memset(weights, 0, sizeof weights);
     memset(gradients, 0, sizeof gradients);
+    memset(copies, 0, sizeof copies);
     for (int share = 0; share < shares; share++) {
-        mark_operand(&norm, 0, share, gradients, bytes);
-        if (model->shape.zero) mark_operand(&step, 0, share, weights, bytes);
+        mark_operand(&norm, 0, PP_MEM_GRAD, share, gradients, bytes);
         for (int k = 0; k < norm.ncalls; k++) {
             assert_false(sums[norm.calls[k].n[2] + share]); /* exec/worker.c adds the share */
             sums[norm.calls[k].n[2] + share] = true;
         }
         memset(kept, 0, sizeof kept);
         if (!model->shape.zero) continue;
-        for (int state = 3; state < 5; state++) mark_operand(&step, state, 0, kept, 2 * bytes / shares);
-        expect_marks(kept, 2 * bytes / shares, 1);
+        mark_operand(&step, 0, PP_MEM_PARAM, share, weights, whole);
+        mark_operand(&step, 2, PP_MEM_PARAM16, share, copies, model->stages[stage].param16_bytes);
+        for (int i = 0; i < 5; i++) mark_operand(&step, i, PP_MEM_STATE, share, kept, state_bytes);
+        expect_marks(kept, state_bytes, 1);
     }
     expect_marks(gradients, bytes, 1);
-    if (model->shape.zero) expect_marks(weights, bytes, 1);
+    assert_int_equal(whole < bytes, model->shape.zero && model->shape.precision == PP_BF16);
+    if (model->shape.zero) expect_marks(weights, whole, 1);
+    if (model->shape.zero) expect_marks(copies, model->stages[stage].param16_bytes, 1);
     for (int i = 0; i < SHARES * model->stages[stage].tensors; i++) assert_true(sums[i]);
     pp_program_free(&norm);
     pp_program_free(&step);
@@ -125,17 +132,17 @@ static void check_programs(const struct pp_model *model, int stage)
 static void test_programs(void **state)
 {
     (void)state;
-    for (int zero = 0; zero < 2; zero++)
+    for (int zero = 0; zero < 4; zero++)
         for (int stages = 1; stages <= 2; stages++) {
             const struct pp_shape shape = {.d_model = 12,
                                            .heads = 3,
                                            .d_ff = 20,
                                            .layers = 4,
                                            .vocab = 101,
-                                           .precision = PP_BF16,
+                                           .precision = zero < 2 ? PP_BF16 : PP_FP32,
                                            .optimizer = PP_ADAMW,
                                            .replicas = 3,
-                                           .zero = zero};
+                                           .zero = zero % 2};
             struct pp_model *model;
             if (pp_model_create(&shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
             for (int s = 0; s < stages; s++) check_programs(model, s);
