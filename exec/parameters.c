@@ -147,7 +147,7 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         if (kept.n) PP_TRY(pp_worker_set(w, i, 0, kept.first, kept.n, from));
         for (int64_t first = 0; first < tensor->elements && tensor->value_offset < 0;) {
             struct piece piece = next_piece(w, i, 0, first);
-            piece.copy = from + (first - kept.first);
+            if (piece.owner == w->me) piece.copy = from + (first - kept.first);
             PP_TRY(restore_piece(w, &piece, buffer));
             first += piece.n;
         }

@@ -144,11 +144,13 @@ static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor 
     return ref;
 }
 
-/* A call for each tensor of the stage, or each part of it. */
+/* Of each tensor: for all its parts, or the share. */
+static int norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
+
 static void write_norm(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const int parts = pp_shape_parts(shape), calls = shape->zero ? 1 : parts;
+    const int parts = pp_shape_parts(shape), calls = norm_calls(shape);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         for (int k = 0; k < calls; k++) {
@@ -278,7 +280,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, cls->kind == PP_NORM ? w.stage->tensors * pp_shape_parts(&model->shape)
+    PP_TRY(PP_NEW(&out->calls, cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape)
                                                     : MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);
