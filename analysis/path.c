@@ -26,6 +26,7 @@ static const uint8_t cause_of[PP_KINDS] = {
     [PP_NORM] = PP_CAUSE_COMBINING,
     [PP_NORM_ALL] = PP_CAUSE_COMBINING,
     [PP_STEP] = PP_CAUSE_STEP,
+    [PP_GATHER_PARAM] = PP_CAUSE_COMBINING,
 };
 
 /* Time alone against time with most workers busy, of the tasks of a kind together: of the newest profile of the model,

@@ -246,6 +246,9 @@ int32_t pp_step_needs(const struct pp_step *s, int32_t task)
         found = last_of(s, task, 1u << PP_NORM_ALL, -1);
         if (found < 0) found = last_of(s, task, 1u << PP_REDUCE_GRAD, node->stage);
         break;
+    case PP_GATHER_PARAM:
+        found = last_of(s, task, 1u << PP_STEP, node->stage);
+        break;
     default:
         break;
     }

@@ -93,6 +93,9 @@ const struct pp_opt pp_config_rows[] = {
      "rows of a microbatch, instead of --chunks: as many chunks as the rows of a replica then take"},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)"},
+    {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
+     "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
+     "of that, and gets the others' new parameters (ZeRO stage 1); the same bits"},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
      "which microbatches are computed again for the backward instead of kept (default from the preset)"},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
@@ -323,6 +326,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .precision = config->precision,
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
+        .replicas = config->replicas,
+        .zero = config->zero && config->replicas > 1,
     };
 }
 

@@ -23,8 +23,7 @@ struct summary {
 
 static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 {
-    /* A reduction joins the replicas, everything else stays within one. */
-    int64_t replica = s->plan->tasks[e->task].kind == PP_REDUCE_GRAD ? 0 : e->worker / s->plan->ranks;
+    int64_t replica = pp_joins_replicas(s->plan, s->plan->tasks[e->task].kind) ? 0 : e->worker / s->plan->ranks;
     return &s->posted_ns[((e->step - s->first_step) * (int64_t)s->plan->replicas + replica) * s->plan->ntasks +
                          e->task];
 }

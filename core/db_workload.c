@@ -79,6 +79,7 @@ static pp_status add_split(struct text *t, const struct pp_config *config, const
 static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
     if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
+    if (config->zero && config->replicas > 1) add(t, "zero %d ", config->zero);
     if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
     add(t, "%s%dl d%d h%d f%d v%d %s", config->style ? "lab " : "", config->layers, config->d_model, config->heads,
         config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");

@@ -110,6 +110,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .virtual_stages = job->point.virtual_stages,
                                  .microbatches = microbatches,
                                  .replicas = config->replicas,
+                                 .zero = config->zero,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),

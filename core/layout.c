@@ -135,22 +135,30 @@ static bool trains(const struct build *b)
     return false;
 }
 
+/* What the optimizer keeps of a stage, and the weights that only it reads; or the share of that. */
+static int64_t state_bytes(const struct pp_model *model, int stage)
+{
+    const struct pp_stage *s = &model->stages[stage];
+    const int64_t kept = pp_optimizers[model->shape.optimizer].states * s->param_bytes;
+    const int64_t weights = pp_shape_splits_weights(&model->shape) ? s->param_bytes - s->value_bytes : 0;
+    return (kept + weights) / (model->shape.zero ? pp_shape_parts(&model->shape) : 1);
+}
+
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
-        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].param_bytes);
+        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = b->model->stages[s].param16_bytes;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
         layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes);
-    const int states = trains(b) ? pp_optimizers[b->model->shape.optimizer].states : 0;
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = b->model->stages[s].param_bytes;
-        layout->state_offset[s] = states ? reserve(b, stage_rank[s], PP_BYTES_STATE, states, bytes) : -1;
+        const int64_t bytes = trains(b) ? state_bytes(b->model, s) : 0;
+        layout->state_offset[s] = bytes ? reserve(b, stage_rank[s], PP_BYTES_STATE, 1, bytes) : -1;
     }
 }
 

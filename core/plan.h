@@ -9,7 +9,8 @@
  * Lanes. Each task runs on one lane, and a lane runs its tasks one after another in the order of their ids:
  *   - lanes 0 .. ranks-1 are the compute lanes of the ranks;
  *   - then one lane per directed channel (source rank, destination rank, activation or gradient) that is used;
- *   - then, if there are replicas, one collective lane per rank (gradient reduction);
+ *   - then, if there are replicas, one collective lane per rank (sums of gradients, and what shares of the optimizer's
+ *     work make of the parameters);
  *   - then, if the gradient is clipped, one collective lane for the global norm.
  * A transfer is one task, on its channel's lane. Its two ends stand in the issue lists of two ranks.
  *
@@ -52,7 +53,8 @@
     X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients")                                   \
     X(NORM, "NORM", true, "sums of squares of a stage's gradients")                                                    \
     X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks")                                             \
-    X(STEP, "STEP", true, "clip and optimizer step of a stage")
+    X(STEP, "STEP", true, "clip and optimizer step of a stage")                                                        \
+    X(GATHER_PARAM, "GATHER_PARAM", false, "a stage's parameters, of which each replica has stepped a share")
 
 enum pp_kind {
 #define X(id, name, computes, meaning) PP_##id,
@@ -138,6 +140,7 @@ struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
     int replicas;                            /* D; > 1 adds REDUCE_GRAD */
+    bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
     int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots at all: nothing is limited */
@@ -161,6 +164,10 @@ struct pp_plan {
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
+    /* ZeRO stage 1: each of several replicas has an equal share of every gradient tensor, keeps what the optimizer
+     * keeps of it, and steps it. REDUCE_GRAD then is a reduce-scatter, NORM and STEP work on the share, NORM_ALL is
+     * among all workers of all replicas, and GATHER_PARAM is an all-gather, for which the rank's next step waits. */
+    bool zero;
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
      * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
      * batched. */
@@ -195,6 +202,21 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
+
+/* Do the replicas meet in this task? */
+static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
+{
+    return kind == PP_REDUCE_GRAD || (plan->zero && (kind == PP_NORM_ALL || kind == PP_GATHER_PARAM));
+}
+
+/* Is it a collective of the replicas on a rank's own lane for those? */
+static inline bool pp_combines(int kind) { return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM; }
+
+/* Workers between which the norm is made. */
+static inline int pp_norm_workers(const struct pp_plan *plan)
+{
+    return plan->zero ? plan->ranks * plan->replicas : plan->ranks;
+}
 
 /* The rank that computes the loss: that of the last stage. */
 static inline int pp_loss_rank(const struct pp_plan *plan) { return plan->stage_rank[plan->stages - 1]; }

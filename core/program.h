@@ -27,8 +27,8 @@
 /* Where an operand lies. */
 enum pp_region {
     PP_MEM_NONE,
-    PP_MEM_PARAM,   /* the stage's parameters */
-    PP_MEM_GRAD,    /* the stage's gradients, same offsets as the parameters */
+    PP_MEM_PARAM,   /* the stage's parameters (pp_tensor.value_offset) */
+    PP_MEM_GRAD,    /* the stage's gradients (pp_tensor.offset) */
     PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
     PP_MEM_CKPT,    /* checkpointed stage input */
     PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d] */
@@ -37,8 +37,9 @@ enum pp_region {
     PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, seq] */
     PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
-    /* What the optimizer keeps, same offsets as the parameters: all first tensors, then all second ones from
-     * param_bytes on */
+    /* What the optimizer keeps, same offsets as the gradients: all first tensors, then all second ones from
+     * param_bytes on. Of a share (pp_shape.zero) as many times less: one part of each tensor; behind that, where the
+     * bfloat16 copies are all that is whole (pp_shape_splits_weights), the parts of weights, in the order of copies */
     PP_MEM_STATE,
     PP_MEM_REGIONS
 };
@@ -48,8 +49,9 @@ extern const char *const pp_precision_names[];
 /* Bytes of an element of an activation. */
 static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
 
-/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 outside of activation slots: a slot
- * may hold several microbatches, one behind the other in each of its buffers. */
+/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 but for activation slots (a slot may
+ * hold several microbatches, one behind the other in each of its buffers) and for tensors of which a share is meant:
+ * there it is a part, and act_row the share's number. */
 struct pp_ref {
     int32_t region; /* enum pp_region */
     int64_t offset; /* bytes */
@@ -98,7 +100,8 @@ struct pp_wait {
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
-    int64_t act_row; /* rows of the activation slot before the (first) microbatch of the task */
+    /* Rows of the activation slot before the (first) microbatch of the task; NORM, STEP: the worker's share */
+    int64_t act_row;
     uint64_t seed;
     uint32_t step;     /* training step, counted over the whole run: part of the dropout key */
     int64_t first_row; /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
@@ -111,7 +114,9 @@ struct pp_frame {
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    double *sums; /* NORM: sums[i] = sum of squares of the stage's i-th gradient tensor */
+    /* NORM: sums[i * parts + k] = sum of squares of part k of the stage's i-th gradient tensor (pp_shape_parts). Of a
+     * share, whose number is then in the address: of its part alone */
+    double *sums;
     struct pp_wait wait;
 };
 
@@ -124,8 +129,11 @@ struct pp_tensor {
     int ndim;
     int64_t shape[2];
     int64_t elements;
-    int64_t offset;   /* bytes, within its stage's parameter (and gradient) region */
-    int64_t offset16; /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    int64_t offset; /* bytes, within its stage's gradient region */
+    /* Of its values, within the stage's parameter region: `offset`, or less where weights are split; -1: they are */
+    int64_t value_offset;
+    int64_t offset16;      /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    int64_t part_elements; /* of each of pp_shape_parts(): all, and zeros that fill the last ones up; 0: there is one */
     int stage;
     int init; /* enum pp_init */
     double bound;
@@ -159,12 +167,29 @@ struct pp_shape {
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
     int normalization;    /* enum pp_normalization: of all norms */
     int bias;             /* enum pp_bias: of all linears; norms keep theirs */
+    int replicas;         /* that train the model together; 0 and 1: one */
+    bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
 };
 
 /* Columns of linear1's output. */
 static inline int pp_linear1_width(const struct pp_shape *shape)
 {
     return shape->activation == PP_SWIGLU ? 2 * shape->d_ff : shape->d_ff;
+}
+
+/* Equal parts in which each tensor lies in memory: the shares of the replicas. A norm is made of the sums of parts,
+ * also where there are no shares, so that both ways have the same bits; not of so many that these sums would matter. */
+enum { PP_NORM_PARTS = 16, PP_PART_LINE = 32 /* elements, of which a part has a multiple */ };
+static inline int pp_shape_parts(const struct pp_shape *shape)
+{
+    const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
+    return parts ? shape->replicas : 1;
+}
+
+/* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
+static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
+{
+    return shape->zero && shape->precision == PP_BF16;
 }
 
 /* Columns of a row of logits in memory. */
@@ -178,9 +203,10 @@ struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */
     int first_tensor, tensors; /* range in pp_model.tensors */
-    int64_t param_bytes;
-    int64_t param16_bytes; /* of the bfloat16 copies; 0 unless bf16 */
-    int group;             /* stages with equal activation sizes have equal numbers */
+    int64_t param_bytes;       /* of the gradients, and of the values if all are whole */
+    int64_t value_bytes;       /* of the values that are whole */
+    int64_t param16_bytes;     /* of the bfloat16 copies; 0 unless bf16 */
+    int group;                 /* stages with equal activation sizes have equal numbers */
 };
 
 struct pp_model {
@@ -191,6 +217,14 @@ struct pp_model {
     struct pp_tensor *tensors; /* in model order: the order in which norms are added */
     int64_t parameters;        /* elements, whole model */
 };
+
+/* Where the share of a weight that is split begins in its stage's PP_MEM_STATE. */
+static inline int64_t pp_split_weight_offset(const struct pp_model *model, const struct pp_tensor *t)
+{
+    const int states = pp_optimizers[model->shape.optimizer].states;
+    const int64_t before = states * model->stages[t->stage].param_bytes;
+    return (before + t->offset16 / pp_element_bytes(PP_BF16) * (int64_t)sizeof(float)) / pp_shape_parts(&model->shape);
+}
 
 /* What a program is written for. */
 struct pp_program_spec {

@@ -10,7 +10,8 @@
  * the data is there. The host never waits for the device here; a carrier may have to wait (by poll()) for the other
  * end's host thread to have issued its part, or for MPI. A parcel that is not issued must be polled until it is.
  *
- * Sums. All members of a group end with the element-wise sum of all, over their own part.
+ * Sums. All members of a group end with the element-wise sum of all, over their own part; or, of shares
+ * (exec/shares.h), with the sum of their own, or with what the others have.
  *
  * Workers of one process use `inproc`; others the carrier that --transport names, or the first of pp_carriers that is
  * usable. All opens are collective: both ends of a channel, all members of a sum; every worker opens what it takes part
@@ -21,6 +22,7 @@
 
 #include "core/queue.h"
 #include "exec/collective.h"
+#include "exec/shares.h"
 #include "exec/transport.h"
 
 /* What every end needs. Borrowed for its life. */
@@ -33,8 +35,9 @@ struct pp_port {
 
 /* One transfer at one end. Lives with the caller, at one address, until issued and its mark is reached. */
 struct pp_parcel {
-    void *memory; /* of the device */
-    int64_t bytes;
+    void *memory;                   /* of the device */
+    const struct pp_shares *shares; /* of a sum: what is done with which parts of the memory; NULL: all is summed */
+    int64_t bytes;                  /* without shares */
     bool issued;
     /* The caller's marks, recorded in the channel's queue by the carrier: `begun` (NULL: not wanted) when this end is
      * ready and before anything moves, `done` behind the transfer. */
@@ -57,7 +60,8 @@ struct pp_sum_spec {
     struct pp_port port;
     struct pp_group group; /* of two or more workers, this one among them */
     int64_t most_elements;
-    int type; /* enum pp_sum_type */
+    int type;    /* enum pp_sum_type */
+    bool shares; /* its parcels have them: no other sums are asked for */
 };
 
 struct pp_channel; /* the carrier's; begins with nothing that others may use */
@@ -91,7 +95,7 @@ struct pp_carrier {
 
     pp_status (*sum_open)(const struct pp_sum_spec *spec, struct pp_sum **out);
     void (*sum_close)(struct pp_sum *sum); /* NULL is fine */
-    /* One at a time, in the same order in all members. parcel->memory is summed in place. */
+    /* One at a time, in the same order in all members. parcel->memory is summed in place; of shares it is the base. */
     pp_status (*sum_start)(struct pp_sum *sum, struct pp_parcel *parcel, struct pp_mark *after);
     pp_status (*sum_poll)(struct pp_sum *sum, struct pp_parcel *parcel);
     pp_status (*sum_check)(struct pp_sum *sum);

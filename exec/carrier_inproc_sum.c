@@ -2,7 +2,7 @@
  *
  * Sums. Each member adds one slice, in place and in the order of members, and copies the other slices from those who
  * added them. Three phases, each of which a member issues when all have issued the one before; so whatever a mark waits
- * for is in a queue already, and no wait of the devices can be in vain.
+ * for is in a queue already, and no wait of the devices can be in vain. Of shares one of the two is left out.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { PUBLISHED = 1, ADDED, COPIED, PHASES = COPIED };
 struct member {
     _Alignas(PP_INPROC_LINE) _Atomic uint64_t phase; /* PHASES * rounds done, + phase of this one */
     void *memory;
-    int64_t elements;
+    int64_t elements;               /* of shares: of one of them, in bytes */
     struct pp_mark *ready;          /* its part is there; NULL: nothing to wait for */
     struct pp_mark *added, *copied; /* its slice is the sum; it has read what it needs of the others' */
 };
@@ -110,41 +110,74 @@ static int64_t slice_start(struct pp_sum *s, int i)
     return i == s->group.n ? elements : elements * i / s->group.n / SLICE_ALIGN * SLICE_ALIGN;
 }
 
-static char *element(const struct pp_sum *s, void *memory, int64_t index)
+static int64_t element_bytes(const struct pp_sum *s)
 {
-    return (char *)memory + index * (int64_t)(s->type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    return s->type == PP_SUM_FLOAT ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
 }
 
-static pp_status add_slice(struct pp_sum *s, struct pp_parcel *parcel)
+/* Waits until the parts of all are there. */
+static pp_status hold_for_parts(struct pp_sum *s)
 {
-    const struct pp_queue_ops *ops = s->port.backend->queue;
-    const void *parts[PP_SUM_PARTS];
-    int64_t first = slice_start(s, s->own), n = slice_start(s, s->own + 1) - first;
     for (int i = 0; i < s->group.n; i++) {
         const struct member *m = &s->circle->members[i];
         if (m->elements != self(s)->elements)
             return pp_fail(PP_INTERNAL, "worker %d sums %lld elements, worker %d %lld", s->port.me,
                            (long long)self(s)->elements, pp_group_worker(&s->group, i), (long long)m->elements);
-        if (i != s->own && m->ready) PP_TRY(ops->wait(s->port.device, s->queue, m->ready));
-        parts[i] = element(s, m->memory, first);
+        if (i != s->own && m->ready) PP_TRY(s->port.backend->queue->wait(s->port.device, s->queue, m->ready));
     }
-    if (n) PP_TRY(ops->sum(s->port.device, s->queue, element(s, parcel->memory, first), parts, s->group.n, n, s->type));
-    return ops->record(s->port.device, s->queue, self(s)->added);
+    return PP_OK;
+}
+
+/* n elements, `offset` bytes from each member's memory. */
+static pp_status add_parts(struct pp_sum *s, int64_t offset, int64_t n)
+{
+    const void *parts[PP_SUM_PARTS];
+    for (int i = 0; i < s->group.n; i++) parts[i] = (char *)s->circle->members[i].memory + offset;
+    if (n == 0) return PP_OK;
+    return s->port.backend->queue->sum(s->port.device, s->queue, (char *)self(s)->memory + offset, parts, s->group.n, n,
+                                       s->type);
+}
+
+static pp_status add_slice(struct pp_sum *s, const struct pp_parcel *parcel)
+{
+    const struct pp_shares *shares = parcel->shares;
+    const int64_t first = slice_start(s, s->own);
+    PP_TRY(hold_for_parts(s));
+    if (!shares) PP_TRY(add_parts(s, first * element_bytes(s), slice_start(s, s->own + 1) - first));
+    for (int t = 0; shares && shares->use == PP_SHARES_SCATTER && t < shares->n; t++) {
+        const struct pp_share_tensor *tensor = &shares->tensors[t];
+        PP_TRY(add_parts(s, tensor->offset + s->own * tensor->part_bytes, tensor->part_bytes / element_bytes(s)));
+    }
+    return s->port.backend->queue->record(s->port.device, s->queue, self(s)->added);
+}
+
+static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t offset, int64_t bytes)
+{
+    return s->port.backend->queue->copy(s->port.device, s->queue, (char *)self(s)->memory + offset,
+                                        (char *)m->memory + offset, bytes);
+}
+
+/* What member i has for all, of sums or of its own. */
+static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, int i)
+{
+    const struct pp_shares *shares = parcel->shares;
+    const struct member *m = &s->circle->members[i];
+    const int64_t first = slice_start(s, i), bytes = (slice_start(s, i + 1) - first) * element_bytes(s);
+    PP_TRY(s->port.backend->queue->wait(s->port.device, s->queue, m->added));
+    if (!shares) return bytes ? copy_from(s, m, first * element_bytes(s), bytes) : PP_OK;
+    for (int t = 0; shares->use == PP_SHARES_GATHER && t < shares->n; t++) {
+        const struct pp_share_tensor *tensor = &shares->tensors[t];
+        PP_TRY(copy_from(s, m, tensor->offset + i * tensor->part_bytes, tensor->part_bytes));
+    }
+    return PP_OK;
 }
 
 /* The mark of a slice also says that its owner has read this member's part of it. */
-static pp_status copy_slices(struct pp_sum *s, struct pp_parcel *parcel)
+static pp_status copy_slices(struct pp_sum *s, const struct pp_parcel *parcel)
 {
-    const struct pp_queue_ops *ops = s->port.backend->queue;
-    for (int k = 1; k < s->group.n; k++) {
-        int i = (s->own + k) % s->group.n; /* not all from the same member at once */
-        const struct member *m = &s->circle->members[i];
-        char *from = element(s, m->memory, slice_start(s, i)), *end = element(s, m->memory, slice_start(s, i + 1));
-        if (from == end) continue;
-        PP_TRY(ops->wait(s->port.device, s->queue, m->added));
-        PP_TRY(ops->copy(s->port.device, s->queue, element(s, parcel->memory, slice_start(s, i)), from, end - from));
-    }
-    return ops->record(s->port.device, s->queue, self(s)->copied);
+    for (int k = 1; k < s->group.n; k++)
+        PP_TRY(copy_slice(s, parcel, (s->own + k) % s->group.n)); /* not all from the same member at once */
+    return s->port.backend->queue->record(s->port.device, s->queue, self(s)->copied);
 }
 
 /* Done when the others have read: then the memory may be written again. */
@@ -179,7 +212,7 @@ pp_status pp_inproc_sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct
     parcel->issued = false;
     parcel->state = PUBLISHED;
     self(s)->memory = parcel->memory;
-    self(s)->elements = parcel->bytes / (int64_t)(s->type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    self(s)->elements = parcel->shares ? parcel->shares->bytes : parcel->bytes / element_bytes(s);
     self(s)->ready = after;
     PP_TRY(pp_inproc_begin(&s->port, s->queue, parcel));
     enter_phase(s, PUBLISHED);

@@ -19,7 +19,7 @@ struct pp_channel {
 
 struct pp_sum {
     struct pp_nccl_line line;
-    int type;
+    int type, own; /* enum pp_sum_type; this worker's rank */
     /* Members that share a process and a device can not be ranks of one communicator. */
     struct pp_sum *instead; /* pp_carrier_staged's; else NULL */
 };
@@ -164,7 +164,7 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
     const struct pp_nccl_place place = {.id = invitation.id,
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
-                                        .use = PP_NCCL_SUMS,
+                                        .use = spec->shares ? PP_NCCL_SHARES : PP_NCCL_SUMS,
                                         .most_bytes = spec->most_elements * element_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
     return pp_nccl_line_join(&s->line, &place);
@@ -176,14 +176,41 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     PP_TRY(PP_NEW(&s, 1));
     *out = s; /* the caller closes it, even half open */
     s->type = spec->type;
+    s->own = pp_group_member(&spec->group, spec->port.me);
     PP_TRY(connect_sum(s, spec));
     snprintf(s->line.name, sizeof s->line.name, "sum of %s", spec->type == PP_SUM_DOUBLE ? "squares" : "gradients");
     return PP_OK;
 }
 
+static ncclResult_t share_tensor(const struct pp_sum *s, const struct pp_parcel *parcel,
+                                 const struct pp_share_tensor *tensor)
+{
+    const struct pp_nccl_line *line = &s->line;
+    const size_t bytes = (size_t)tensor->part_bytes;
+    char *all = (char *)parcel->memory + tensor->offset, *own = all + s->own * tensor->part_bytes;
+    if (parcel->shares->use == PP_SHARES_GATHER)
+        return line->nccl->all_gather(own, all, bytes, ncclInt8, line->comm, line->stream);
+    return line->nccl->reduce_scatter(all, own, bytes / sizeof(float), ncclFloat, ncclSum, line->comm, line->stream);
+}
+
+/* All tensors in one group, so that NCCL puts them into few kernels. */
+static pp_status start_shares(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    struct pp_nccl_line *line = &s->line;
+    PP_TRY(pp_nccl_line_begin(line, parcel, after));
+    ncclResult_t result = line->nccl->group_start();
+    const bool open = result == ncclSuccess;
+    for (int t = 0; t < parcel->shares->n && result == ncclSuccess; t++)
+        result = share_tensor(s, parcel, &parcel->shares->tensors[t]);
+    const ncclResult_t end = open ? line->nccl->group_end() : result;
+    return pp_nccl_line_end(line, parcel, result == ncclSuccess ? end : result,
+                            parcel->shares->use == PP_SHARES_GATHER ? "ncclAllGather" : "ncclReduceScatter");
+}
+
 static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
 {
     if (s->instead) return pp_carrier_staged.sum_start(s->instead, parcel, after);
+    if (parcel->shares) return start_shares(s, parcel, after);
     bool wide = s->type == PP_SUM_DOUBLE;
     size_t n = (size_t)(parcel->bytes / element_bytes(s->type));
     PP_TRY(pp_nccl_line_begin(&s->line, parcel, after));

@@ -194,7 +194,8 @@ static void let_be(struct pp_channel *c) { (void)c; }
 
 /* --- sums --- */
 
-/* Segment by segment: to the host, through pp_reduce, back. */
+/* Segment by segment: to the host, through pp_reduce, back. Of shares a segment has the same piece of each member's,
+ * one behind the other, and only what others need of it is fetched, or new brought back. */
 struct pp_sum {
     struct pp_port port;
     const struct pp_queue_ops *ops;
@@ -204,6 +205,7 @@ struct pp_sum {
     struct pp_mark *fetched_mark[SEGMENTS];
     int64_t segment_bytes;
     int element_bytes;
+    struct pp_shares *packed; /* a segment's, as one tensor */
     /* the one under way */
     int64_t nsegments, fetched, summed;
     bool reducing;
@@ -214,6 +216,7 @@ static void sum_close(struct pp_sum *s)
     if (!s) return;
     destroy_queue(&s->port, s->queue);
     pp_reduce_free(s->reduce);
+    free(s->packed);
     for (int i = 0; i < SEGMENTS; i++) {
         release(&s->port, s->segment[i]);
         destroy_mark(&s->port, s->fetched_mark[i]);
@@ -225,6 +228,7 @@ static pp_status open_sum_parts(struct pp_sum *s, const struct pp_sum_spec *spec
 {
     PP_TRY(s->ops->queue_create(s->port.device, &s->queue));
     PP_TRY(pp_reduce_create_host(spec->group, s->port.me, spec->type, &s->reduce));
+    PP_TRY(pp_alloc_bytes(&s->packed, 1, sizeof *s->packed + sizeof s->packed->tensors[0]));
     for (int i = 0; i < SEGMENTS; i++) {
         PP_TRY(s->ops->host_alloc(s->port.device, s->segment_bytes, &s->segment[i]));
         PP_TRY(s->ops->mark_create(s->port.device, false, &s->fetched_mark[i]));
@@ -257,35 +261,87 @@ static void *segment_of(const struct pp_sum *s, const struct pp_parcel *parcel, 
     return (char *)parcel->memory + start;
 }
 
+/* Bytes of a member's share in a segment. */
+static int64_t share_room(const struct pp_sum *s)
+{
+    const int64_t line = PP_PART_LINE * (int64_t)sizeof(float);
+    return s->segment_bytes / s->reduce->group.n / line * line;
+}
+
+/* A member's part of a segment of shares. */
+static pp_status copy_share(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, int member, bool fetches)
+{
+    const int64_t start = number * share_room(s), left = parcel->shares->bytes - start;
+    const int64_t bytes = left < share_room(s) ? left : share_room(s);
+    char *host = (char *)s->segment[number % SEGMENTS] + member * bytes;
+    for (int64_t done = 0; done < bytes;) {
+        const struct pp_share_run run = pp_shares_run(parcel->shares, start + done, bytes - done);
+        char *device = (char *)parcel->memory + run.offset + member * run.stride;
+        PP_TRY(s->ops->copy(s->port.device, s->queue, fetches ? host + done : device, fetches ? device : host + done,
+                            run.bytes));
+        done += run.bytes;
+    }
+    return PP_OK;
+}
+
+/* Of a sum the parts of all are fetched, and this member's is brought back; else its own, and those of the others. */
+static pp_status copy_shares(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, bool fetches)
+{
+    const bool sums = parcel->shares->use == PP_SHARES_SCATTER;
+    for (int i = 0; i < s->reduce->group.n; i++) {
+        const bool own = i == s->reduce->own, needed = fetches ? own || sums : own == sums;
+        if (needed) PP_TRY(copy_share(s, parcel, number, i, fetches));
+    }
+    return PP_OK;
+}
+
+/* To its place on the host, or from there. */
+static pp_status copy_segment(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, bool fetches)
+{
+    int64_t bytes;
+    if (parcel->shares) return copy_shares(s, parcel, number, fetches);
+    void *device = segment_of(s, parcel, number, &bytes), *host = s->segment[number % SEGMENTS];
+    return s->ops->copy(s->port.device, s->queue, fetches ? host : device, fetches ? device : host, bytes);
+}
+
 /* Into the place of the segment two before, whose way back is in the same queue. */
 static pp_status fetch(struct pp_sum *s, const struct pp_parcel *parcel)
 {
-    int64_t bytes;
     if (s->fetched == s->nsegments) return PP_OK;
-    int place = (int)(s->fetched % SEGMENTS);
-    const void *from = segment_of(s, parcel, s->fetched++, &bytes);
-    PP_TRY(s->ops->copy(s->port.device, s->queue, s->segment[place], from, bytes));
-    return s->ops->record(s->port.device, s->queue, s->fetched_mark[place]);
+    PP_TRY(copy_segment(s, parcel, s->fetched, true));
+    return s->ops->record(s->port.device, s->queue, s->fetched_mark[s->fetched++ % SEGMENTS]);
+}
+
+static pp_status start_segment(struct pp_sum *s, const struct pp_parcel *parcel)
+{
+    void *segment = s->segment[s->summed % SEGMENTS];
+    int64_t bytes;
+    if (parcel->shares) {
+        const int64_t left = parcel->shares->bytes - s->summed * share_room(s);
+        s->packed->use = parcel->shares->use;
+        s->packed->n = 1;
+        s->packed->bytes = left < share_room(s) ? left : share_room(s);
+        s->packed->tensors[0] = (struct pp_share_tensor){.part_bytes = s->packed->bytes};
+        return pp_reduce_start_shares(s->port.world, s->reduce, segment, s->packed);
+    }
+    segment_of(s, parcel, s->summed, &bytes);
+    return pp_reduce_start(s->port.world, s->reduce, segment, bytes / s->element_bytes);
 }
 
 /* Moves on with the oldest segment; *moved = false where that has to wait. */
 static pp_status advance_segment(struct pp_sum *s, const struct pp_parcel *parcel, bool *moved)
 {
-    int place = (int)(s->summed % SEGMENTS);
-    int64_t bytes;
-    void *home = segment_of(s, parcel, s->summed, &bytes);
     if (!s->reducing) {
-        PP_TRY(s->ops->reached(s->port.device, s->fetched_mark[place], moved));
+        PP_TRY(s->ops->reached(s->port.device, s->fetched_mark[s->summed % SEGMENTS], moved));
         if (!*moved) return PP_OK;
         s->reducing = true;
-        PP_TRY(pp_reduce_start(s->port.world, s->reduce, s->segment[place], bytes / s->element_bytes));
+        PP_TRY(start_segment(s, parcel));
     }
     PP_TRY(pp_reduce_poll(s->port.world, s->reduce));
     *moved = s->reduce->done;
     if (!*moved) return PP_OK;
     s->reducing = false;
-    s->summed++;
-    PP_TRY(s->ops->copy(s->port.device, s->queue, home, s->segment[place], bytes));
+    PP_TRY(copy_segment(s, parcel, s->summed++, false));
     return fetch(s, parcel);
 }
 
@@ -303,7 +359,9 @@ static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp
     if (after) PP_TRY(s->ops->wait(s->port.device, s->queue, after));
     if (parcel->begun) PP_TRY(s->ops->record(s->port.device, s->queue, parcel->begun));
     parcel->issued = false;
-    s->nsegments = (parcel->bytes + s->segment_bytes - 1) / s->segment_bytes;
+    const int64_t bytes = parcel->shares ? parcel->shares->bytes : parcel->bytes;
+    const int64_t room = parcel->shares ? share_room(s) : s->segment_bytes;
+    s->nsegments = (bytes + room - 1) / room;
     s->fetched = s->summed = 0;
     for (int i = 0; i < SEGMENTS; i++) PP_TRY(fetch(s, parcel));
     return sum_poll(s, parcel);

@@ -22,6 +22,10 @@
     X(send, ncclSend)                                                                                                  \
     X(recv, ncclRecv)                                                                                                  \
     X(all_reduce, ncclAllReduce)                                                                                       \
+    X(reduce_scatter, ncclReduceScatter)                                                                               \
+    X(all_gather, ncclAllGather)                                                                                       \
+    X(group_start, ncclGroupStart)                                                                                     \
+    X(group_end, ncclGroupEnd)                                                                                         \
     X(error_string, ncclGetErrorString)                                                                                \
     X(last_error, ncclGetLastError)
 

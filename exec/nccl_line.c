@@ -51,6 +51,16 @@ pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *por
 
 /* --- joining --- */
 
+static ncclResult_t exchange_shares(const struct joining *j, size_t bytes)
+{
+    const struct pp_nccl *nccl = j->nccl;
+    const size_t n = bytes / sizeof(float) / (size_t)j->place.ranks;
+    float *all = j->memory, *own = all + n * (size_t)j->place.rank;
+    if (n == 0) return ncclSuccess;
+    const ncclResult_t result = nccl->reduce_scatter(all, own, n, ncclFloat, ncclSum, j->comm, j->stream);
+    return result == ncclSuccess ? nccl->all_gather(own, all, n, ncclFloat, j->comm, j->stream) : result;
+}
+
 static ncclResult_t exchange(const struct joining *j, size_t bytes)
 {
     const struct pp_nccl *nccl = j->nccl;
@@ -60,6 +70,8 @@ static ncclResult_t exchange(const struct joining *j, size_t bytes)
         return nccl->send(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
     case PP_NCCL_RECEIVES:
         return nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
+    case PP_NCCL_SHARES:
+        return exchange_shares(j, bytes);
     default:
         break;
     }
@@ -147,7 +159,8 @@ static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struc
 /* A channel connects for all sizes at once. */
 static int64_t first_bytes(const struct pp_nccl_place *place)
 {
-    if (place->use != PP_NCCL_SUMS || place->most_bytes < LEAST_BYTES) return LEAST_BYTES;
+    const bool sums = place->use == PP_NCCL_SUMS || place->use == PP_NCCL_SHARES;
+    if (!sums || place->most_bytes < LEAST_BYTES) return LEAST_BYTES;
     return place->most_bytes < MOST_BYTES ? place->most_bytes : MOST_BYTES;
 }
 

@@ -28,7 +28,7 @@ struct pp_nccl_line {
     bool held; /* the thread that joins did not come back: it still uses the queue */
 };
 
-enum pp_nccl_use { PP_NCCL_SENDS, PP_NCCL_RECEIVES, PP_NCCL_SUMS };
+enum pp_nccl_use { PP_NCCL_SENDS, PP_NCCL_RECEIVES, PP_NCCL_SUMS, PP_NCCL_SHARES };
 
 struct pp_nccl_place {
     ncclUniqueId id; /* of one member, ncclGetUniqueId */

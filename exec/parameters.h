@@ -17,7 +17,8 @@ pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_
                              pp_init_tensor_fn init) PP_MUST_CHECK;
 
 /* A copy of this worker's parameters in host memory: [pp_parameters_count] floats, tensor after tensor in model
- * order. */
+ * order; of weights that are split (core/program.h), its share. Then restore() is called by all replicas, and the first
+ * has all bfloat16 copies afterwards. */
 int64_t pp_parameters_count(const struct pp_worker *worker);
 pp_status pp_parameters_copy(struct pp_worker *worker, float *to) PP_MUST_CHECK;
 pp_status pp_parameters_restore(struct pp_worker *worker, const float *from) PP_MUST_CHECK;
@@ -28,12 +29,13 @@ int pp_parameters_parts(const struct pp_model *model);
  * follow these in the file. */
 pp_status pp_parameters_read(struct pp_worker *worker, struct pp_weights_reader *reader, float *best) PP_MUST_CHECK;
 
-/* All workers of the first replica call it; worker 0 receives the tensors of the others piece by piece and writes the
- * file. Errors of the file are known to worker 0 only. */
+/* All workers of the first replica call it, and of all replicas where weights are split; worker 0 receives the tensors
+ * of the others piece by piece and writes the file. Errors of the file are known to worker 0 only. */
 pp_status pp_parameters_save(struct pp_worker *worker, const char *file) PP_MUST_CHECK;
 
 /* One part into a file that worker 0 has begun (writer: NULL elsewhere); from: a copy of the parameters, or NULL for
- * what the workers have. */
+ * what the workers have. By the workers of the first replica, and of the others too where these keep shares of the
+ * part. */
 pp_status pp_parameters_append(struct pp_worker *worker, struct pp_weights_writer *writer, int part,
                                const float *from) PP_MUST_CHECK;
 

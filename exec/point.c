@@ -188,7 +188,8 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
 void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size)
 {
     const char *order = exec->carrier && exec->config.replicas > 2 ? exec->carrier->sums : NULL;
-    snprintf(buf, size, "%s%s%s", exec->device_text, order ? ", " : "", order ? order : "");
+    snprintf(buf, size, "%s%s%s%s", exec->device_text, order ? ", " : "", order ? order : "",
+             order && exec->config.zero ? " in shares" : "");
 }
 
 static pp_status open_checkpoint(const struct pp_exec *exec, struct pp_session *s)

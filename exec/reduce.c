@@ -91,9 +91,12 @@ static int64_t slice_start(const struct pp_reduce *reduce, int i)
     return reduce->elements * i / reduce->group.n / align * align;
 }
 
-/* The piece `k` of member i's slice, and its size; 0 where the slice has fewer. */
+/* The piece `k` of member i's slice, and its size; 0 where the slice has fewer. Of shares: of a round that is open. */
 static unsigned char *piece(const struct pp_reduce *reduce, int i, int k, int64_t *bytes)
 {
+    const struct pp_share_run *run = &reduce->rounds[k % PP_REDUCE_WINDOW].run;
+    *bytes = run->bytes;
+    if (reduce->shares) return reduce->values + run->offset + i * run->stride;
     int64_t size = element_bytes(reduce);
     int64_t start = slice_start(reduce, i) * size + (int64_t)k * PP_REDUCE_PIECE_BYTES;
     int64_t end = slice_start(reduce, i + 1) * size;
@@ -105,6 +108,7 @@ pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void
 {
     reduce->values = values;
     reduce->elements = n;
+    reduce->shares = NULL;
     reduce->opened = reduce->summed = reduce->closed = reduce->nrounds = 0;
     for (int i = 0; i < reduce->group.n; i++) {
         int64_t bytes = (slice_start(reduce, i + 1) - slice_start(reduce, i)) * element_bytes(reduce);
@@ -115,18 +119,43 @@ pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void
     return pp_reduce_poll(world, reduce);
 }
 
+pp_status pp_reduce_start_shares(struct pp_world *world, struct pp_reduce *reduce, void *base,
+                                 const struct pp_shares *shares)
+{
+    reduce->values = base;
+    reduce->shares = shares;
+    reduce->at = 0;
+    reduce->opened = reduce->summed = reduce->closed = reduce->nrounds = 0;
+    for (int i = 0; i < shares->n; i++)
+        reduce->nrounds += (int)((shares->tensors[i].part_bytes + PP_REDUCE_PIECE_BYTES - 1) / PP_REDUCE_PIECE_BYTES);
+    reduce->done = false;
+    return pp_reduce_poll(world, reduce);
+}
+
+/* Are there sums to be made, and are they, or what members have, for all? */
+static bool adds(const struct pp_reduce *reduce) { return !reduce->shares || reduce->shares->use == PP_SHARES_SCATTER; }
+static bool tells(const struct pp_reduce *reduce) { return !reduce->shares || reduce->shares->use == PP_SHARES_GATHER; }
+
+static void next_pieces(struct pp_reduce *reduce, struct pp_reduce_round *round)
+{
+    if (!reduce->shares) return;
+    round->run = pp_shares_run(reduce->shares, reduce->at, PP_REDUCE_PIECE_BYTES);
+    reduce->at += round->run.bytes;
+}
+
 /* Sends this member's parts of the k-th pieces to their owners, and awaits the others' parts of its own. */
 static pp_status open_round(struct pp_world *world, struct pp_reduce *reduce, int k)
 {
     struct pp_reduce_round *round = &reduce->rounds[k % PP_REDUCE_WINDOW];
     int me = pp_group_worker(&reduce->group, reduce->own);
     int64_t bytes, owned;
+    next_pieces(reduce, round);
     piece(reduce, reduce->own, k, &owned);
     for (int i = 0; i < reduce->group.n; i++) {
         int peer = pp_group_worker(&reduce->group, i);
         void *theirs = piece(reduce, i, k, &bytes);
         round->part_in[i].done = round->part_out[i].done = true; /* unless there is something to move */
-        if (i == reduce->own) continue;
+        if (i == reduce->own || !adds(reduce)) continue;
         if (owned) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PART, round->staged[i], owned, &round->part_in[i]));
         if (bytes) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_PART, theirs, bytes, &round->part_out[i]));
     }
@@ -172,12 +201,12 @@ static pp_status sum_round(struct pp_world *world, struct pp_reduce *reduce, int
     int me = pp_group_worker(&reduce->group, reduce->own);
     int64_t bytes, owned;
     unsigned char *own = piece(reduce, reduce->own, k, &owned);
-    if (owned) add_parts(reduce, round, own, owned);
+    if (owned && adds(reduce)) add_parts(reduce, round, own, owned);
     for (int i = 0; i < reduce->group.n; i++) {
         int peer = pp_group_worker(&reduce->group, i);
         void *theirs = piece(reduce, i, k, &bytes);
         round->sum_in[i].done = round->sum_out[i].done = true;
-        if (i == reduce->own) continue;
+        if (i == reduce->own || !tells(reduce)) continue;
         if (owned) PP_TRY(pp_send(world, me, peer, PP_MESSAGE_SUM, own, owned, &round->sum_out[i]));
         if (bytes) PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_SUM, theirs, bytes, &round->sum_in[i]));
     }

@@ -5,6 +5,9 @@
  * slice per member and slices into pieces of 1 MiB; the owner of a slice receives a piece from all others, adds, and
  * sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between the kernels
  * of whatever else the worker computes.
+ *
+ * Of shares (exec/shares.h) it is one half of that: the owner of a share sums it and keeps the sum, or sends to all
+ * what it has. Pieces then end where tensors do.
  */
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
@@ -13,12 +16,14 @@
 #include "core/program.h"
 #include "core/queue.h"
 #include "exec/collective.h"
+#include "exec/shares.h"
 
 /* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by member; [own] is
  * unused. */
 struct pp_reduce_round {
     struct pp_request *part_out, *part_in, *sum_out, *sum_in;
-    unsigned char **staged; /* parts received */
+    unsigned char **staged;  /* parts received */
+    struct pp_share_run run; /* of shares: which pieces these are */
 };
 
 struct pp_reduce {
@@ -35,6 +40,8 @@ struct pp_reduce {
     /* the one under way */
     unsigned char *values;
     int64_t elements;
+    const struct pp_shares *shares; /* NULL: all is summed, for all */
+    int64_t at;                     /* of shares: where the next round's pieces begin */
     int nrounds, opened, summed, closed;
     bool done;
 };
@@ -49,6 +56,9 @@ void pp_reduce_free(struct pp_reduce *reduce); /* NULL is fine; before the devic
 
 /* values: n of them, changed in place. One at a time, in the same order in all members. */
 pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void *values, int64_t n) PP_MUST_CHECK;
+/* The same for shares, which are borrowed until it is done. */
+pp_status pp_reduce_start_shares(struct pp_world *world, struct pp_reduce *reduce, void *base,
+                                 const struct pp_shares *shares) PP_MUST_CHECK;
 pp_status pp_reduce_poll(struct pp_world *world, struct pp_reduce *reduce) PP_MUST_CHECK;
 
 #endif

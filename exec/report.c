@@ -104,10 +104,11 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
         pp_info("resumed     after %d step%s, from %s", s->agenda->first, pp_plural(s->agenda->first), s->restart.path);
     const char *mode =
         job->train->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[job->train->checkpoint];
-    pp_info("pipeline    %s, %d rank%s x %d stage%s, %d replica%s%s%s, plan %016llx", job->train->schedule,
+    pp_info("pipeline    %s, %d rank%s x %d stage%s, %d replica%s%s%s%s, plan %016llx", job->train->schedule,
             job->point.stages, pp_plural(job->point.stages), job->point.virtual_stages,
             pp_plural(job->point.virtual_stages), exec->config.replicas, pp_plural(exec->config.replicas),
-            mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)job->train->hash);
+            job->train->zero ? ", zero 1" : "", mode ? ", checkpoint " : "", mode ? mode : "",
+            (unsigned long long)job->train->hash);
     key_line(exec, job);
     pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, world->cores,
             pp_plural(world->cores), world->workers, pp_plural(world->workers), exec->config.threads);

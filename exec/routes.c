@@ -94,15 +94,15 @@ static pp_status open_lanes(const struct pp_port *port, const struct pp_job *job
     return PP_OK;
 }
 
-static pp_status open_sum(const struct pp_port *port, struct pp_group group, int64_t elements, int type,
-                          struct pp_sum_route *out)
+static pp_status open_sum(const struct pp_sum_spec *spec, struct pp_sum_route *out)
 {
+    const struct pp_group group = spec->group;
+    const struct pp_world *world = spec->port.world;
     bool local = true;
     if (group.n < 2) return PP_OK;
-    for (int i = 0; i < group.n; i++) local = local && is_local(port->world, pp_group_worker(&group, i));
-    PP_TRY(choose(port->world, local, &out->carrier));
-    struct pp_sum_spec spec = {.port = *port, .group = group, .most_elements = elements, .type = type};
-    return out->carrier->sum_open(&spec, &out->sum);
+    for (int i = 0; i < group.n; i++) local = local && is_local(world, pp_group_worker(&group, i));
+    PP_TRY(choose(world, local, &out->carrier));
+    return out->carrier->sum_open(spec, &out->sum);
 }
 
 /* Floats of the largest stage of a rank. */
@@ -136,7 +136,7 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 {
     enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
     const struct pp_world *world = port->world;
-    const int sums = (job->train->replicas > 1) + (job->train->clip && job->train->ranks > 1);
+    const int sums = (job->train->replicas > 1) + (job->train->clip && pp_norm_workers(job->train) > 1);
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
@@ -156,20 +156,28 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
 {
     const int ranks = job->train->ranks, mine = port->me % ranks, replicas = job->train->replicas;
     for (int rank = 0; rank < ranks && replicas > 1; rank++) {
-        const struct pp_group group = {rank, ranks, replicas};
-        if (rank == mine) PP_TRY(open_sum(port, group, most_gradients(job, rank), PP_SUM_FLOAT, &out->gradient));
+        const struct pp_sum_spec spec = {.port = *port,
+                                         .group = {rank, ranks, replicas},
+                                         .most_elements = most_gradients(job, rank),
+                                         .type = PP_SUM_FLOAT,
+                                         .shares = job->train->zero};
+        if (rank == mine) PP_TRY(open_sum(&spec, &out->gradient));
         PP_TRY(meet(port));
     }
     return PP_OK;
 }
 
-/* Of squares, replica after replica. */
+/* Of squares, replica after replica; of shares one of all. */
 static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
-    const int ranks = job->train->ranks, mine = port->me / ranks;
-    for (int replica = 0; replica < job->train->replicas && ranks > 1; replica++) {
-        const struct pp_group group = {replica * ranks, 1, ranks};
-        if (replica == mine) PP_TRY(open_sum(port, group, job->model->ntensors, PP_SUM_DOUBLE, &out->norm));
+    const int workers = pp_norm_workers(job->train), all = job->train->ranks * job->train->replicas;
+    for (int first = 0; first < all && workers > 1; first += workers) {
+        const struct pp_sum_spec spec = {.port = *port,
+                                         .group = {first, 1, workers},
+                                         .most_elements =
+                                             (int64_t)job->model->ntensors * pp_shape_parts(&job->model->shape),
+                                         .type = PP_SUM_DOUBLE};
+        if (port->me >= first && port->me < first + workers) PP_TRY(open_sum(&spec, &out->norm));
         PP_TRY(meet(port));
     }
     return PP_OK;

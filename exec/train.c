@@ -20,10 +20,16 @@ struct pp_trainee {
     double learning_rate;
     struct pp_totals totals; /* worker 0: over `totalled` records of the journal, and what a resumed run began with */
     int64_t totalled;
-    float *best; /* this worker's parameters at the least validation loss, host memory; first replica only */
+    float *best; /* this worker's parameters at the least validation loss, host memory; see has_weights() */
     double best_loss;
     bool has_best;
 };
+
+/* Has it weights that files and evaluations need? */
+static bool has_weights(const struct pp_trainee *t)
+{
+    return t->worker->replica == 0 || pp_shape_splits_weights(&t->session->job->model->shape);
+}
 
 /* --- a training step --- */
 
@@ -100,7 +106,7 @@ static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
 
 static pp_status keep_best(struct pp_trainee *t, double loss)
 {
-    if (t->worker->replica != 0 || !(loss < t->best_loss)) return PP_OK;
+    if (!has_weights(t) || !(loss < t->best_loss)) return PP_OK;
     t->best_loss = loss;
     t->has_best = true;
     return pp_parameters_copy(t->worker, t->best);
@@ -125,7 +131,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
     PP_TRY(pp_losses_settle(&t->losses));
     t->saved = t->step;
-    if (t->worker->replica != 0) return PP_OK;
+    if (t->worker->replica != 0 && !t->session->job->train->zero) return PP_OK;
     const struct pp_restart_state state = state_of(t);
     return pp_restart_save(restart, t->worker, &state, t->best);
 }
@@ -243,7 +249,7 @@ static pp_status prepare(struct pp_trainee *t)
     const struct pp_config *config = s->config;
     PP_TRY(probe(t));
     if (!s->restart.resumed) PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
-    if (s->agenda->evaluates && w->replica == 0) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
+    if (s->agenda->evaluates && has_weights(t)) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
     PP_TRY(go_on(t));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, w->replica,
                           config->max_batches, &t->batches));
@@ -258,7 +264,7 @@ static pp_status run(struct pp_trainee *t)
     for (int epoch = t->step / s->agenda->batches; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
-    if (s->config->save && t->worker->replica == 0) PP_TRY(pp_parameters_save(t->worker, s->config->save));
+    if (s->config->save && has_weights(t)) PP_TRY(pp_parameters_save(t->worker, s->config->save));
     PP_TRY(pp_collect(s, t->worker));
     /* Before anybody closes a channel that another one's device still takes from. */
     return s->backend->queue ? pp_barrier(s->world, t->worker->me) : PP_OK;

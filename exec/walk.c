@@ -8,7 +8,7 @@ struct mark {
     int32_t task;
     int32_t stop;  /* its number among the stops; -1 = it is none */
     int32_t end;   /* transfers: index into recv[] or send[] */
-    int32_t index; /* transfers: number on their channel. REDUCE_GRAD: reductions of this rank up to it */
+    int32_t index; /* transfers: number on their channel. Collectives of replicas: those of this rank up to it */
 };
 
 struct making {
@@ -94,7 +94,7 @@ static void add_stop(struct making *m, int32_t task, int *reductions)
     struct pp_stop stop = {.task = task, .recv_lane = -1, .recv_index = -1, .send_lane = -1};
     struct mark *mark = mark_of(m, task);
     const struct mark *input = t->flags & PP_TASK_DEP_RANGE ? NULL : mark_of(m, t->dep[0]);
-    if (t->kind == PP_REDUCE_GRAD) mark->index = ++*reductions;
+    if (pp_combines(t->kind)) mark->index = ++*reductions;
     if (input) {
         const struct pp_task *before = &m->walk->plan->tasks[input->task];
         if (is_transfer(m->walk->plan, input->task)) stop.recv_lane = input->end, stop.recv_index = input->index;

@@ -57,6 +57,17 @@ struct pp_device_spec pp_world_device(const struct pp_world *world, int me, cons
                                    .algorithms = config->algorithms};
 }
 
+/* Of this rank's stages. */
+static pp_status open_shares(struct pp_worker *w)
+{
+    const struct pp_plan *plan = w->job->train;
+    if (!plan->zero) return PP_OK;
+    PP_TRY(PP_NEW(&w->shares, 2 * plan->stages));
+    for (int i = 0; i < 2 * plan->stages; i++)
+        if (plan->stage_rank[i / 2] == w->rank) PP_TRY(pp_shares_create(w->job, i / 2, i % 2, &w->shares[i]));
+    return PP_OK;
+}
+
 static pp_status open_parts(struct pp_worker *w, int trace_steps)
 {
     const struct pp_job *job = w->job;
@@ -67,7 +78,8 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
-    PP_TRY(PP_NEW(&w->reductions, job->train->stages));
+    PP_TRY(PP_NEW(&w->reductions, 2 * job->train->stages));
+    PP_TRY(open_shares(w));
     PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
@@ -86,6 +98,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->me = me;
     w->rank = me % job->train->ranks;
     w->replica = me / job->train->ranks;
+    w->nsums = job->model->ntensors * pp_shape_parts(&job->model->shape);
     return pp_context(open_parts(w, trace_steps), "worker %d", me);
 }
 
@@ -110,6 +123,8 @@ void pp_worker_close(struct pp_worker *w)
     if (!w || atomic_load(&w->world->devices_held)) return;
     w->ops->close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
+    for (int i = 0; w->shares && i < 2 * w->job->train->stages; i++) free(w->shares[i]);
+    free(w->shares);
     free(w->reductions);
     pp_trace_clear(&w->trace);
     if (w->arena) w->backend->release(w->device, w->arena, w->job->layout->arena_bytes[w->rank]);
@@ -138,12 +153,29 @@ static pp_status load_batch(struct pp_worker *w)
     return last ? w->ops->load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
 }
 
+const struct pp_shares *pp_worker_shares(const struct pp_worker *w, int i)
+{
+    const struct pp_task *task = &w->step.phase->plan->tasks[w->reductions[i]];
+    const int use = task->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
+    return w->shares ? w->shares[2 * task->stage + use] : NULL;
+}
+
 void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
 {
     return slot < 0 ? NULL : w->arena + w->track->slot_offset[slot];
 }
 
 static void *at(const struct pp_worker *w, int64_t offset) { return offset < 0 ? NULL : w->arena + offset; }
+
+/* For NORM and STEP: which share, and where its sums are. */
+static void set_share(const struct pp_worker *w, int stage, struct pp_frame *frame)
+{
+    const struct pp_model *model = w->job->model;
+    frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_parts(&model->shape);
+    if (!model->shape.zero) return;
+    frame->sums += w->replica;
+    frame->act_row = w->replica;
+}
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
 {
@@ -160,7 +192,7 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
     frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
-    frame->sums = w->sums + w->job->model->stages[task->stage].first_tensor;
+    set_share(w, task->stage, frame);
     if (task->microbatch < 0) return;
     const struct pp_plan *plan = phase->plan;
     const int slot_first = task->microbatch - task->microbatch % plan->slot_microbatches;
@@ -205,7 +237,7 @@ static pp_status ask_reduction(struct pp_worker *w, int32_t task)
 static pp_status run_stop(struct pp_worker *w, const struct pp_stop *stop)
 {
     int kind = w->step.phase->plan->tasks[stop->task].kind;
-    if (kind == PP_REDUCE_GRAD) return ask_reduction(w, stop->task);
+    if (pp_combines(kind)) return ask_reduction(w, stop->task);
     if (kind == PP_NORM_ALL) return w->ops->ask_norm(w, stop->task);
     return run_compute(w, stop);
 }

@@ -94,13 +94,16 @@ struct pp_worker {
     struct pp_track tracks[PP_TRACKS];
     struct pp_track *track; /* the step's */
     struct pp_step step;
-    struct pp_frame frame;    /* what all tasks of the step share */
-    int32_t *inputs;          /* host memory for a batch: tokens, then targets */
-    double *losses;           /* [microbatches] of the step, on the last stage's worker; memory of the device */
-    double *sums;             /* [model tensors] sums of squares, this rank's filled in by NORM; of the device */
-    int position;             /* stops passed in this step */
-    struct pp_reduce *reduce; /* NULL with one replica */
-    int32_t *reductions;      /* tasks: REDUCE_GRAD of this step in order */
+    struct pp_frame frame; /* what all tasks of the step share */
+    int32_t *inputs;       /* host memory for a batch: tokens, then targets */
+    double *losses;        /* [microbatches] of the step, on the last stage's worker; memory of the device */
+    /* [model tensors][pp_shape_parts] sums of squares, this rank's (of its share) filled in by NORM; of the device */
+    double *sums;
+    int nsums;
+    int position;              /* stops passed in this step */
+    struct pp_reduce *reduce;  /* NULL with one replica */
+    struct pp_shares **shares; /* [stages][2] of this rank's stages, by enum pp_shares_use; NULL where there are none */
+    int32_t *reductions;       /* tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
     int64_t *reduction_posted_ns;
     int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done;
@@ -135,11 +138,15 @@ pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, d
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
 /* Host access to elements of one tensor of this rank; outside of steps. part 0: the parameters, whose bfloat16 copies
- * set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct pp_optimizer_info). */
+ * set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct pp_optimizer_info). get(): the worker keeps
+ * them; set() leaves out what it does not keep. */
 pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
+/* Of elements *first .. *first + *n - 1 of a tensor, those that this worker keeps of this part: all, or its share of
+ * what the optimizer keeps and of weights that are split. *n = 0: none. */
+void pp_worker_keeps(const struct pp_worker *worker, int tensor, int part, int64_t *first, int64_t *n);
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
 

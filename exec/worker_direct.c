@@ -11,6 +11,12 @@
 
 /* --- opening and closing --- */
 
+/* Sums of squares that a worker has made: of parts of tensors. */
+static int sums_of_tensor(const struct pp_job *job)
+{
+    return job->train->zero ? 1 : pp_shape_parts(&job->model->shape);
+}
+
 static int most_tensors(const struct pp_job *job)
 {
     int most = 1;
@@ -27,15 +33,16 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 {
     (void)traces;
     int ranks = w->job->train->ranks, most = most_tensors(w->job);
-    w->norm = (struct pp_gather){.group = {w->replica * ranks, 1, ranks},
+    const int workers = pp_norm_workers(w->job->train);
+    w->norm = (struct pp_gather){.group = {w->me / workers * workers, 1, workers},
                                  .me = w->me,
                                  .kind = PP_MESSAGE_NORM,
-                                 .bytes = most * (int64_t)sizeof(double)};
-    PP_TRY(PP_NEW(&w->reduction_posted_ns, w->job->train->stages));
+                                 .bytes = (int64_t)most * sums_of_tensor(w->job) * (int64_t)sizeof(double)};
+    PP_TRY(PP_NEW(&w->reduction_posted_ns, 2 * w->job->train->stages));
     PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
     PP_TRY(PP_NEW(&w->losses, microbatches));
-    PP_TRY(PP_NEW(&w->sums, w->job->model->ntensors));
-    PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)ranks, (size_t)w->norm.bytes));
+    PP_TRY(PP_NEW(&w->sums, w->nsums));
+    PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     struct pp_group group = {w->rank, ranks, w->job->train->replicas};
     return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
 }
@@ -152,19 +159,22 @@ static pp_status ask_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
+static pp_status start_reduction(struct pp_worker *w)
+{
+    const int stage = w->step.phase->plan->tasks[w->reductions[w->reductions_begun]].stage;
+    const struct pp_shares *shares = pp_worker_shares(w, w->reductions_begun++);
+    w->reduction_start_ns = pp_now_ns();
+    if (shares) return pp_reduce_start_shares(w->world, w->reduce, w->arena, shares);
+    return pp_reduce_start(w->world, w->reduce, w->arena + w->job->layout->grad_offset[stage],
+                           w->job->model->stages[stage].param_bytes / (int64_t)sizeof(float));
+}
+
 /* One at a time, in the order of the plan. */
 static pp_status advance_reductions(struct pp_worker *w)
 {
     while (w->reductions_done < w->reductions_asked) {
         int32_t task = w->reductions[w->reductions_done];
-        int stage = w->step.phase->plan->tasks[task].stage;
-        if (w->reductions_begun == w->reductions_done) {
-            w->reductions_begun++;
-            w->reduction_start_ns = pp_now_ns();
-            PP_TRY(pp_reduce_start(w->world, w->reduce,
-                                   (float *)(void *)(w->arena + w->job->layout->grad_offset[stage]),
-                                   w->job->model->stages[stage].param_bytes / (int64_t)sizeof(float)));
-        }
+        if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
         PP_TRY(pp_reduce_poll(w->world, w->reduce));
         if (!w->reduce->done) break;
         PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
@@ -173,20 +183,19 @@ static pp_status advance_reductions(struct pp_worker *w)
     return PP_OK;
 }
 
-/* A rank's block of the all-gather: the sums of its stages' tensors, stage after stage. Copies between it and
- * sums[]. */
-static void copy_sums(struct pp_worker *w, int rank, double *block, bool into_block)
+/* A worker's block of the all-gather: the sums of its stages' tensors, stage after stage, of all their parts or of its
+ * share. Copies between it and sums[]. */
+static void copy_sums(struct pp_worker *w, int worker, double *block, bool into_block)
 {
     const struct pp_plan *plan = w->job->train;
+    const int parts = pp_shape_parts(&w->job->model->shape), each = sums_of_tensor(w->job);
+    const int share = plan->zero ? worker / plan->ranks : 0;
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &w->job->model->stages[s];
-        if (plan->stage_rank[s] != rank) continue;
-        for (int i = 0; i < stage->tensors; i++, block++) {
-            double *sum = &w->sums[stage->first_tensor + i];
-            if (into_block)
-                *block = *sum;
-            else
-                *sum = *block;
+        if (plan->stage_rank[s] != worker % plan->ranks) continue;
+        for (int i = 0; i < stage->tensors; i++, block += each) {
+            double *sums = w->sums + (int64_t)(stage->first_tensor + i) * parts + share;
+            memcpy(into_block ? block : sums, into_block ? sums : block, (size_t)each * sizeof *sums);
         }
     }
 }
@@ -195,7 +204,7 @@ static pp_status ask_norm(struct pp_worker *w, int32_t task)
 {
     w->norm_task = task;
     w->norm_posted_ns = pp_now_ns();
-    copy_sums(w, w->rank, (double *)(void *)w->norm.blocks, true);
+    copy_sums(w, w->me, (double *)(void *)w->norm.blocks, true);
     PP_TRY(pp_gather_start(w->world, &w->norm));
     return pp_worker_advance(w);
 }
@@ -204,9 +213,11 @@ static pp_status ask_norm(struct pp_worker *w, int32_t task)
 static void set_clip_factor(struct pp_worker *w)
 {
     double sum = 0;
-    for (int r = 0; r < w->job->train->ranks; r++)
-        if (r != w->rank) copy_sums(w, r, pp_gather_block(&w->norm, r), false);
-    for (int i = 0; i < w->job->model->ntensors; i++) sum += w->sums[i];
+    for (int i = 0; i < w->norm.group.n; i++) {
+        const int worker = pp_group_worker(&w->norm.group, i);
+        if (worker != w->me) copy_sums(w, worker, pp_gather_block(&w->norm, i), false);
+    }
+    for (int i = 0; i < w->nsums; i++) sum += w->sums[i];
     double factor = w->job->config->clip / (sqrt(sum) + 1e-6);
     w->frame.clip_factor = factor > 1 ? 1.0f : (float)factor; /* not a number stays that */
 }

@@ -43,6 +43,8 @@ extern const struct pp_worker_ops pp_worker_direct, pp_worker_queued;
 
 /* --- worker.c --- */
 
+/* What the collective of the replicas that was entered as number i of the step works on; NULL: all gradients. */
+const struct pp_shares *pp_worker_shares(const struct pp_worker *worker, int i);
 /* Where a slot of the step's plan lies; NULL for none. */
 void *pp_worker_slot(const struct pp_worker *worker, int32_t slot);
 

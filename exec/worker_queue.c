@@ -161,10 +161,13 @@ static pp_status prepare_sum(struct pp_worker *w, struct pp_summing *summing, vo
 /* The mark is recorded where the reduction stands in the list; the sum may have to wait for the one before it. */
 static pp_status ask_reduction(struct pp_worker *w)
 {
-    int number = w->reductions_asked - 1;
-    int stage = w->step.phase->plan->tasks[w->reductions[number]].stage;
-    return prepare_sum(w, &w->queue->gradients[number], w->arena + w->job->layout->grad_offset[stage],
-                       w->job->model->stages[stage].param_bytes);
+    const int number = w->reductions_asked - 1, stage = w->step.phase->plan->tasks[w->reductions[number]].stage;
+    const struct pp_shares *shares = pp_worker_shares(w, number);
+    struct pp_summing *summing = &w->queue->gradients[number];
+    PP_TRY(prepare_sum(w, summing, w->arena + (shares ? 0 : w->job->layout->grad_offset[stage]),
+                       w->job->model->stages[stage].param_bytes));
+    summing->parcel.shares = shares;
+    return PP_OK;
 }
 
 static pp_status advance_reductions(struct pp_worker *w)
@@ -186,7 +189,7 @@ static pp_status advance_reductions(struct pp_worker *w)
 static pp_status end_norm(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
-    PP_TRY(PP_OPS(w, clip_factor, q->compute, w->sums, w->job->model->ntensors, w->job->config->clip, q->clip_factor));
+    PP_TRY(PP_OPS(w, clip_factor, q->compute, w->sums, w->nsums, w->job->config->clip, q->clip_factor));
     if (w->step.traced) PP_TRY(record(w, w->track->marks[q->norm_stop].timed_end));
     w->norm.open = false;
     w->norm_ready = true;
@@ -202,7 +205,7 @@ static pp_status ask_norm(struct pp_worker *w, int32_t task)
     if (w->step.traced) PP_TRY(record(w, w->track->marks[q->norm_stop].timed_begin));
     if (!q->routes.norm.sum) return end_norm(w);
     w->norm.open = true;
-    PP_TRY(prepare_sum(w, &q->norm, w->sums, w->job->model->ntensors * (int64_t)sizeof *w->sums));
+    PP_TRY(prepare_sum(w, &q->norm, w->sums, w->nsums * (int64_t)sizeof *w->sums));
     return start_sum(&q->routes.norm, &q->norm);
 }
 
@@ -224,14 +227,14 @@ static pp_status advance_sums(struct pp_worker *w)
 
 /* --- the ends of a step --- */
 
-/* Nothing is under way in the compute queue. Sums of the other ranks' tensors count as zero until the sum over the
- * ranks. */
+/* Nothing is under way in the compute queue. Sums of what is not this worker's count as zero until the sum over the
+ * workers. */
 static pp_status begin(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     if (w->step.traced) PP_TRY(pp_worker_trace_begin(w));
     if (!w->step.phase->plan->training || !q->routes.norm.sum) return PP_OK;
-    return PP_OPS(w, copy, q->compute, w->sums, q->zeros, w->job->model->ntensors * (int64_t)sizeof *w->sums);
+    return PP_OPS(w, copy, q->compute, w->sums, q->zeros, w->nsums * (int64_t)sizeof *w->sums);
 }
 
 static pp_status check(struct pp_worker *w)

@@ -14,7 +14,7 @@
 #include "core/queue.h"
 #include "exec/worker_inside.h"
 
-/* A sum under way: gradients of a stage, or squares. */
+/* A sum under way: gradients of a stage, or squares; or the gathering of its parameters. */
 struct pp_summing {
     struct pp_parcel parcel;
     struct pp_parcel_marks marks;
@@ -38,11 +38,12 @@ struct pp_worker_queue {
     struct pp_routes routes;
     void *block; /* of the device: losses, sums, zeros, clip factor */
     int64_t block_bytes;
-    double *zeros;       /* [model tensors] in the block */
+    double *zeros;       /* [nsums] in the block */
     float *clip_factor;  /* in the block */
     double *host_losses; /* [microbatches] memory for copies */
     struct pp_mark *ended;
-    struct pp_summing *gradients; /* [virtual stages] in the order of this step's reductions */
+    struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
+    int most_reductions;
     struct pp_summing norm;
     int norm_stop;
     /* Of the traced steps by turns: sends of one step may be read in the next. */

@@ -100,9 +100,9 @@ static pp_status make_summing(struct pp_worker *w, struct pp_summing *summing)
 static pp_status make_sums(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
-    int n = w->job->train->virtual_stages;
-    PP_TRY(PP_NEW(&q->gradients, n));
-    for (int i = 0; i < n && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
+    q->most_reductions = (w->job->train->zero ? 2 : 1) * w->job->train->virtual_stages;
+    PP_TRY(PP_NEW(&q->gradients, q->most_reductions));
+    for (int i = 0; i < q->most_reductions && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
 }
 
@@ -115,13 +115,12 @@ static void destroy_summing(struct pp_worker *w, const struct pp_summing *summin
 static pp_status make_block(struct pp_worker *w, int microbatches)
 {
     struct pp_worker_queue *q = w->queue;
-    int tensors = w->job->model->ntensors;
-    q->block_bytes = (microbatches + 2 * (int64_t)tensors) * (int64_t)sizeof(double) + (int64_t)sizeof(float);
+    q->block_bytes = (microbatches + 2 * (int64_t)w->nsums) * (int64_t)sizeof(double) + (int64_t)sizeof(float);
     PP_TRY(w->backend->alloc(w->device, q->block_bytes, &q->block));
     w->losses = q->block;
     w->sums = w->losses + microbatches;
-    q->zeros = w->sums + tensors;
-    q->clip_factor = (float *)(void *)(q->zeros + tensors);
+    q->zeros = w->sums + w->nsums;
+    q->clip_factor = (float *)(void *)(q->zeros + w->nsums);
     PP_TRY(PP_OPS(w, host_alloc, microbatches * (int64_t)sizeof *q->host_losses, (void **)&q->host_losses));
     int64_t bytes = 2 * w->job->layout->data_elements * (int64_t)sizeof *w->inputs;
     return PP_OPS(w, host_alloc, bytes, (void **)&w->inputs);
@@ -176,7 +175,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     pp_worker_queue_disconnect(w);
     if (!q) return;
     for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
-    for (int i = 0; q->gradients && i < w->job->train->virtual_stages; i++) destroy_summing(w, &q->gradients[i]);
+    for (int i = 0; q->gradients && i < q->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
     destroy_summing(w, &q->norm);
     for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);

@@ -9,13 +9,33 @@
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
 
-static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t first)
+/* Of several replicas each has its share of what the optimizer keeps, and of weights that are split. */
+static bool is_shared(const struct pp_worker *w, const struct pp_tensor *t, int part)
+{
+    return part ? w->job->model->shape.zero : t->value_offset < 0;
+}
+
+void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    const int64_t start = w->replica * t->part_elements, end = start + t->part_elements, last = *first + *n;
+    if (!is_shared(w, t, part)) return;
+    *first = *first > start ? *first : start;
+    *n = last < end ? last - *first : end - *first;
+    if (*n < 0) *n = 0;
+}
+
+static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t first)
+{
+    const struct pp_model *model = w->job->model;
+    const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
-    const int64_t bytes = w->job->model->stages[t->stage].param_bytes;
-    const int64_t region = part ? layout->state_offset[t->stage] + (part - 1) * bytes : layout->param_offset[t->stage];
-    return w->arena + region + t->offset + first * (int64_t)sizeof(float);
+    const int shares = is_shared(w, t, part) ? pp_shape_parts(&model->shape) : 1;
+    const int64_t kept = ((part - 1) * model->stages[t->stage].param_bytes + t->offset) / shares;
+    int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + t->value_offset;
+    if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
+    if (shares > 1) first -= w->replica * t->part_elements;
+    return w->arena + at + first * (int64_t)sizeof(float);
 }
 
 pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, float *out)
@@ -43,6 +63,10 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
 
 pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, const float *values)
 {
-    PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, first), values, n * (int64_t)sizeof *values));
+    int64_t kept = first, count = n;
+    pp_worker_keeps(w, tensor, part, &kept, &count);
+    if (count > 0)
+        PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, kept), values + (kept - first),
+                                  count * (int64_t)sizeof *values));
     return part ? PP_OK : set_copy(w, tensor, first, n, values);
 }

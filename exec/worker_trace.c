@@ -97,7 +97,7 @@ pp_status pp_worker_trace_stops(struct pp_worker *w)
     for (int i = 0; i < walk->nstops; i++) {
         const struct pp_stop_marks *marks = &w->track->marks[i];
         struct pp_event event = {.step = w->step.number, .task = walk->stops[i].task, .side = PP_SIDE_RUN};
-        if (walk->plan->tasks[event.task].kind == PP_REDUCE_GRAD) {
+        if (pp_combines(walk->plan->tasks[event.task].kind)) {
             const struct pp_parcel_marks *sum = &q->gradients[reductions++].marks;
             PP_TRY(times_of(w, q->turn, sum->timed_begun, sum->timed_done, &event));
         } else {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/model.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "kernels/kernels.h"
 
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
+_Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of copies too, are aligned as tensors are");
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
@@ -128,6 +130,9 @@ static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_ten
     tensor->bound = init[rule].bound;
 }
 
+/* So many that the next ones are aligned. */
+static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE - 1) / PP_PART_LINE * PP_PART_LINE; }
+
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
 
 /* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and what products read has a bfloat16
@@ -137,11 +142,22 @@ static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const
 {
     const bool embedding = row == embedding_rows;
     const bool pads = row->dim[0] == DIM_VOCAB && !embedding;
-    const int64_t elements = (pads ? pp_padded_vocab(shape) : t->shape[0]) * t->shape[1];
+    const int parts = pp_shape_parts(shape);
+    int64_t elements = (pads ? pp_padded_vocab(shape) : t->shape[0]) * t->shape[1];
+    if (parts > 1) {
+        t->part_elements = whole_lines((elements + parts - 1) / parts);
+        elements = parts * t->part_elements;
+    }
+    const bool copied = shape->precision == PP_BF16 && !embedding && t->ndim == 2;
+    const int64_t bytes = aligned(elements * (int64_t)sizeof(float));
     t->offset = s->param_bytes;
-    s->param_bytes += aligned(elements * (int64_t)sizeof(float));
-    t->offset16 = -1;
-    if (shape->precision != PP_BF16 || embedding || t->ndim < 2) return;
+    s->param_bytes += bytes;
+    t->value_offset = t->offset16 = -1;
+    if (!copied || !pp_shape_splits_weights(shape)) {
+        t->value_offset = s->value_bytes;
+        s->value_bytes += bytes;
+    }
+    if (!copied) return;
     t->offset16 = s->param16_bytes;
     s->param16_bytes += aligned(elements * pp_element_bytes(PP_BF16));
 }
@@ -164,6 +180,8 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         place_tensor(shape, s, &rows[i], t);
         s->tensors++;
         model->parameters += t->elements;
+        if (t->part_elements / PP_PART_LINE > INT_MAX)
+            return pp_fail(PP_USAGE, "%s is too large to be shared by %d replicas", t->name, shape->replicas);
         if (model->parameters > most_parameters)
             return pp_fail(PP_USAGE,
                            "the model has more than %.1e parameters; use fewer --layers or a smaller --d-model, --d-ff "

@@ -6,9 +6,10 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; NORM, STEP: one a tensor */
+    MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 8,
-    SCRATCH_ALIGNMENT = 64
+    SCRATCH_ALIGNMENT = 64,
+    LONGEST_ROW = 4096 /* of a part */
 };
 
 /* Behind the tensors of so many layers; NULL: place is -1. */
@@ -30,7 +31,8 @@ static const struct pp_tensor *last_tensor(const struct pp_writer *w, enum pp_la
 
 static struct pp_ref ref_in(enum pp_region region, const struct pp_tensor *t)
 {
-    return t ? pp_ref_to(region, t->offset) : pp_ref_to(PP_MEM_NONE, 0);
+    if (!t) return pp_ref_to(PP_MEM_NONE, 0);
+    return pp_ref_to(region, region == PP_MEM_PARAM ? t->value_offset : t->offset);
 }
 
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
@@ -46,7 +48,7 @@ static struct pp_ref copy_of(const struct pp_tensor *t)
 /* As products read it. */
 static struct pp_ref weight_of(const struct pp_tensor *t)
 {
-    return t->offset16 < 0 ? pp_ref_to(PP_MEM_PARAM, t->offset) : copy_of(t);
+    return t->offset16 < 0 ? ref_in(PP_MEM_PARAM, t) : copy_of(t);
 }
 
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
@@ -56,7 +58,7 @@ struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tens
 
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
 {
-    return pp_ref_to(region, w->model->tensors[w->stage->first_tensor].offset);
+    return ref_in(region, &w->model->tensors[w->stage->first_tensor]);
 }
 
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor)
@@ -133,21 +135,56 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
     call->f[1] = (float)shape->dropout;
 }
 
-/* One call for each tensor of the stage, over its rows and columns. The embedding, the first one, has a gradient in the
- * rows of the batch's words only. */
-static void write_tensors(struct pp_writer *w, enum pp_kernel kernel)
+/* Rows and columns of what a call works on: of a part, as long as they can be. */
+static void set_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
 {
+    int64_t width = PP_PART_LINE;
+    while (part && width < LONGEST_ROW && t->part_elements % (2 * width) == 0) width *= 2;
+    call->n[0] = (int)(part ? t->part_elements / width : t->shape[0]);
+    call->n[1] = (int)(part ? width : t->shape[1]);
+}
+
+/* Where the worker's share of a tensor, or all of it, lies. */
+static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int bytes)
+{
+    if (w->model->shape.zero && ref.region != PP_MEM_NONE) ref.row_bytes = t->part_elements * bytes;
+    return ref;
+}
+
+/* Of each tensor: for all its parts, or the share. */
+static int norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
+
+static void write_norm(struct pp_writer *w)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int parts = pp_shape_parts(shape), calls = norm_calls(shape);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        struct pp_call *call = pp_writer_call(w, kernel, (int)t->shape[0], (int)t->shape[1], i, 0);
-        call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->offset);
-        if (kernel == PP_KERNEL_SUMSQ) continue;
+        for (int k = 0; k < calls; k++) {
+            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * parts + k, 0);
+            const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
+            set_extent(t, parts > 1, call);
+            call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));
+        }
+    }
+}
+
+/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only. */
+static void write_step(struct pp_writer *w, enum pp_kernel kernel)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int shares = shape->zero ? pp_shape_parts(shape) : 1;
+    for (int i = 0; i < w->stage->tensors; i++) {
+        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
+        struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
+        set_extent(t, shape->zero, call);
         call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0;
-        call->ref[1] = call->ref[0];
-        call->ref[0] = pp_ref_to(PP_MEM_PARAM, t->offset);
-        call->ref[2] = copy_of(t);
-        for (int s = 0; s < pp_optimizers[w->model->shape.optimizer].states; s++)
-            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, s * w->stage->param_bytes + t->offset);
+        call->ref[0] = share_of(w, t, ref_in(PP_MEM_PARAM, t), sizeof(float));
+        if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
+        call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));
+        call->ref[2] = share_of(w, t, copy_of(t), pp_element_bytes(PP_BF16));
+        for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
+            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, (s * w->stage->param_bytes + t->offset) / shares);
     }
 }
 
@@ -179,10 +216,10 @@ static void write_calls(struct pp_writer *w, int kind)
         pp_write_backward(w, false, true);
         break;
     case PP_NORM:
-        write_tensors(w, PP_KERNEL_SUMSQ);
+        write_norm(w);
         break;
     case PP_STEP:
-        write_tensors(w, step_kernels[w->model->shape.optimizer]);
+        write_step(w, step_kernels[w->model->shape.optimizer]);
         break;
     default:
         break; /* transfers and reductions move data, they call no kernels */
@@ -215,16 +252,17 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[40];
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[40], share[24] = "";
     write_layer_words(w, tensors, layers, sizeof layers);
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
+    if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s", shape->d_ff, vocab, precision, layers,
-                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
+        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s%s", shape->d_ff, vocab, precision, layers,
+                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
         snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
                  vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
@@ -261,7 +299,8 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
+    PP_TRY(PP_NEW(&out->calls, cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape)
+                                                    : MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);
     for (int i = 0; i < out->ncalls; i++) {

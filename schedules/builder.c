@@ -82,6 +82,7 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->training = spec->training;
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
+    plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
     PP_TRY(PP_NEW(&plan->stage_rank, stages));
@@ -198,7 +199,7 @@ static pp_status make_ranks(struct builder *b)
     PP_TRY(PP_NEW(&b->done_stages, plan->stages));
     for (int r = 0; r < plan->ranks; r++) {
         struct rank_state *rank = &b->ranks[r];
-        rank->last_compute = -1;
+        rank->last_compute = rank->last_gather = -1;
         rank->ckpt = (struct slots){.kind = PP_POOL_CKPT, .rank = r};
         rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
     }
@@ -268,7 +269,7 @@ static pp_status make_tables(struct builder *b)
     int64_t classes = (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows;
     PP_TRY(PP_NEW(&b->class_id, classes));
     memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
-    b->task_capacity += 3 * (int64_t)plan->stages + 1;
+    b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1;
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
                        (long long)b->task_capacity);

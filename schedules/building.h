@@ -45,6 +45,7 @@ struct rank_state {
     const struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
     int64_t nops, next;
     int32_t last_compute; /* task; -1 = none yet */
+    int32_t last_gather;  /* GATHER_PARAM; -1 = none */
     int live, peak;       /* stage-microbatches between F and B/I */
     int64_t nissue;       /* entries of its issue list */
     struct slots ckpt, local;
@@ -118,7 +119,8 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;
 
-/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients are final), then NORM, NORM_ALL, STEP. */
+/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients are final), then NORM, NORM_ALL, STEP,
+ * GATHER_PARAM. */
 pp_status pp_builder_reduce(struct builder *b, int stage) PP_MUST_CHECK;
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
 

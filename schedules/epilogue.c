@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows the last backward: gradient reduction over replicas, global norm, optimizer step.
+ * What follows the last backward: gradient reduction over replicas, global norm, optimizer step, and where each replica
+ * stepped a share, the gathering of parameters.
  */
 #include "schedules/building.h"
 
@@ -23,6 +24,8 @@ static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
     return pp_builder_task(b, task, id);
 }
 
+static int collective_lane(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
+
 pp_status pp_builder_reduce(struct builder *b, int stage)
 {
     struct pp_plan *plan = b->plan;
@@ -30,8 +33,16 @@ pp_status pp_builder_reduce(struct builder *b, int stage)
     struct rank_state *r = &b->ranks[rank];
     r->done_stages[r->ndone++] = stage;
     if (plan->replicas == 1) return PP_OK;
-    struct pp_task task = plain(PP_REDUCE_GRAD, stage, plan->ranks + b->nchannels + rank, r->last_compute);
+    struct pp_task task = plain(PP_REDUCE_GRAD, stage, collective_lane(b, rank), r->last_compute);
     return append(b, &task, &b->reduce_task[stage]);
+}
+
+static pp_status gather(struct builder *b, int stage)
+{
+    const int rank = b->plan->stage_rank[stage];
+    struct rank_state *r = &b->ranks[rank];
+    struct pp_task task = plain(PP_GATHER_PARAM, stage, collective_lane(b, rank), r->last_compute);
+    return append(b, &task, &r->last_gather);
 }
 
 /* One task per stage on its rank: rank by rank, each in the order in which its stages finished. */
@@ -43,6 +54,7 @@ static pp_status per_stage(struct builder *b, int kind, int32_t after)
             int stage = r->done_stages[i];
             struct pp_task task = plain(kind, stage, rank, after >= 0 ? after : b->reduce_task[stage]);
             PP_TRY(append(b, &task, &r->last_compute));
+            if (kind == PP_STEP && b->plan->zero) PP_TRY(gather(b, stage));
         }
     }
     return PP_OK;

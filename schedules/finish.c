@@ -70,17 +70,29 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
 }
 
+/* A rank begins a step when it has the parameters that the other replicas stepped in the one before. */
+static void add_gathers(struct builder *b)
+{
+    struct pp_plan *plan = b->plan;
+    for (int r = 0; plan->zero && r < plan->ranks; r++) {
+        int32_t id = 0;
+        while (plan->tasks[id].lane != r) id++;
+        plan->wraps[plan->nwraps++] = (struct pp_wrap){b->ranks[r].last_gather, id};
+    }
+}
+
 /* The first writer of a slot waits for the last reader of the step before. Slots used on one rank only need no edge. */
 static pp_status make_wraps(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int n = 0;
+    int n = plan->zero ? plan->ranks : 0;
     for (int c = 0; c < b->nchannels; c++) n += b->channels[c].recv.made + b->channels[c].send.made;
     PP_TRY(PP_NEW(&plan->wraps, n));
     for (int c = 0; c < b->nchannels; c++) {
         add_wraps(plan, &b->channels[c].recv);
         add_wraps(plan, &b->channels[c].send);
     }
+    add_gathers(b);
     return PP_OK;
 }
 

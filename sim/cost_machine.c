@@ -14,7 +14,7 @@ enum { GROUP = 64 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
 int pp_norm_hops(const struct pp_plan *plan)
 {
     int hops = 0;
-    while (hops < 31 && 1 << hops < plan->ranks) hops++;
+    while (hops < 31 && 1 << hops < pp_norm_workers(plan)) hops++;
     return hops;
 }
 
@@ -24,7 +24,9 @@ int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
         return (int64_t)cls->rows * job->config->tokens * model->shape.d_model *
                pp_element_bytes(model->shape.precision);
-    return cls->kind == PP_REDUCE_GRAD ? model->stages[cls->stage].param_bytes : 0;
+    if (!pp_combines(cls->kind)) return 0;
+    const struct pp_stage *stage = &model->stages[cls->stage];
+    return cls->kind == PP_GATHER_PARAM ? stage->value_bytes + stage->param16_bytes : stage->param_bytes;
 }
 
 int pp_cost_sharers(const struct pp_job *job)
@@ -106,7 +108,7 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
         out->loaded_ns = roofline(job, m, cls, rates->flops_per_ns, rates->loaded_bytes_per_ns);
         return;
     }
-    if (c->kind == PP_REDUCE_GRAD)
+    if (pp_combines(c->kind))
         out->ns = pp_placement_reduce_ns(placement, job->train->stage_rank[c->stage], out->bytes, m->reduce_latency_ns,
                                          1 / m->reduce_bytes_per_ns);
     if (c->kind == PP_NORM_ALL)

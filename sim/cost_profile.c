@@ -79,13 +79,13 @@ static pp_status set_transfers(const struct pp_search *s, const struct pp_plan *
     return PP_OK;
 }
 
-/* all_ns: a measured collective of all ranks; -1: there is none, and the hops of an exchange are added up. Between
- * hosts the hops are the least. */
+/* all_ns: a measured collective of all that make the norm; -1: there is none, and the hops of an exchange are added up.
+ * Between hosts the hops are the least. */
 static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *link, int64_t all_ns)
 {
     const int64_t hop_ns = pp_placement_hop_ns(p, link->latency_ns);
     const int64_t hops_ns = pp_norm_hops(p->plan) * (hop_ns + link->send_overhead_ns + link->recv_overhead_ns);
-    if (all_ns < 0 || p->plan->ranks == 1) return hops_ns; /* of one rank: none */
+    if (all_ns < 0 || pp_norm_workers(p->plan) == 1) return hops_ns; /* of one worker: none */
     return hop_ns > link->latency_ns && hops_ns > all_ns ? hops_ns : all_ns;
 }
 
@@ -101,11 +101,11 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
-        if (kind == PP_REDUCE_GRAD && *found)
+        if (pp_combines(kind) && *found)
             class->ns = pp_placement_reduce_ns(placement, plan->stage_rank[plan->classes[c].stage], class->bytes,
                                                latency, per_byte);
         if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
-        if (kind == PP_REDUCE_GRAD || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
+        if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
     }
     return PP_OK;
 }

@@ -93,18 +93,23 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t b
 {
     const struct ring ring = ring_of(p, rank);
     const int replicas = p->plan->replicas;
+    const double rounds = p->plan->zero ? 1 : 2;
+    latency_ns *= rounds / 2;
     if (ring.hosts > 1) {
-        latency_ns += 2.0 * (ring.hosts - 1) * (double)p->network.latency_ns;
+        latency_ns += rounds * (ring.hosts - 1) * (double)p->network.latency_ns;
         ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring.fewest);
     }
-    const double ns = latency_ns + (double)bytes * 2 * (replicas - 1) / replicas * ns_per_byte;
+    const double ns = latency_ns + (double)bytes * rounds * (replicas - 1) / replicas * ns_per_byte;
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
+static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
+
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
+    if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
     for (int first = 0; first < p->plan->ranks * p->plan->replicas; first += p->plan->ranks)
         if (pp_placement_host(p, first) != pp_placement_host(p, first + p->plan->ranks - 1))
-            return p->network.latency_ns > latency_ns ? p->network.latency_ns : latency_ns;
+            return longer(p->network.latency_ns, latency_ns);
     return latency_ns;
 }

@@ -30,7 +30,8 @@ bool pp_placement_several(const struct pp_placement *p);
 void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *cost);
 
 /* Sum over the replicas of the gradients of a rank's stage: by latency and time of a byte within a host, and one ring
- * whose slowest link counts. */
+ * whose slowest link counts. Where each replica has a share, one of the two rounds of such a sum: reduce-scatter, or
+ * all-gather of the parameters; each takes half of its latency and bytes. */
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t bytes, double latency_ns,
                                double ns_per_byte);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Jitter: durations are known beforehand, but no step is like another and no replica like another. One pass over the
- * tasks for each replica, from one sum of gradients to the next. A sum is done when the last replica has come to it;
- * nothing else makes replicas wait for each other, for the global norm is among the ranks of one.
+ * tasks for each replica, from one collective of the replicas to the next. It is done when the last replica has come to
+ * it; nothing else makes replicas wait for each other. (The global norm is among the ranks of one, or of all where each
+ * has a share.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +56,9 @@ static void run_together(struct replica *replicas, int n, int32_t id)
     for (int i = 0; i < n; i++) run_from(&replicas[i], id, start, 0);
 }
 
-static int32_t next_sum(const struct pp_plan *plan, int32_t id)
+static int32_t next_meeting(const struct pp_plan *plan, int32_t id)
 {
-    while (id < plan->ntasks && plan->tasks[id].kind != PP_REDUCE_GRAD) id++;
+    while (id < plan->ntasks && !pp_joins_replicas(plan, plan->tasks[id].kind)) id++;
     return id;
 }
 
@@ -66,7 +67,7 @@ static void sweep_step(struct replica *replicas, int n, int step)
     const struct pp_plan *plan = replicas->sim.plan;
     for (int i = 0; i < n; i++) replicas[i].wrap = 0;
     for (int32_t from = 0; from < plan->ntasks;) {
-        int32_t to = next_sum(plan, from);
+        int32_t to = next_meeting(plan, from);
         for (int i = 0; i < n; i++)
             for (int32_t id = from; id < to; id++) run_alone(&replicas[i], id, step);
         if (to < plan->ntasks) run_together(replicas, n, to);

@@ -55,6 +55,14 @@ compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0 # switches
 grep -qE 'equal bits .*sums by NCCL 2\.[0-9]+\.[0-9]+"' nccl.log || fail "the key does not name NCCL's version"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16
 
+# Replicas that share the optimizer's work: by every carrier, and within one process, the bits of those that do not. The
+# second epoch makes everything worse, so that the best weights are put together again from their shares.
+train alone -- --device cuda --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16
+compare 4 --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16 --zero 1
+cmp alone threads || fail "--zero 1: other losses than --zero 0"
+cmp alone.safetensors threads.safetensors || fail "--zero 1: other weights than --zero 0"
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --zero 1
+
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3

@@ -49,12 +49,31 @@ static struct rank join(int rank, int device)
     return r;
 }
 
-static float last_of(const struct rank *r)
+static float number_of(const struct rank *r, size_t i)
 {
     float x;
     EXPECT(!cudaStreamSynchronize(r->stream));
-    EXPECT(!cudaMemcpy(&x, r->memory + NUMBERS - 1, sizeof(x), cudaMemcpyDeviceToHost));
+    EXPECT(!cudaMemcpy(&x, r->memory + i, sizeof(x), cudaMemcpyDeviceToHost));
     return x;
+}
+
+static float last_of(const struct rank *r) { return number_of(r, NUMBERS - 1); }
+
+/* Each rank sums its part of what all have, in place, then has the parts of all; the ends of two parts tell. */
+static void shares(const struct rank *r)
+{
+    const size_t n = NUMBERS / 4, ranks = (size_t)shared->ranks, rank = (size_t)r->rank;
+    const float before = last_of(r);
+    EXPECT(!test_add(r->memory + rank * n, 1, n, r->stream));
+    EXPECT(!ncclGroupStart());
+    EXPECT(!ncclReduceScatter(r->memory, r->memory + rank * n, n, ncclFloat, ncclSum, r->comm, r->stream));
+    EXPECT(!ncclGroupEnd());
+    EXPECT(number_of(r, rank * n + n - 1) == before * (float)ranks + 1);
+    EXPECT(!test_add(r->memory + rank * n, (float)rank, n, r->stream));
+    EXPECT(!ncclAllGather(r->memory + rank * n, r->memory, n, ncclFloat, r->comm, r->stream));
+    EXPECT(number_of(r, n - 1) == before * (float)ranks + 1);
+    EXPECT(number_of(r, ranks * n - 1) == before * (float)ranks + (float)ranks);
+    EXPECT(ncclGroupEnd() == ncclInvalidUsage);
 }
 
 /* Rank i hands on to i + 1; then all add. */
@@ -67,6 +86,7 @@ static void chain(int rank)
     EXPECT(!test_add(r.memory, (float)rank, NUMBERS, r.stream));
     EXPECT(!ncclAllReduce(r.memory, r.memory, NUMBERS, ncclFloat, ncclSum, r.comm, r.stream));
     EXPECT(last_of(&r) == (float)(shared->ranks + shared->ranks * (shared->ranks - 1) / 2));
+    shares(&r);
     EXPECT(!ncclCommDestroy(r.comm));
 }
 

@@ -35,3 +35,4 @@ compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --attention flash --tokens 70
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0
+compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 1

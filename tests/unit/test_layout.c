@@ -62,6 +62,7 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
     groups[stages - 1] = 1;
     for (int s = 0; s < stages; s++)
         w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1),
+                                         .value_bytes = 1000 * (s + 1),
                                          .param16_bytes = precision == PP_BF16 ? 400 * (s + 1) : 0,
                                          .group = groups[s]};
     w->model =

@@ -65,6 +65,7 @@ static void check_variants(struct pp_plan_spec *spec)
     for (int variant = 0; variant < 12; variant++) {
         spec->checkpoint = variant % 3;
         spec->replicas = 1 + variant / 3 % 2;
+        spec->zero = variant % 2;
         spec->clip = variant / 6;
         spec->recv_buffers = variant % 4;
         struct pp_plan *plan = build(spec);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL: send, receive and all-reduce, with what real ones do that a program can trip over. Nothing is buffered: a send
- * ends when its receive took everything. The first exchange of a pair blocks the hosts of both. Operations of one
- * communicator run one after another whatever their streams. A dead peer is noticed by the operation that waits for
- * it, which then goes on waiting until ncclCommAbort (PP_EMULATE_NCCL_MUTE=1: it is not even noticed, as over NVLink).
- * Sums of more than two have another order unless NCCL_NVLS_ENABLE is 0.
+ * NCCL: send, receive, all-reduce, reduce-scatter and all-gather, with what real ones do that a program can trip over.
+ * Nothing is buffered: a send ends when its receive took everything. The first exchange of a pair blocks the hosts of
+ * both. Operations of one communicator run one after another whatever their streams. A dead peer is noticed by the
+ * operation that waits for it, which then goes on waiting until ncclCommAbort (PP_EMULATE_NCCL_MUTE=1: it is not even
+ * noticed, as over NVLink). Sums of more than two have another order unless NCCL_NVLS_ENABLE is 0.
  */
-#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,43 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "emulator.h"
-#include "nccl_mesh.h"
-
-enum operation { SEND, RECV, SUM };
-static const char *const operation_names[] = {"ncclSend", "ncclRecv", "ncclAllReduce"};
-
-struct ncclComm {
-    struct pp_mesh mesh;
-    atomic_int references;
-    atomic_int async_error;
-    atomic_bool aborted;
-    int device;
-    bool mute;
-    bool switched;                          /* switches may add, in an order of theirs */
-    bool connected[SUM + 1][PP_MESH_RANKS]; /* SUM: [0] */
-    struct pp_emu_record *last;             /* the end of the last operation */
-};
-
-struct exchange {
-    struct pp_emu_op op;
-    ncclComm_t comm;
-    enum operation operation;
-    ncclDataType_t type;
-    size_t count, bytes;
-    int peer;
-    bool first; /* of its pair, or of all */
-    const void *from;
-    void *to;
-};
-
-/* What two ranks say before data moves: they must mean the same. */
-struct offer {
-    int32_t operation, type;
-    uint64_t bytes;
-};
+#include "nccl_exchange.h"
 
 static _Thread_local char last_error[200];
+static _Thread_local int open_groups;
 static atomic_int first_exchanges; /* under way in this process */
 
 void pp_emu_allocates(const char *function)
@@ -203,62 +169,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 
 /* ---- operations ---- */
 
-static bool give(const struct exchange *x, int peer, const void *data)
-{
-    struct pp_mesh *mesh = &x->comm->mesh;
-    const struct offer mine = {.operation = x->operation == SUM ? SUM : SEND, .type = x->type, .bytes = x->bytes};
-    struct offer other;
-    if (!pp_mesh_recv(mesh, PP_MESH_DATA, peer, &other, sizeof(other))) return false;
-    if (memcmp(&mine, &other, sizeof(mine)) != 0)
-        pp_emu_complain("%s: %zu bytes of type %d, but rank %d expects %llu of type %d", operation_names[x->operation],
-                        x->bytes, x->type, peer, (unsigned long long)other.bytes, other.type);
-    return memcmp(&mine, &other, sizeof(mine)) == 0 && pp_mesh_send(mesh, PP_MESH_DATA, peer, data, x->bytes);
-}
-
-static bool take(const struct exchange *x, int peer, void *data)
-{
-    struct pp_mesh *mesh = &x->comm->mesh;
-    const struct offer mine = {.operation = x->operation == SUM ? SUM : SEND, .type = x->type, .bytes = x->bytes};
-    return pp_mesh_send(mesh, PP_MESH_DATA, peer, &mine, sizeof(mine)) &&
-           pp_mesh_recv(mesh, PP_MESH_DATA, peer, data, x->bytes);
-}
-
-static void add(const struct exchange *x, void *to, const void *part)
-{
-    for (size_t i = 0; i < x->count; i++) {
-        if (x->type == ncclFloat64)
-            ((double *)to)[i] += ((const double *)part)[i];
-        else
-            ((float *)to)[i] += ((const float *)part)[i];
-    }
-}
-
-/* Rank 0 adds in the order of ranks, or of more than two in the other one, and sends the result. */
-static bool sum(const struct exchange *x)
-{
-    const struct pp_mesh *mesh = &x->comm->mesh;
-    bool ok = true;
-    if (mesh->rank) return give(x, 0, x->from) && take(x, 0, x->to);
-    void *part = malloc(x->bytes);
-    if (!part) abort();
-    if (x->to != x->from) memcpy(x->to, x->from, x->bytes);
-    for (int i = 1; i < mesh->ranks && ok; i++) {
-        ok = take(x, x->comm->switched ? mesh->ranks - i : i, part);
-        if (ok) add(x, x->to, part);
-    }
-    for (int i = 1; i < mesh->ranks && ok; i++) ok = give(x, i, x->to);
-    free(part);
-    return ok;
-}
-
 static void run_exchange(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 {
-    struct exchange *x = (struct exchange *)op;
+    struct pp_nccl_exchange *x = (struct pp_nccl_exchange *)op;
     ncclComm_t comm = x->comm;
     bool ok = !dead && !atomic_load(&comm->aborted);
     (void)stream;
-    if (ok)
-        ok = x->operation == SEND ? give(x, x->peer, x->from) : x->operation == RECV ? take(x, x->peer, x->to) : sum(x);
+    if (ok) ok = pp_nccl_move(x);
     if (!ok && !dead && !comm->mute) atomic_store(&comm->async_error, ncclRemoteError);
     while (!ok && !dead && !atomic_load(&comm->aborted)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (x->first) atomic_fetch_sub(&first_exchanges, 1);
@@ -267,25 +184,25 @@ static void run_exchange(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 }
 
 /* Hosts of a pair (of all, for sums) make the connection together. */
-static ncclResult_t connect_hosts(ncclComm_t comm, enum operation operation, int peer)
+static ncclResult_t connect_hosts(ncclComm_t comm, enum pp_nccl_operation operation, int peer)
 {
     struct pp_mesh *mesh = &comm->mesh;
     char token = (char)operation;
     for (int i = 0; i < mesh->ranks; i++) {
-        if (i == mesh->rank || (operation != SUM && i != peer)) continue;
+        if (i == mesh->rank || (!pp_nccl_is_collective(operation) && i != peer)) continue;
         if (!pp_mesh_send(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
     }
     for (int i = 0; i < mesh->ranks; i++) {
-        if (i == mesh->rank || (operation != SUM && i != peer)) continue;
+        if (i == mesh->rank || (!pp_nccl_is_collective(operation) && i != peer)) continue;
         if (!pp_mesh_recv(mesh, PP_MESH_HOSTS, i, &token, 1)) return fail(ncclRemoteError, "a rank is gone");
     }
     return ncclSuccess;
 }
 
 /* *first: the exchange is one of first_exchanges, until it has ended. */
-static ncclResult_t connect_once(const struct exchange *x, bool *first)
+static ncclResult_t connect_once(const struct pp_nccl_exchange *x, bool *first)
 {
-    bool *connected = &x->comm->connected[x->operation][x->operation == SUM ? 0 : x->peer];
+    bool *connected = &x->comm->connected[x->operation][pp_nccl_is_collective(x->operation) ? 0 : x->peer];
     *first = !*connected;
     *connected = true;
     if (!*first) return ncclSuccess;
@@ -301,30 +218,34 @@ static size_t bytes_of(ncclDataType_t type)
     return (unsigned)type < ncclNumTypes ? sizes[type] : 0;
 }
 
-static bool buffers_fit(const struct exchange *x)
+static bool buffers_fit(const struct pp_nccl_exchange *x)
 {
-    const char *name = operation_names[x->operation];
-    return (x->from || x->to) && (!x->from || pp_emu_is_device(name, "what is sent", x->from, x->bytes)) &&
-           (!x->to || pp_emu_is_device(name, "what is received", x->to, x->bytes));
+    const char *name = pp_nccl_operations[x->operation];
+    const size_t all = x->bytes * (size_t)x->comm->mesh.ranks;
+    const size_t from = x->operation == PP_NCCL_SCATTER ? all : x->bytes;
+    const size_t to = x->operation == PP_NCCL_GATHER ? all : x->bytes;
+    return (x->from || x->to) && (!x->from || pp_emu_is_device(name, "what is sent", x->from, from)) &&
+           (!x->to || pp_emu_is_device(name, "what is received", x->to, to));
 }
 
-static ncclResult_t check_exchange(const struct exchange *x, cudaStream_t stream)
+static ncclResult_t check_exchange(const struct pp_nccl_exchange *x, cudaStream_t stream)
 {
     const struct pp_mesh *mesh = &x->comm->mesh;
-    const bool sums = x->operation == SUM;
+    const bool together = pp_nccl_is_collective(x->operation);
+    const bool sums = together && x->operation != PP_NCCL_GATHER;
     if (!stream || stream->device != x->comm->device)
         return fail(ncclInvalidArgument, "the stream is not of the communicator's device");
     if (!x->bytes) return fail(ncclInvalidArgument, "no bytes, or an unknown type");
-    if (!sums && (x->peer < 0 || x->peer >= mesh->ranks || x->peer == mesh->rank))
+    if (!together && (x->peer < 0 || x->peer >= mesh->ranks || x->peer == mesh->rank))
         return fail(ncclInvalidArgument, "no such peer");
     if (sums && x->type != ncclFloat32 && x->type != ncclFloat64)
         return fail(ncclInvalidArgument, "the emulator adds float32 and float64 only");
     return buffers_fit(x) ? ncclSuccess : fail(ncclInvalidArgument, "a buffer is not device memory");
 }
 
-static ncclResult_t start(const struct exchange *what, cudaStream_t handle)
+static ncclResult_t start(const struct pp_nccl_exchange *what, cudaStream_t handle)
 {
-    const char *name = operation_names[what->operation];
+    const char *name = pp_nccl_operations[what->operation];
     if (!what->comm || atomic_load(&what->comm->aborted)) return fail(ncclInvalidArgument, "no communicator");
     if (pp_emu_fault(what->comm->device) != cudaSuccess) return fail(ncclUnhandledCudaError, "the device has failed");
     const int injected = pp_emu_injected(name, ncclInternalError);
@@ -334,7 +255,7 @@ static ncclResult_t start(const struct exchange *what, cudaStream_t handle)
     bool first = false;
     if (result == ncclSuccess) result = connect_once(what, &first);
     if (result != ncclSuccess) return result;
-    struct exchange *x = malloc(sizeof(*x));
+    struct pp_nccl_exchange *x = malloc(sizeof(*x));
     if (!x) abort();
     *x = *what;
     x->first = first;
@@ -353,25 +274,38 @@ static ncclResult_t start(const struct exchange *what, cudaStream_t handle)
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return start(&(struct exchange){.comm = comm,
-                                    .operation = SEND,
-                                    .type = type,
-                                    .count = count,
-                                    .peer = peer,
-                                    .bytes = count * bytes_of(type),
-                                    .from = from},
+    return start(&(struct pp_nccl_exchange){.comm = comm,
+                                            .operation = PP_NCCL_SEND,
+                                            .type = type,
+                                            .count = count,
+                                            .peer = peer,
+                                            .bytes = count * bytes_of(type),
+                                            .from = from},
                  stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    return start(&(struct exchange){.comm = comm,
-                                    .operation = RECV,
-                                    .type = type,
-                                    .count = count,
-                                    .peer = peer,
-                                    .bytes = count * bytes_of(type),
-                                    .to = to},
+    return start(&(struct pp_nccl_exchange){.comm = comm,
+                                            .operation = PP_NCCL_RECV,
+                                            .type = type,
+                                            .count = count,
+                                            .peer = peer,
+                                            .bytes = count * bytes_of(type),
+                                            .to = to},
+                 stream);
+}
+
+static ncclResult_t start_collective(enum pp_nccl_operation operation, const void *from, void *to, size_t count,
+                                     ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+{
+    return start(&(struct pp_nccl_exchange){.comm = comm,
+                                            .operation = operation,
+                                            .type = type,
+                                            .count = count,
+                                            .bytes = count * bytes_of(type),
+                                            .from = from,
+                                            .to = to},
                  stream);
 }
 
@@ -379,12 +313,32 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream)
 {
     if (operation != ncclSum) return fail(ncclInvalidArgument, "the emulator only adds");
-    return start(&(struct exchange){.comm = comm,
-                                    .operation = SUM,
-                                    .type = type,
-                                    .count = count,
-                                    .bytes = count * bytes_of(type),
-                                    .from = from,
-                                    .to = to},
-                 stream);
+    return start_collective(PP_NCCL_SUM, from, to, count, type, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    if (operation != ncclSum) return fail(ncclInvalidArgument, "the emulator only adds");
+    return start_collective(PP_NCCL_SCATTER, from, to, count, type, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return start_collective(PP_NCCL_GATHER, from, to, count, type, comm, stream);
+}
+
+/* Collectives of one communicator are all that is put into groups: one after the other is as good. */
+ncclResult_t ncclGroupStart(void)
+{
+    open_groups++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (open_groups == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: no group is open");
+    open_groups--;
+    return ncclSuccess;
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/shares.h"
+
+#include <stdlib.h>
+
+static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
+{
+    shares->tensors[shares->n++] = (struct pp_share_tensor){offset, part_bytes, shares->bytes};
+    shares->bytes += part_bytes;
+}
+
+pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct pp_shares **out)
+{
+    const struct pp_layout *layout = job->layout;
+    const struct pp_stage *s = &job->model->stages[stage];
+    struct pp_shares *shares;
+    PP_TRY(pp_alloc_bytes(&shares, 1, sizeof *shares + 2 * (size_t)s->tensors * sizeof shares->tensors[0]));
+    shares->use = use;
+    for (int i = 0; i < s->tensors; i++) {
+        const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
+        const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
+        if (use == PP_SHARES_SCATTER) add(shares, layout->grad_offset[stage] + t->offset, bytes);
+        if (use == PP_SHARES_SCATTER) continue;
+        if (t->value_offset >= 0) add(shares, layout->param_offset[stage] + t->value_offset, bytes);
+        if (t->offset16 >= 0)
+            add(shares, layout->param16_offset[stage] + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));
+    }
+    *out = shares;
+    return PP_OK;
+}
+
+struct pp_share_run pp_shares_run(const struct pp_shares *shares, int64_t at, int64_t most)
+{
+    int low = 0, high = shares->n - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (shares->tensors[middle].at <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const struct pp_share_tensor *t = &shares->tensors[low];
+    const int64_t skip = at - t->at, left = t->part_bytes - skip;
+    return (struct pp_share_run){t->offset + skip, t->part_bytes, left < most ? left : most};
+}
