@@ -348,9 +348,14 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s%s%s; %s, %s",
+    const int kv = pp_kv_heads(shape);
+    char of_keys[40] = "", rope[40] = "";
+    if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
+    if (shape->positions == PP_POSITIONS_ROPE) snprintf(rope, sizeof rope, ", rope of base %g", shape->rope_theta);
+    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s, ff %d, vocabulary %d, mask %s%s%s%s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), shape->d_ff, shape->vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "none",
+             pp_plural(shape->heads), of_keys, shape->d_ff, shape->vocab,
+             shape->mask == PP_MASK_CAUSAL ? "causal" : "none", rope,
              shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->activation == PP_GELU ? ", gelu" : "",
              pp_precision_names[shape->precision], pp_optimizers[shape->optimizer].name);

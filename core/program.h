@@ -56,7 +56,7 @@ struct pp_ref {
     int64_t row_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 128 };
+enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -136,9 +136,12 @@ enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 enum pp_attention_kind { PP_ATTENTION_MATH, PP_ATTENTION_FLASH };
 enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
 enum pp_activation { PP_RELU, PP_GELU };
+/* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), or queries and
+ * keys of each layer rotated (Su et al. 2021). */
+enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE };
 
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
- * decoder (torch.nn.TransformerEncoderLayer). */
+ * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads and positions). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
@@ -154,7 +157,20 @@ struct pp_shape {
      * 0 and 1: none. */
     int vocab_multiple;
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
+    /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
+     * 0: as many as heads. */
+    int kv_heads;
+    int positions;     /* enum pp_positions */
+    double rope_theta; /* of rotations: the base of their frequencies */
 };
+
+static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
+
+/* Queries, keys and values of a token. */
+static inline int64_t pp_qkv_width(const struct pp_shape *shape)
+{
+    return shape->d_model + 2 * (int64_t)pp_kv_heads(shape) * (shape->d_model / shape->heads);
+}
 
 /* Columns of a row of logits in memory. */
 static inline int pp_padded_vocab(const struct pp_shape *shape)

@@ -37,6 +37,10 @@ double pp_call_flops(const struct pp_call *call)
 /* What a plain layernorm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
 #define PLAIN n[3]
 
+/* Columns of a token's queries, keys and values; those that rope rotates. */
+#define WIDTH (PP_QKV_HEADS(n) * n[3])
+#define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
+
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
 #define OPERANDS(X) \
     X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1]) \
@@ -44,7 +48,7 @@ double pp_call_flops(const struct pp_call *call)
     X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
     X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
     X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2]) \
-    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[1] * n[2], t * n[2]) \
+    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[4] ? 0 : n[1] * n[2], t * n[2]) \
     X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3]) \
     X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
     X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
@@ -53,23 +57,26 @@ double pp_call_flops(const struct pp_call *call)
     PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2]) \
     X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
     X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[1], t * n[2] * n[1]) \
-    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
+    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t * WIDTH, (n[6] ? 1 : 2) * t * WIDTH) \
+    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0) \
     X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
-    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t * WIDTH, 2 * t * WIDTH) \
     X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t * n[2] * n[1], t * n[2] * n[1]) \
     X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
     X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t * n[2], t * n[2]) \
-    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
+    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t * WIDTH, (n[6] ? 1 : 2) * t * WIDTH) \
+    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0) \
     X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
-    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
+    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t * WIDTH, 2 * t * WIDTH) \
     X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t * n[2], t * n[2]) \
     X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
+    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t * WIDTH, 2 * t * (n[6] ? ROTATED : WIDTH)) \
+    X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0) \
+    X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t * WIDTH, 2 * t * ROTATED) \
     X(LAYERNORM, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
     X(LAYERNORM, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
     X(LAYERNORM, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
@@ -180,8 +187,36 @@ struct pp_work pp_call_work(const struct pp_call *call)
 static const char *norm_words(const struct pp_call *call)
 {
     static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
-    if (call->kernel != PP_KERNEL_LAYERNORM && call->kernel != PP_KERNEL_LAYERNORM_GRAD) return "";
     return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
+}
+
+static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const int kv = PP_KV_HEADS(call->n);
+    const size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    snprintf(buf + used, size - used, "%s", call->n[6] ? " plain" : "");
+    return buf;
+}
+
+/* What tells calls of one shape apart. */
+static const char *words_of(const struct pp_call *call, char *buf, size_t size)
+{
+    switch (call->kernel) {
+    case PP_KERNEL_EMBED:
+        return call->n[4] ? " plain" : "";
+    case PP_KERNEL_LAYERNORM:
+    case PP_KERNEL_LAYERNORM_GRAD:
+        return norm_words(call);
+    case PP_KERNEL_ATTENTION:
+    case PP_KERNEL_ATTENTION_GRAD:
+    case PP_KERNEL_FLASH:
+    case PP_KERNEL_FLASH_GRAD:
+    case PP_KERNEL_ROPE:
+    case PP_KERNEL_ROPE_GRAD:
+        return heads_words(call, buf, size);
+    default:
+        return "";
+    }
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
@@ -189,11 +224,12 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
     const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
+    char words[32];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
     if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
-    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", norm_words(call));
+    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
         snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");

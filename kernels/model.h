@@ -2,7 +2,10 @@
  *
  * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of
  * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
- * nn.LayerNorm and nn.Linear.
+ * nn.LayerNorm and nn.Linear; where heads share keys and values, in_proj has the fewer rows of these.
+ *
+ * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
+ * scale weighs words against the positions that are added to them.
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; NORM, STEP: one a tensor */
+    MAX_LAYER_CALLS = 24, /* B: 10 for the inputs, 8 for the weights; NORM, STEP: one a tensor */
     MAX_OTHER_CALLS = 8,
     SCRATCH_ALIGNMENT = 64
 };
@@ -101,7 +101,18 @@ struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel m
     struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
                                           shape->heads, shape->d_model / shape->heads);
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
+    call->n[5] = pp_kv_heads(shape);
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    return call;
+}
+
+struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, shape->d_model / shape->heads);
+    call->n[5] = pp_kv_heads(shape);
+    call->f[0] = (float)shape->rope_theta;
+    call->ref[0] = qkv;
     return call;
 }
 
@@ -146,6 +157,7 @@ static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_AD
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu"};
+static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " rope"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -193,19 +205,24 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const char *norm = norm_words[shape->norm], *activation = activation_words[shape->activation];
-    char vocab[32] = "", dropout[32] = "", precision[16] = "";
+    const int kv = pp_kv_heads(shape);
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", heads[24] = "", of_keys[24] = "";
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
+    snprintf(heads, sizeof heads, " h%d", shape->heads);
+    if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " kv%d", kv);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (kind == PP_NORM || kind == PP_STEP)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s", shape->d_ff, vocab, precision,
-                 stage->decode ? norm : "", kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
+        snprintf(text + used, size - (size_t)used, "%s%s ff%d%s%s%s%s", kv != shape->heads ? heads : "", of_keys,
+                 shape->d_ff, vocab, precision, stage->decode ? norm : "",
+                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "");
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
-                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, norm, activation, w->seq, w->rows);
+        snprintf(text + used, size - (size_t)used, "%s%s ff%d%s %s%s%s%s%s%s%s seq%d rows%d", heads, of_keys,
+                 shape->d_ff, vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
+                 attention_words[shape->attention], dropout, precision, norm, activation,
+                 position_words[shape->positions], w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -78,13 +78,14 @@ static pp_status check_meaning(const struct session *s)
     static const struct {
         const char *option;
         bool delay; /* meaningless with --device delay, too */
-    } rows[] = {{"batch-w", true},     {"precision", true}, {"vocab-multiple", true},
-                {"gpus", true},        {"d-model", false},  {"heads", false},
-                {"d-ff", false},       {"layers", false},   {"norm", false},
-                {"activation", false}, {"vocab", false},    {"mask", false},
-                {"attention", false},  {"dropout", false},  {"style", false},
-                {"rows", false},       {"tokens", false},   {"micro-batch-size", false},
-                {"split", false},      {"threads", false},  {"transport", false},
+    } rows[] = {{"batch-w", true},     {"precision", true},  {"vocab-multiple", true},
+                {"gpus", true},        {"d-model", false},   {"heads", false},
+                {"d-ff", false},       {"layers", false},    {"norm", false},
+                {"activation", false}, {"vocab", false},     {"mask", false},
+                {"attention", false},  {"dropout", false},   {"style", false},
+                {"kv-heads", false},   {"positions", false}, {"rope-theta", false},
+                {"rows", false},       {"tokens", false},    {"micro-batch-size", false},
+                {"split", false},      {"threads", false},   {"transport", false},
                 {"memory", false},     {"optimizer", false}};
     const struct pp_config *config = &s->config;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -299,15 +299,22 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
-    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial;
+    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama;
     gpt.norm = first.norm = PP_NORM_FIRST;
     gpt.activation = gelu.activation = PP_GELU;
     gpt.attention = flash.attention = PP_ATTENTION_FLASH;
+    llama = gpt;
+    llama.heads = 4;
+    llama.kv_heads = 2;
+    llama.positions = PP_POSITIONS_ROPE;
+    llama.rope_theta = 1000;
+    llama.scale_embedding = false;
+    gelu.kv_heads = 1;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
     check_shape(d, &flash, false);
     check_shape(d, &gpt, false);
-    check_shape(d, &gpt, true);
+    check_shape(d, &llama, true);
     check_shape(d, &gelu, false);
     check_shape(d, &first, true);
     check_shape(d, &lab, false);

@@ -21,12 +21,19 @@ static const struct pp_shape tiny = {.d_model = 12,
                                      .mask = PP_MASK_CAUSAL,
                                      .scale_embedding = true};
 
-/* The kinds of layers: norm last or first, relu or gelu. */
-enum { KINDS = 4 };
+/* The kinds of layers: norm last or first, relu or gelu; and norm first with heads that share keys and values and are
+ * rotated. */
+enum { SHARED_AND_ROTATED = 4, KINDS };
 static struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
-    shape.norm = kind % 2 ? PP_NORM_FIRST : PP_NORM_LAST;
+    shape.norm = kind % 2 || kind == SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
     shape.activation = kind / 2 ? PP_GELU : PP_RELU;
+    if (kind != SHARED_AND_ROTATED) return shape;
+    shape.d_model = 16;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.positions = PP_POSITIONS_ROPE;
+    shape.rope_theta = 50;
     return shape;
 }
 
