@@ -25,12 +25,14 @@ using pp_tile::held;
 using pp_tile::keys_of;
 using pp_tile::last_key;
 using pp_tile::queries_of;
+using pp_tile::row_max;
+using pp_tile::row_sum;
 using pp_tile::SIDE;
 using pp_tile::THREADS;
 using pp_tile::tokens_of;
 using pp_tile::values_of;
 
-enum { MOST_TILES = 4, MOST_PAIRS = 65535 };
+enum { MOST_TILES = 4, MOST_PAIRS = 65535, ENOUGH_BLOCKS = 512 };
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */
@@ -38,20 +40,6 @@ template <int N> __device__ inline int first_column() { return (int)blockIdx.y *
 
 /* With a mask the last queries have most to do: they begin. */
 __device__ inline int query_tile() { return (int)(gridDim.x - 1 - blockIdx.x) * SIDE; }
-
-/* Over the threads that have the same rows of a tile. */
-__device__ inline float row_max(float v)
-{
-#pragma unroll
-    for (int step = pp_tile::EDGE / 2; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
-    return v;
-}
-__device__ inline float row_sum(float v)
-{
-#pragma unroll
-    for (int step = pp_tile::EDGE / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    return v;
-}
 
 /* Keys that a query sees; none beyond the row. */
 __device__ inline int open_keys(const pp_attention &a, int query)
@@ -147,7 +135,8 @@ struct stage {
     int pair, pairs;
     int pitch;      /* of gradients: dh in whole quads */
     float *queries; /* [pairs, seq, pitch] gradients; NULL: they take the place of the queries at once */
-    float *keys;    /* [2, pairs / group, seq, pitch] of keys and values; NULL: likewise */
+    float *keys;    /* [2, pairs / group, terms, seq, pitch] of keys and values; NULL: likewise */
+    int terms;      /* parts of a group whose gradients of keys and values are made apart, then added */
     float *means;   /* [pairs, seq]: a query's ctx times its dctx */
 };
 
@@ -238,18 +227,19 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     }
 }
 
-/* Gradients of keys and values. Blocks: key tile, N tiles of columns, group. Threads have queries as rows. */
+/* Gradients of keys and values. Blocks: key tile, N tiles of columns, terms of groups. Threads have queries as rows. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held kept, dscores; /* [query][key] */
-    const int turn = (int)blockIdx.z, first = s.pair + turn * a.group, j = (int)blockIdx.x * SIDE,
-              columns = first_column<N>(), key = j + pp_tile::column();
+    const int group = s.pair + (int)blockIdx.z / s.terms * a.group, some = pp_div_up(a.group, s.terms),
+              first = group + (int)blockIdx.z % s.terms * some, last = min(first + some, group + a.group),
+              j = (int)blockIdx.x * SIDE, columns = first_column<N>(), key = j + pp_tile::column();
     const pp_tile::matrix<T> keys = keys_of<T>(a, qkv, first), values = values_of<T>(a, qkv, first);
     pp_quad dk[N][PP_QUAD] = {}, dv[N][PP_QUAD] = {};
-    for (int pair = first; pair < first + a.group; pair++) {
+    for (int pair = first; pair < last; pair++) {
         const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair),
                                  grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
         for (int i = pp_tile::first_query(a, j); i < a.seq; i += SIDE) {
@@ -278,9 +268,9 @@ __global__ void __launch_bounds__(THREADS)
     for (int n = 0; n < N; n++) {
         const int column = columns + n * SIDE;
         if (s.keys) {
-            float *to = s.keys + turn * matrix;
+            float *to = s.keys + blockIdx.z * matrix;
             pp_tile::write(to, s.pitch, a.seq, a.dh, true, j, column, dk[n]);
-            pp_tile::write(to + s.pairs / a.group * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
+            pp_tile::write(to + gridDim.z * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
         } else {
             pp_tile::write(pp_attention_shared(a, pp_attention_keys(a, qkv), first), a.width, a.seq, a.dh,
                            a.whole_heads, j, column, dk[n]);
@@ -316,6 +306,16 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
     return cudaGetLastError();
 }
 
+/* Terms of a group: enough blocks for a large device at one row of tokens, if there is scratch for a group. That and
+ * the shape alone decide, so equal calls have equal bits. */
+int terms_of(const pp_attention &a, int pitch)
+{
+    const int64_t blocks = (int64_t)pp_tile::tiles(a.seq) * a.kv, others = shares_of(a) > 1 ? pitch + 1 : 1,
+                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / a.seq - a.group * others,
+                  most = std::max((int64_t)1, std::min(ENOUGH_BLOCKS / blocks, room / (2 * pitch)));
+    return pp_div_up(a.group, pp_div_up(a.group, (int)std::min((int64_t)a.group, most)));
+}
+
 /* The two kernels of a part, and then what waits. Whose gradients do not wait comes last. */
 template <typename T>
 void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, T *qkv, const float *lse,
@@ -330,12 +330,12 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
                                                                                     ? key_value_grad<T, 2>
                                                                                     : key_value_grad<T, MOST_TILES>;
     const int groups = s.pairs / a.group;
-    if (s.keys) PP_LAUNCH(of_keys, grid_of(a, groups), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    if (s.keys) PP_LAUNCH(of_keys, grid_of(a, groups * s.terms), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
     PP_LAUNCH(of_queries, grid_of(a, s.pairs), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
     if (!s.keys) PP_LAUNCH(of_keys, grid_of(a, groups), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
     if (s.queries) pp_tile::launch_settle<T>(c, a, {s.queries, s.pitch, s.pair, s.pairs, a.heads, 1}, 1, qkv);
     if (s.keys)
-        pp_tile::launch_settle<T>(c, a, {s.keys, s.pitch, s.pair / a.group, groups, a.kv, 1}, 2,
+        pp_tile::launch_settle<T>(c, a, {s.keys, s.pitch, s.pair / a.group, groups, a.kv, s.terms}, 2,
                                   pp_attention_keys(a, qkv));
 }
 
@@ -347,9 +347,9 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(dctx);
     const bool shared = a.group > 1, wide = shares_of(a) > 1;
-    const int pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD, groups = a.rows * a.kv;
+    const int pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD, groups = a.rows * a.kv, terms = terms_of(a, pitch);
     const int64_t of_queries = wide || !shared ? (int64_t)a.group * a.seq * pitch : 0, /* floats, of a group */
-        of_keys = wide || shared ? 2 * (int64_t)a.seq * pitch : 0,
+        of_keys = wide || shared ? 2 * (int64_t)terms * a.seq * pitch : 0,
                   room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) /
                          (of_queries + of_keys + (int64_t)a.group * a.seq);
     const int most = (int)std::min((int64_t)std::min(groups, MOST_PAIRS / a.group), room);
@@ -362,6 +362,7 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
                          pitch,
                          of_queries ? scratch : NULL,
                          of_keys ? scratch + n * of_queries : NULL,
+                         terms,
                          scratch + n * (of_queries + of_keys)};
         PP_LAUNCH(make_means<T>, pp_div_up((int64_t)s.pairs * a.seq, MEAN_WARPS), MEAN_THREADS, 0, c->stream, a, s, ctx,
                   dctx);

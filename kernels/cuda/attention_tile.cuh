@@ -90,6 +90,20 @@ template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + P
 static __device__ inline int row() { return (int)threadIdx.x / EDGE * PP_QUAD; }
 static __device__ inline int column() { return (int)threadIdx.x % EDGE * PP_QUAD; }
 
+/* Over the threads that have the same rows of a tile. */
+static __device__ inline float row_max(float v)
+{
+#pragma unroll
+    for (int step = EDGE / 2; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
+    return v;
+}
+static __device__ inline float row_sum(float v)
+{
+#pragma unroll
+    for (int step = EDGE / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+
 /* Adds DEPTH terms of both factors. */
 static __device__ inline void add_terms(const float (*a)[SIDE + PP_QUAD], const float (*b)[SIDE + PP_QUAD],
                                         pp_quad sum[PP_QUAD])

@@ -222,7 +222,7 @@ static void test_columns(void **state)
     assert_int_equal(two, 2);
 }
 
-/* SHAPE: nothing, flash or its gradient, of heads of 8 or 260 columns, in the end of heads that share keys and values. */
+/* SHAPE: nothing, flash or its gradient, of heads of 8 or 260 columns; the last shares keys and values. */
 static void attend(void)
 {
     static const struct {

@@ -2,7 +2,8 @@
 """The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and
 trained weights.
 
-The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear); options have the names of
+The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads
+and --positions rope, which is made of its scaled_dot_product_attention; options have the names of
 ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
 the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
