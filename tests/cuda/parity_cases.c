@@ -112,7 +112,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 20, 0, 2}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 130, 4, 33, 1, 1}, LARGE},
-    {PP_KERNEL_ATTENTION_GRAD, {1, 1100, 4, 4, 1, 1}, LARGE}, /* nor do those of a group */
+    {PP_KERNEL_ATTENTION_GRAD, {1, 1030, 4, 2, 1, 1}, LARGE}, /* nor do those of a group */
     {PP_KERNEL_FLASH, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 0}, PLAIN},
@@ -143,6 +143,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 70, 6, 20, 0, 2}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {2, 66, 2, 100, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 3, 600, 1, 0, 200}, LARGE}, /* blocks of two heads of a group, and of the third */
     {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
     /* rows, seq, heads, dh, 0, kv, plain; theta */
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
