@@ -31,6 +31,9 @@ const struct pp_opt pp_config_rows[] = {
      "numbers to begin with; --list describes them. Any other option beats the preset, wherever it stands"},
     {"d-model", PP_OPT_INT, AT(d_model), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "width of the model"},
     {"heads", PP_OPT_INT, AT(heads), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "attention heads; divides --d-model"},
+    {"kv-heads", PP_OPT_INT, AT(kv_heads), PP_RUNS, MODEL, NULL, "0", 0, 1 << 24, NULL,
+     "heads of keys and values, each for several of the queries: a divisor of --heads (0 = as many; 1 is multi-query "
+     "attention)"},
     {"d-ff", PP_OPT_INT, AT(d_ff), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL,
      "width of the feed-forward part; with --activation swiglu of each of its two halves"},
     {"layers", PP_OPT_INT, AT(layers), PP_RUNS, MODEL, NULL, NULL, 1, 65536, NULL, "encoder layers"},
@@ -51,6 +54,11 @@ const struct pp_opt pp_config_rows[] = {
     {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
      "far less memory for long rows, some more arithmetic (flash)"},
+    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope",
+     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's, and the "
+     "embedding is not scaled (rope)"},
+    {"rope-theta", PP_OPT_REAL, AT(rope_theta), PP_RUNS, MODEL, "BASE", "10000", 1, FLT_MAX, NULL,
+     "of rope: the slowest rotation takes nearly so many times as long as the fastest; Llama 3 has 500000"},
     {"dropout", PP_OPT_REAL, AT(dropout), PP_RUNS, MODEL, "P", NULL, 0, 1, NULL,
      "probability that an element is dropped; below 1"},
     {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
@@ -239,12 +247,28 @@ static pp_status check_cut(const struct pp_config *config)
     return PP_OK;
 }
 
-/* What no range of one option can say. */
-static pp_status check(const struct pp_config *config)
+static pp_status check_heads(const struct pp_config *config)
 {
     if (config->d_model % config->heads != 0)
         return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
                        config->d_model);
+    if (config->kv_heads && config->heads % config->kv_heads != 0)
+        return pp_fail(PP_USAGE, "--kv-heads: %d heads of keys and values do not divide --heads %d; choose a divisor",
+                       config->kv_heads, config->heads);
+    if (config->positions == PP_POSITIONS_ROPE && config->d_model / config->heads % 2 != 0)
+        return pp_fail(PP_USAGE,
+                       "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
+                       "them; choose an even number",
+                       config->d_model, config->heads, config->d_model / config->heads);
+    if (config->positions != PP_POSITIONS_ROPE && pp_config_given(config, "rope-theta"))
+        return pp_fail(PP_USAGE, "--rope-theta is of --positions rope; add that, or leave it out");
+    return PP_OK;
+}
+
+/* What no range of one option can say. */
+static pp_status check(const struct pp_config *config)
+{
+    PP_TRY(check_heads(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_optimizer(config));
@@ -268,6 +292,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
+    if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
     return check(out);
 }
 
@@ -310,6 +335,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
     *out = (struct pp_shape){
         .d_model = config->d_model,
         .heads = config->heads,
+        .kv_heads = config->kv_heads,
         .d_ff = config->d_ff,
         .norm = config->norm,
         .activation = config->activation,
@@ -320,7 +346,9 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .mask = config->mask,
         .attention = config->attention,
         .dropout = config->dropout,
-        .scale_embedding = !lab,
+        .positions = config->positions,
+        .rope_theta = config->rope_theta,
+        .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,
         .lab_init = lab,
         .precision = config->precision,

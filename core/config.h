@@ -20,8 +20,9 @@ struct pp_config {
     int attention;                                        /* enum pp_attention_kind */
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
+    int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
-    double dropout;
+    double dropout, rope_theta;
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;

@@ -81,13 +81,15 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
     if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
     if (config->zero && config->replicas > 1) add(t, "zero %d ", config->zero);
     if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
-    add(t, "%s%dl d%d h%d f%d v%d %s", config->style ? "lab " : "", config->layers, config->d_model, config->heads,
-        config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    add(t, "%s%dl d%d h%d", config->style ? "lab " : "", config->layers, config->d_model, config->heads);
+    if (config->kv_heads) add(t, " kv%d", config->kv_heads);
+    add(t, " f%d v%d %s", config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->activation != PP_RELU) add(t, config->activation == PP_GELU ? " gelu" : " swiglu");
     if (config->bias == PP_NO_BIAS) add(t, " nobias");
+    if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);
     return add_split(t, config, job);

@@ -350,7 +350,9 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
     static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
-    snprintf(buf, size, "%s%s%s%s%s", shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
+    char rope[40] = "";
+    if (shape->positions == PP_POSITIONS_ROPE) snprintf(rope, sizeof rope, ", rope of base %g", shape->rope_theta);
+    snprintf(buf, size, "%s%s%s%s%s%s", rope, shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
              activations[shape->activation], shape->bias == PP_NO_BIAS ? ", no bias" : "");
 }
@@ -358,11 +360,14 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
-    char words[80];
+    const int kv = pp_kv_heads(shape);
+    char words[128], of_keys[40] = "";
+    if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     add_layer_words(shape, words, sizeof words);
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s, ff %d, vocabulary %d, mask %s%s; %s, %s",
+    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s, ff %d, vocabulary %d, mask %s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), shape->d_ff, shape->vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "none",
-             words, pp_precision_names[shape->precision], pp_optimizers[shape->optimizer].name);
+             pp_plural(shape->heads), of_keys, shape->d_ff, shape->vocab,
+             shape->mask == PP_MASK_CAUSAL ? "causal" : "none", words, pp_precision_names[shape->precision],
+             pp_optimizers[shape->optimizer].name);
     return buf;
 }

@@ -58,7 +58,7 @@ struct pp_ref {
     int64_t row_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 128 };
+enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -146,10 +146,13 @@ enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
 enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
 enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU };
 enum pp_bias { PP_BIAS, PP_NO_BIAS };
+/* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), or queries and
+ * keys of each layer rotated (Su et al. 2021). */
+enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE };
 
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
- * decoder (torch.nn.TransformerEncoderLayer). swiglu: linear1 makes 2 d_ff numbers of a token, of which the first d_ff
- * are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
+ * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads and positions). swiglu: linear1 makes
+ * 2 d_ff numbers of a token, of which the first d_ff are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
@@ -169,6 +172,11 @@ struct pp_shape {
     int bias;             /* enum pp_bias: of all linears; norms keep theirs */
     int replicas;         /* that train the model together; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
+    /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
+     * 0: as many as heads. */
+    int kv_heads;
+    int positions;     /* enum pp_positions */
+    double rope_theta; /* of rotations: the base of their frequencies */
 };
 
 /* Columns of linear1's output. */
@@ -190,6 +198,14 @@ static inline int pp_shape_parts(const struct pp_shape *shape)
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
 {
     return shape->zero && shape->precision == PP_BF16;
+}
+
+static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
+
+/* Queries, keys and values of a token. */
+static inline int64_t pp_qkv_width(const struct pp_shape *shape)
+{
+    return shape->d_model + 2 * (int64_t)pp_kv_heads(shape) * (shape->d_model / shape->heads);
 }
 
 /* Columns of a row of logits in memory. */

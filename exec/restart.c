@@ -17,12 +17,12 @@
 
 /* Options that bits depend on. Not --epochs: a run may be made longer. Not what only says how a step is computed
  * (schedule, stages, checkpoint mode, transport): bits do not depend on it. */
-static const char *const fixed_options[] = {"d-model",    "heads",      "d-ff",          "layers",      "norm",
-                                            "activation", "vocab",      "normalization", "bias",        "mask",
-                                            "attention",  "dropout",    "style",         "precision",   "rows",
-                                            "tokens",     "lr",         "clip",          "lr-decay",    "max-batches",
-                                            "no-eval",    "eval-rows",  "eval-batches",  "seed",        "optimizer",
-                                            "adam-beta1", "adam-beta2", "adam-eps",      "weight-decay"};
+static const char *const fixed_options[] = {
+    "d-model",    "heads",         "kv-heads",  "d-ff",        "layers",       "norm",       "activation",
+    "vocab",      "normalization", "bias",      "mask",        "positions",    "rope-theta", "attention",
+    "dropout",    "style",         "precision", "rows",        "tokens",       "lr",         "clip",
+    "lr-decay",   "max-batches",   "no-eval",   "eval-rows",   "eval-batches", "seed",       "optimizer",
+    "adam-beta1", "adam-beta2",    "adam-eps",  "weight-decay"};
 
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
                   note_version[] = PP_NOTE_CHECKPOINT;
@@ -44,7 +44,8 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
 
 /* Options that the first checkpoints did not name: these were written with what is the default now. */
 static const char *const younger_options[] = {"optimizer", "adam-beta1", "adam-beta2", "adam-eps",      "weight-decay",
-                                              "norm",      "activation", "attention",  "normalization", "bias"};
+                                              "norm",      "activation", "attention",  "normalization", "bias",
+                                              "kv-heads",  "positions",  "rope-theta"};
 
 /* The other's value of a note. */
 static const char *value_of(const struct pp_notes *theirs, const char *name)

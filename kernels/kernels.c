@@ -28,104 +28,111 @@ double pp_call_flops(const struct pp_call *call)
 
 /* Rows of the table: C of products is float32 where n[4] is set, and read where it is added to; whether it is that by
  * the frame, pp_call_again_bytes() adds. */
-#define PRODUCT(X, ID, a_elements, b_elements) \
-    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, \
-      n[0] * n[1], (n[3] == PP_GEMM_ADD ? 2 : 1) * n[0] * n[1]) \
-    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements) \
+#define PRODUCT(X, ID, a_elements, b_elements)                                                                         \
+    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, n[0] * n[1],          \
+      (n[3] == PP_GEMM_ADD ? 2 : 1) * n[0] * n[1])                                                                     \
+    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements)                                                      \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
 /* What a plain norm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
 #define PLAIN n[3]
-#define NORM(X, ID) \
-    X(ID, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(ID, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
-    X(ID, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0) \
-    X(ID, 3, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(ID, 4, bias, PP_TYPE_FLOAT, READ, PLAIN ? 0 : n[2], 0) \
-    X(ID, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(ID, 7, sum, PP_TYPE_ACTIVATION, WRITE, PLAIN ? 0 : t * n[2], t * n[2])
-#define NORM_GRAD(X, ID) \
-    X(ID, 0, dr, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(ID, 1, xhat, PP_TYPE_ACTIVATION, PLAIN ? READ : BOTH, t * n[2], (PLAIN ? 1 : 2) * t * n[2]) \
-    X(ID, 2, rstd, PP_TYPE_FLOAT, READ, t, 0) \
-    X(ID, 3, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(ID, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(ID, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
-    X(ID, 7, add, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2])
+#define NORM(X, ID)                                                                                                    \
+    X(ID, 0, y, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                           \
+    X(ID, 1, z, PP_TYPE_ACTIVATION, PLAIN ? WRITE : BOTH, t *n[2], (PLAIN ? 1 : 2) * t * n[2])                         \
+    X(ID, 2, rstd, PP_TYPE_FLOAT, WRITE, t, 0)                                                                         \
+    X(ID, 3, x, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                            \
+    X(ID, 4, bias, PP_TYPE_FLOAT, READ, PLAIN ? 0 : n[2], 0)                                                           \
+    X(ID, 5, gamma, PP_TYPE_FLOAT, READ, n[2], 0)                                                                      \
+    X(ID, 7, sum, PP_TYPE_ACTIVATION, WRITE, PLAIN ? 0 : t *n[2], t *n[2])
+#define NORM_GRAD(X, ID)                                                                                               \
+    X(ID, 0, dr, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                          \
+    X(ID, 1, xhat, PP_TYPE_ACTIVATION, PLAIN ? READ : BOTH, t *n[2], (PLAIN ? 1 : 2) * t * n[2])                       \
+    X(ID, 2, rstd, PP_TYPE_FLOAT, READ, t, 0)                                                                          \
+    X(ID, 3, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                           \
+    X(ID, 4, gamma, PP_TYPE_FLOAT, READ, n[2], 0)                                                                      \
+    X(ID, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0)                                                                 \
+    X(ID, 7, add, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])
+
+/* Columns of a token's queries, keys and values; those that rope rotates. */
+#define WIDTH (PP_QKV_HEADS(n) * n[3])
+#define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
 
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
-#define OPERANDS(X) \
-    X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1]) \
-    X(COPY, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
-    X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
-    X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2]) \
-    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[1] * n[2], t * n[2]) \
-    X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3]) \
-    X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0) \
-    X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2]) \
-    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2]) \
-    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2]) \
-    X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
-    X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[1], t * n[2] * n[1]) \
-    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
-    X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
-    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t * n[2] * n[1], t * n[2] * n[1]) \
-    X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
-    X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0) \
-    X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t * n[2] * n[3], t * n[2] * n[3]) \
-    X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t * n[2], t * n[2]) \
-    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, 3 * n[2] * n[3], 0) \
-    X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
-    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, 3 * t * n[2] * n[3], 6 * t * n[2] * n[3]) \
-    X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t * n[2], t * n[2]) \
-    X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
-    X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t * n[2] * n[3], t * n[2] * n[3]) \
-    X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0) \
-    NORM(X, LAYERNORM) \
-    X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0) \
-    NORM_GRAD(X, LAYERNORM_GRAD) \
-    X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0) \
-    NORM(X, RMSNORM) \
-    NORM_GRAD(X, RMSNORM_GRAD) \
-    X(RESIDUAL, 0, y, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(RESIDUAL, 1, z, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(RESIDUAL, 2, x, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(RESIDUAL, 3, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(RESIDUAL_GRAD, 0, dz, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(RESIDUAL_GRAD, 1, dy, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
-    X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
-    X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(GELU, 0, u, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(GELU, 1, a, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
-    X(GELU, 2, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(GELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t * n[2], 2 * t * n[2]) \
-    X(GELU_GRAD, 1, a, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(SWIGLU, 0, u, PP_TYPE_ACTIVATION, WRITE, t * n[2], t * n[2]) \
-    X(SWIGLU, 1, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2]) \
-    X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0) \
-    X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2]) \
-    X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t * n[2], t * n[2]) \
-    X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t * n[4], t * n[2]) \
-    X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0) \
-    X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0) \
-    X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2]) \
-    X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0) \
-    X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1]) \
-    X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
-    X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
-    X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
-    X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1]) \
-    X(ADAMW, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
-    X(ADAMW, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1]) \
-    X(ADAMW, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1]) \
-    X(ADAMW, 3, m, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1]) \
+#define OPERANDS(X)                                                                                                    \
+    X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1])                                                \
+    X(COPY, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
+    X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                      \
+    X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                     \
+    X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2])                                                    \
+    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[4] ? 0 : n[1] * n[2], t * n[2])                                       \
+    X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3])                        \
+    X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                \
+    X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                   \
+    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2])                                                                      \
+    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2])                                                                      \
+    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2])                                                                      \
+    X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                   \
+    X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[1], t * n[2] * n[1])                                     \
+    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t *WIDTH, (n[6] ? 1 : 2) * t * WIDTH)                 \
+    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                    \
+    X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                      \
+    X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                       \
+    X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t *n[2] * n[1], t * n[2] * n[1])                                 \
+    X(ATTENTION_GRAD, 2, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                              \
+    X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                 \
+    X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                       \
+    X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t *n[2], t *n[2])                                                           \
+    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t *WIDTH, (n[6] ? 1 : 2) * t * WIDTH)                     \
+    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                        \
+    X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                                    \
+    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                           \
+    X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t *n[2], t *n[2])                                                       \
+    X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                   \
+    X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                  \
+    X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                               \
+    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (n[6] ? ROTATED : WIDTH))                              \
+    X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                         \
+    X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
+    NORM(X, LAYERNORM)                                                                                                 \
+    X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0)                                                                \
+    NORM_GRAD(X, LAYERNORM_GRAD)                                                                                       \
+    X(LAYERNORM_GRAD, 6, beta_grad, PP_TYPE_FLOAT, BOTH, n[2], 0)                                                      \
+    NORM(X, RMSNORM)                                                                                                   \
+    NORM_GRAD(X, RMSNORM_GRAD)                                                                                         \
+    X(RESIDUAL, 0, y, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                     \
+    X(RESIDUAL, 1, z, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                      \
+    X(RESIDUAL, 2, x, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                      \
+    X(RESIDUAL, 3, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                 \
+    X(RESIDUAL_GRAD, 0, dz, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                               \
+    X(RESIDUAL_GRAD, 1, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                \
+    X(RELU, 0, u, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                                     \
+    X(RELU, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                     \
+    X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                               \
+    X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
+    X(GELU, 0, u, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                         \
+    X(GELU, 1, a, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                                     \
+    X(GELU, 2, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                     \
+    X(GELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                               \
+    X(GELU_GRAD, 1, a, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
+    X(SWIGLU, 0, u, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                       \
+    X(SWIGLU, 1, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                              \
+    X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0)                                                               \
+    X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                         \
+    X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                  \
+    X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], t *n[2])                                                 \
+    X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                            \
+    X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                            \
+    X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                          \
+    X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
+    X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
+    X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
+    X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                                    \
+    X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                                        \
+    X(SGD, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1])                                                     \
+    X(ADAMW, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                                  \
+    X(ADAMW, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                                      \
+    X(ADAMW, 2, copy, PP_TYPE_BF16, WRITE, n[0] * n[1], n[0] * n[1])                                                   \
+    X(ADAMW, 3, m, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                                  \
     X(ADAMW, 4, v, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])
 
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
@@ -135,10 +142,10 @@ static int64_t flash_scratch(const int64_t *n)
 }
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
-#define X(ID, i, name, type, use, elements, moved) \
-    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t) \
-    { \
-        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0}; \
+#define X(ID, i, name, type, use, elements, moved)                                                                     \
+    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t)                                           \
+    {                                                                                                                  \
+        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0};                            \
     }
 OPERANDS(X)
 #undef X
@@ -152,10 +159,7 @@ static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64
 /* Operands that a kernel writes only to add their bias; bias 0: it has none. Both are indexes of ref[]. */
 static const struct {
     int operand, bias;
-} renewed[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = {2, 3},
-                         [PP_KERNEL_FLASH] = {2, 3},
-                         [PP_KERNEL_GELU] = {1, 2},
-                         [PP_KERNEL_SWIGLU] = {1, 2}};
+} renewed[PP_KERNELS] = {[PP_KERNEL_GELU] = {1, 2}, [PP_KERNEL_SWIGLU] = {1, 2}};
 
 /* Does the call leave such an operand as it is? */
 static bool spares_bias(const struct pp_call *call)
@@ -206,12 +210,38 @@ struct pp_work pp_call_work(const struct pp_call *call)
     return (struct pp_work){pp_call_flops(call), pp_call_bytes(call), pp_call_again_bytes(call)};
 }
 
-/* What a call does beside its usual work, or leaves out. */
-static const char *further_words(const struct pp_call *call)
+/* What a norm is beside its usual work. */
+static const char *norm_words(const struct pp_call *call)
 {
     static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
-    if (!pp_kernel_is_norm(call->kernel)) return spares_bias(call) ? " nobias" : "";
     return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
+}
+
+static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const int kv = PP_KV_HEADS(call->n);
+    const size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    snprintf(buf + used, size - used, "%s", call->n[6] ? " plain" : "");
+    return buf;
+}
+
+/* What tells calls of one shape apart. */
+static const char *words_of(const struct pp_call *call, char *buf, size_t size)
+{
+    if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
+    switch (call->kernel) {
+    case PP_KERNEL_EMBED:
+        return call->n[4] ? " plain" : "";
+    case PP_KERNEL_ATTENTION:
+    case PP_KERNEL_ATTENTION_GRAD:
+    case PP_KERNEL_FLASH:
+    case PP_KERNEL_FLASH_GRAD:
+    case PP_KERNEL_ROPE:
+    case PP_KERNEL_ROPE_GRAD:
+        return heads_words(call, buf, size);
+    default:
+        return spares_bias(call) ? " nobias" : "";
+    }
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
@@ -219,11 +249,12 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
     const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
+    char words[32];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
     if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
-    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", further_words(call));
+    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
         snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");

@@ -10,23 +10,36 @@
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
- * embed           rows, seq, d, vocab          scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
- *                 out = drop(weight[token] * scale + position(t))
+ * embed           rows, seq, d, vocab, plain   scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
+ *                 out = drop(weight[token] * scale + position(t)); plain: without position, and no scratch
  * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dy [T,d]
  * gemm_nt         m, n, k, mode, wide                         C [m,n], A [m,k], B [n,k]      C = A B'
  * gemm_nn         m, n, k, mode, wide                         C [m,n], A [m,k], B [k,n]      C = A B
  * gemm_tn         m, n, k, mode, wide                         C [m,n], A [k,m], B [k,n]      C = A' B
  *                 mode: enum pp_gemm_mode. wide: C is float32 whatever the precision
- * attention       rows, seq, heads, dh, causal p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,3*heads*dh],
- *                                                        bias [3*heads*dh], scratch (pp_attention_scratch)
- *                 qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v
- * attention_grad  rows, seq, heads, dh, causal p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
- * flash           rows, seq, heads, dh, causal p         ctx [T,heads*dh], lse [rows,heads,seq], qkv [T,3*heads*dh],
- *                                                        bias [3*heads*dh], scratch (pp_flash_scratch)
+ * attention       rows, seq, heads, dh, causal, kv, plain
+ *                                              p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,width],
+ *                                                        bias [width], scratch (pp_attention_scratch)
+ *                 qkv += bias, unless plain: then there is none; P = softmax(q k' / sqrt(dh)), negative where dropout
+ *                 drops it; ctx = drop(P) v.
+ *                 kv: heads of keys and values, 0: as many as heads. A token has heads queries, kv keys and kv values
+ *                 of dh numbers each, one behind the other: width = (heads + 2*kv) * dh. The queries of heads / kv
+ *                 successive heads see one head of keys and values, as PyTorch's scaled_dot_product_attention has it
+ *                 with enable_gqa; what they give its gradients is added in the order of the heads
+ * attention_grad  rows, seq, heads, dh, causal, kv
+ *                                              p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
+ * flash           as attention                 p         ctx [T,heads*dh], lse [rows,heads,seq], qkv [T,width],
+ *                                                        bias [width], scratch (pp_flash_scratch)
  *                 attention that stores no P: lse = logarithm of the sum of the exponentials of a query's scaled
  *                 scores. The same scores are dropped as by attention
- * flash_grad      rows, seq, heads, dh, causal p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
+ * flash_grad      as attention_grad            p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
  *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx
+ * rope            rows, seq, heads, dh, 0, kv, plain
+ *                                              theta     qkv [T,width] in place, bias [width]
+ *                 qkv += bias, unless plain; then queries and keys of token t of a row are rotated: columns i and
+ *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
+ *                 (Su et al. 2021; pairs are those of Hugging Face's Llama, "rotate half", not neighbours). dh is even
+ * rope_grad       rows, seq, heads, dh, 0, kv  theta     dqkv [T,width] in place: dq and dk are rotated back
  * layernorm       rows, seq, d, plain          p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
  *                                                        bias, gamma, beta [d], sum [T,d]
  *                 r = x + drop(z + bias), written to sum too unless that has no memory; plain: r = x, and z is written
@@ -68,10 +81,14 @@
 
 #include "core/program.h"
 
+/* Heads of keys and values of a call of attention or rope; heads that a token has in all. */
+#define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
+#define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
+
 /* X(ID, name, dimensions in its name, floating-point operations); n[] are doubles in the formulas. */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, 2, 0)                                                                                                \
-    X(EMBED, embed, 4, 3 * n[0] * n[1] * n[2])                                                                         \
+    X(EMBED, embed, 4, (n[4] ? 2 : 3) * n[0] * n[1] * n[2])                                                            \
     X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
     X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
     X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
@@ -80,6 +97,8 @@
     X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6))                                   \
     X(FLASH, flash, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                                     \
     X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9))                                          \
+    X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((n[6] ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (n[6] ? 0 : PP_KV_HEADS(n))))    \
+    X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
     X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
     X(RMSNORM, rmsnorm, 3, 7 * n[0] * n[1] * n[2])                                                                     \
@@ -150,22 +169,23 @@ double pp_call_again_bytes(const struct pp_call *call);
 struct pp_work pp_call_work(const struct pp_call *call); /* all three */
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
- * ("/28800"), "plain" and "sum" for a norm (its gradient) that is plain, that has its last operand, "nobias" where that
- * spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than
- * its operands.
- * Returns buf. */
+ * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, "sum" for a norm (its
+ * gradient) that has its last operand, "nobias" where that spares a pass over memory, "drop" for a dropout site, the
+ * precision, "wide" for a product whose result is wider than its operands. Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
-/* Bytes of scratch of attention (and of its gradient) for one row and head at a time. */
+/* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients
+ * of the keys and values of a group. */
 static inline int64_t pp_attention_scratch(int seq, int head_dim)
 {
-    return (int64_t)sizeof(float) * seq * (2 * (int64_t)seq + head_dim);
+    return 2 * (int64_t)sizeof(float) * seq * ((int64_t)seq + head_dim);
 }
 
 /* Queries that flash works on at a time on the cpu. */
 enum { PP_FLASH_QUERIES = 64 };
 
-/* Bytes of scratch of flash (and of its gradient): two blocks of scores, gradients of the keys and values of a head. */
+/* Bytes of scratch of flash (and of its gradient): two blocks of scores, gradients of the keys and values of
+ * a group. */
 static inline int64_t pp_flash_scratch(int seq, int head_dim)
 {
     const int64_t queries = seq < PP_FLASH_QUERIES ? seq : PP_FLASH_QUERIES;

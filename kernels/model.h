@@ -4,7 +4,11 @@
  * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
  * nn.LayerNorm or nn.RMSNorm, and nn.Linear. With swiglu linear1 is one nn.Linear(d, 2 * ff): its first ff rows make
  * the gates, the others what they open. Tensors that a shape does not have (biases, norms' biases) take no memory and
- * no place: indexes of others move up.
+ * no place: indexes of others move up. Where heads share
+ * keys and values, in_proj has the fewer rows of these.
+ *
+ * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
+ * scale weighs words against the positions that are added to them.
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases

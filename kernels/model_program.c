@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 24, /* B: 9 for the inputs, 8 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS = 24, /* B: 10 for the inputs, 8 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 8,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
@@ -114,7 +114,18 @@ struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel m
     struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
                                           shape->heads, shape->d_model / shape->heads);
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
+    call->n[5] = pp_kv_heads(shape);
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    return call;
+}
+
+struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, shape->d_model / shape->heads);
+    call->n[5] = pp_kv_heads(shape);
+    call->f[0] = (float)shape->rope_theta;
+    call->ref[0] = qkv;
     return call;
 }
 
@@ -196,6 +207,7 @@ static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = 
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
 static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
 static const char *const bias_words[] = {[PP_BIAS] = "", [PP_NO_BIAS] = " nobias"};
+static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " rope"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -239,8 +251,19 @@ static void write_layer_words(const struct pp_writer *w, bool tensors, char *tex
 {
     const struct pp_shape *shape = &w->model->shape;
     const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
-    snprintf(text, size, "%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
-             activation ? activation_words[shape->activation] : "", bias_words[shape->bias]);
+    snprintf(text, size, "%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
+             activation ? activation_words[shape->activation] : "", bias_words[shape->bias],
+             tensors ? "" : position_words[shape->positions]);
+}
+
+/* " h8 kv2"; of norm and step only where there are fewer of keys and values, whose tensors are smaller. */
+static void write_heads(const struct pp_shape *shape, bool tensors, char *text, size_t size)
+{
+    const int kv = pp_kv_heads(shape);
+    if (kv != shape->heads)
+        snprintf(text, size, " h%d kv%d", shape->heads, kv);
+    else
+        snprintf(text, size, tensors ? "" : " h%d", shape->heads);
 }
 
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
@@ -252,8 +275,9 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[40], share[24] = "";
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[32];
     write_layer_words(w, tensors, layers, sizeof layers);
+    write_heads(shape, tensors, heads, sizeof heads);
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
@@ -261,11 +285,11 @@ static void write_signature(const struct pp_writer *w, int kind)
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, " ff%d%s%s%s%s%s", shape->d_ff, vocab, precision, layers,
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s", heads, shape->d_ff, vocab, precision, layers,
                  kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        snprintf(text + used, size - (size_t)used, " h%d ff%d%s %s%s%s%s%s seq%d rows%d", shape->heads, shape->d_ff,
-                 vocab, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s %s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
+                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
                  precision, layers, w->seq, w->rows);
 }
 

@@ -5,9 +5,10 @@
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
- *   x [T,d]  qkv [T,3d]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
+ *   x [T,d]  qkv [T,q]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
- * flash has lse [rows,heads,seq] in the place of P, float32.
+ * q = pp_qkv_width(): 3d, or less where heads share keys and values. flash has lse [rows,heads,seq] in the place of P,
+ * float32.
  * With gelu also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x is the first
  * norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the last stage
  * holds xhat and rstd of the norm before the decoder.
@@ -117,11 +118,18 @@ struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */
 struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash);
-/* Its scratch. */
+/* The rotation of queries and keys, or its gradient, in place; the caller gives the bias. */
+struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv);
+/* Attention's scratch. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
 /* Does the model normalise first? Is its activation swiglu? */
 static inline bool pp_writer_norm_first(const struct pp_writer *w) { return w->model->shape.norm == PP_NORM_FIRST; }
 static inline bool pp_writer_swiglu(const struct pp_writer *w) { return w->model->shape.activation == PP_SWIGLU; }
+/* Does it rotate queries and keys, and add no positions? */
+static inline bool pp_writer_rotates(const struct pp_writer *w)
+{
+    return w->model->shape.positions == PP_POSITIONS_ROPE;
+}
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 

@@ -143,7 +143,9 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     if (flash) call->ref[2] = pp_ref_act(w, l, w->slot.ctx);
     call->ref[flash ? 3 : 2] = path->dctx;
     call->ref[flash ? 4 : 3] = path->scratch;
-    write_input_product(w, mode, out, d, dqkv, 3 * d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    if (pp_writer_rotates(w)) pp_writer_rope(w, PP_KERNEL_ROPE_GRAD, dqkv);
+    write_input_product(w, mode, out, d, dqkv, (int)pp_qkv_width(&w->model->shape),
+                        pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`. */
@@ -206,7 +208,8 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->shape),
                        pp_ref_act(w, l, slot->y1), d);
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx), d);
-    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), 3 * d, pp_ref_act(w, l, slot->x), d);
+    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->shape),
+                       pp_ref_act(w, l, slot->x), d);
 }
 
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)

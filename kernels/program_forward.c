@@ -25,7 +25,8 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         call->ref[0] = x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
-        call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        call->n[4] = pp_writer_rotates(w);
+        if (!call->n[4]) call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
         return;
     }
     if (recompute) {
@@ -43,13 +44,25 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
     return pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a, weight);
 }
 
-static void write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
+/* in_proj and attention: x [T, d] -> ctx. The bias, if there is one, comes first: with the rotation, or attention. */
+static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref scratch)
 {
+    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_ref qkv = pp_ref_act(w, l, w->slot.qkv);
+    struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
+    write_linear(w, qkv, (int)pp_qkv_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    if (pp_writer_rotates(w)) {
+        struct pp_call *rope = pp_writer_rope(w, PP_KERNEL_ROPE, qkv);
+        rope->n[6] = bias.region == PP_MEM_NONE;
+        rope->ref[1] = bias;
+        bias = pp_ref_to(PP_MEM_NONE, 0);
+    }
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
+    call->n[6] = bias.region == PP_MEM_NONE;
     call->ref[0] = pp_ref_act(w, l, w->slot.ctx);
     call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
-    call->ref[2] = pp_ref_act(w, l, w->slot.qkv);
-    call->ref[3] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
+    call->ref[2] = qkv;
+    call->ref[3] = bias;
     call->ref[4] = scratch;
 }
 
@@ -134,8 +147,7 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
                                     y1,
                                     {0}};
 
-    write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, x, d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
-    write_attention(w, l, scratch);
+    write_attention(w, l, x, scratch);
     write_linear(w, first.z, d, ctx, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
     write_linear1(w, l, y1);
@@ -192,8 +204,7 @@ static void write_norm_first_layer(struct pp_writer *w, int l, const struct scra
     write_plain_norm(
         w, (const struct pp_ref[]){h1, pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), stream},
         pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT), pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
-    write_linear(w, pp_ref_act(w, l, slot->qkv), 3 * d, h1, d, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
-    write_attention(w, l, scratch->attention);
+    write_attention(w, l, h1, scratch->attention);
     write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
     write_linear1(w, l, h2);

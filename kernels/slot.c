@@ -32,7 +32,7 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, bool sp
     const int64_t d = shape->d_model, ff = shape->d_ff;
     const int e = p->element_bytes;
     out->x = place(p, d, e);
-    out->qkv = place(p, 3 * d, e);
+    out->qkv = place(p, pp_qkv_width(shape), e);
     if (shape->attention == PP_ATTENTION_FLASH)
         out->lse = place(p, shape->heads, sizeof(float));
     else

@@ -4,8 +4,9 @@
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens;
-    const double layer_weights = 4 * d * d + 2 * d * shape->d_ff; /* query, key, value, output; feed-forward */
-    const double attention = 2 * t * d;                           /* Q K', and P V: multiplications for one token */
+    /* query, key, value; output; feed-forward */
+    const double layer_weights = d * (double)pp_qkv_width(shape) + d * d + 2 * d * shape->d_ff;
+    const double attention = 2 * t * d; /* Q K', and P V: multiplications for one token */
     const double decoder = d * shape->vocab;
     const double multiplications = shape->layers * (layer_weights + attention) + decoder;
     return 3 * 2 * multiplications * t; /* forward, and for both factors' gradients as much again each */

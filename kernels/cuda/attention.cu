@@ -16,7 +16,7 @@ static cudaError_t run(const struct pp_cuda_call *c, way is_short, way is_long)
     const cudaError_t error = most_shared_bytes(&most);
     if (error != cudaSuccess) return error;
     const int32_t *n = c->call->n;
-    return pp_attention_short_bytes(n[1], n[3]) <= most ? is_short(c) : is_long(c);
+    return pp_attention_short_bytes(n[1], n[3], n[2] / PP_KV_HEADS(n)) <= most ? is_short(c) : is_long(c);
 }
 
 cudaError_t pp_cuda_attention(const struct pp_cuda_call *c) { return run(c, pp_attention_short, pp_attention_long); }

@@ -4,9 +4,10 @@
  * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
  * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu).
  *
- * A pair is one head of one row; pair = row * heads + head. Probabilities carry dropout in their sign: negative where
- * they are dropped. What is stored in bfloat16 is used as it was rounded, so that the gradient is that of what was
- * computed.
+ * A pair is one head of one row; pair = row * heads + head. Successive pairs share keys and values: a group, of one
+ * where each has its own; pair p's are number p / group of [rows, kv]. Probabilities carry dropout in their sign:
+ * negative where they are dropped. What is stored in bfloat16 is used as it was rounded, so that the gradient is that
+ * of what was computed.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_CUH
 #define PP_KERNELS_CUDA_ATTENTION_CUH
@@ -16,6 +17,8 @@
 /* A call taken apart. */
 struct pp_attention {
     int rows, seq, heads, dh, d; /* d = heads * dh */
+    int kv, group;               /* heads of keys and values, heads of queries of each */
+    int width;                   /* of qkv: d + 2 * kv * dh; the next token lies so far behind */
     bool causal;
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
@@ -24,8 +27,9 @@ struct pp_attention {
     struct pp_dropout drop;
 };
 
-/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. */
-int64_t pp_attention_short_bytes(int seq, int dh);
+/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. group: pairs
+ * that share keys and values. */
+int64_t pp_attention_short_bytes(int seq, int dh, int group);
 
 cudaError_t pp_attention_short(const struct pp_cuda_call *c);
 cudaError_t pp_attention_short_grad(const struct pp_cuda_call *c);
@@ -46,6 +50,9 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.heads = n[2];
     a.dh = n[3];
     a.d = n[2] * n[3];
+    a.kv = PP_KV_HEADS(n);
+    a.group = a.heads / a.kv;
+    a.width = PP_QKV_HEADS(n) * a.dh;
     a.causal = n[4];
     a.whole_heads =
         a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
@@ -56,13 +63,30 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     return a;
 }
 
-/* First token's query of a pair; key and value lie d and 2*d behind it, the next token 3*d. */
-template <typename T> static __device__ inline T *pp_attention_head(const pp_attention &a, T *qkv, int pair)
+/* First token's query of a pair. */
+template <typename T> static __device__ inline T *pp_attention_query(const pp_attention &a, T *qkv, int pair)
 {
-    return qkv + (int64_t)(pair / a.heads) * a.seq * 3 * a.d + pair % a.heads * a.dh;
+    return qkv + (int64_t)(pair / a.heads) * a.seq * a.width + pair % a.heads * a.dh;
 }
 
-/* The same of ctx, or its gradient; tokens lie d apart. */
+/* Where the keys of qkv's first token begin, and its values. */
+template <typename T> static __host__ __device__ inline T *pp_attention_keys(const pp_attention &a, T *qkv)
+{
+    return qkv + a.d;
+}
+template <typename T> static __host__ __device__ inline T *pp_attention_values(const pp_attention &a, T *qkv)
+{
+    return qkv + a.d + a.kv * a.dh;
+}
+
+/* First token's key of a pair, or its value. from: where those begin. */
+template <typename T> static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair)
+{
+    const int place = pair / a.group;
+    return from + (int64_t)(place / a.kv) * a.seq * a.width + place % a.kv * a.dh;
+}
+
+/* As of queries, of ctx, or its gradient; tokens lie d apart. */
 template <typename T> static __device__ inline T *pp_attention_context(const pp_attention &a, T *ctx, int pair)
 {
     return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dh;

@@ -9,10 +9,12 @@
  * of 64 queries, over the keys, and one for those of 64 keys and values, over the queries.
  *
  * Two products forward, seven backward (scores and gradients of P are made twice), in float arithmetic; P stays in
- * shared memory, in float whatever the precision. Gradients of queries wait in the worker's scratch until nobody needs
- * the queries any more, whose place they take; a block is the only one that needs its keys and values, unless heads are
- * so wide that several share the columns of their gradients: then these wait, too. What does not fit into scratch is
- * done part by part, some pairs at a time; rows of which not even one pair does are refused.
+ * shared memory, in float whatever the precision. A block of keys and values goes over the queries of all heads that
+ * share them, in their order. Gradients wait in the worker's scratch until nobody needs any more what they take the
+ * place of. Where each head has keys and values of its own those of queries do, and then a block is the only one that
+ * needs its keys and values; where heads share them it is the other way round, as there are fewer of these. Where heads
+ * are so wide that several blocks share the columns of their gradients, all of them wait. What does not fit into
+ * scratch is done part by part, some groups at a time; rows of which not even one group does are refused.
  */
 #include "kernels/cuda/attention_tile.cuh"
 
@@ -20,13 +22,17 @@ namespace
 {
 
 using pp_tile::held;
+using pp_tile::keys_of;
 using pp_tile::last_key;
+using pp_tile::queries_of;
+using pp_tile::row_max;
+using pp_tile::row_sum;
 using pp_tile::SIDE;
 using pp_tile::THREADS;
 using pp_tile::tokens_of;
+using pp_tile::values_of;
 
-enum { ROLES = 3 }; /* query, key, value */
-enum { MOST_TILES = 4, MOST_PAIRS = 65535 };
+enum { MOST_TILES = 4, MOST_PAIRS = 65535, ENOUGH_BLOCKS = 512 };
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */
@@ -34,20 +40,6 @@ template <int N> __device__ inline int first_column() { return (int)blockIdx.y *
 
 /* With a mask the last queries have most to do: they begin. */
 __device__ inline int query_tile() { return (int)(gridDim.x - 1 - blockIdx.x) * SIDE; }
-
-/* Over the threads that have the same rows of a tile. */
-__device__ inline float row_max(float v)
-{
-#pragma unroll
-    for (int step = pp_tile::EDGE / 2; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
-    return v;
-}
-__device__ inline float row_sum(float v)
-{
-#pragma unroll
-    for (int step = pp_tile::EDGE / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    return v;
-}
 
 /* Keys that a query sees; none beyond the row. */
 __device__ inline int open_keys(const pp_attention &a, int query)
@@ -95,9 +87,8 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, int first_pai
     __shared__ held p; /* [key][query] */
     const int pair = first_pair + (int)blockIdx.z, i = query_tile(), row = i + pp_tile::row(),
               columns = first_column<N>();
-    const T *head = pp_attention_head(a, qkv, pair);
-    const pp_tile::matrix<T> queries = tokens_of(a, head, 3 * a.d), keys = tokens_of(a, head + a.d, 3 * a.d),
-                             values = tokens_of(a, head + 2 * a.d, 3 * a.d);
+    const pp_tile::matrix<T> queries = queries_of(a, qkv, pair), keys = keys_of(a, qkv, pair),
+                             values = values_of(a, qkv, pair);
     running r[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
@@ -139,12 +130,14 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, int first_pai
     for (int n = 0; n < N; n++) pp_tile::write(to, a.d, a.seq, a.dh, a.whole_heads, i, columns + n * SIDE, out[n]);
 }
 
-/* What the backward has in scratch, of some pairs. */
+/* What the backward has in scratch, of some whole groups. */
 struct stage {
     int pair, pairs;
-    int pitch;    /* of gradients: dh in whole quads */
-    float *grads; /* [ROLES, pairs, seq, pitch], or of the queries alone */
-    float *means; /* [pairs, seq]: a query's ctx times its dctx */
+    int pitch;      /* of gradients: dh in whole quads */
+    float *queries; /* [pairs, seq, pitch] gradients; NULL: they take the place of the queries at once */
+    float *keys;    /* [2, pairs / group, terms, seq, pitch] of keys and values; NULL: likewise */
+    int terms;      /* parts of a group whose gradients of keys and values are made apart, then added */
+    float *means;   /* [pairs, seq]: a query's ctx times its dctx */
 };
 
 template <typename T>
@@ -188,17 +181,16 @@ __device__ inline pp_quad probabilities(const pp_attention &a, int pair, int que
     return p;
 }
 
-/* Gradients of queries into scratch. Blocks: query tile, N tiles of columns, pair. Threads have keys as rows. */
+/* Gradients of queries. Blocks: query tile, N tiles of columns, pair. Threads have keys as rows. */
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS)
-    query_grad(pp_attention a, stage s, const T *qkv, const float *lse, const T *dctx)
+__global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
+    query_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held dscores; /* [key][query] */
     const int turn = (int)blockIdx.z, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
-    const T *head = pp_attention_head(a, qkv, pair);
-    const pp_tile::matrix<T> queries = tokens_of(a, head, 3 * a.d), keys = tokens_of(a, head + a.d, 3 * a.d),
-                             values = tokens_of(a, head + 2 * a.d, 3 * a.d),
+    const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), keys = keys_of<T>(a, qkv, pair),
+                             values = values_of<T>(a, qkv, pair),
                              grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
     known of[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
@@ -225,70 +217,66 @@ __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < N; n++)
             pp_tile::multiply_held(m, dscores, keys, columns + n * SIDE, j, min(a.seq, j + (int)SIDE), out[n]);
     }
-    float *to = s.grads + (int64_t)turn * a.seq * s.pitch;
 #pragma unroll
-    for (int n = 0; n < N; n++) pp_tile::write(to, s.pitch, a.seq, a.dh, true, i, columns + n * SIDE, out[n]);
+    for (int n = 0; n < N; n++) {
+        const int column = columns + n * SIDE;
+        if (s.queries)
+            pp_tile::write(s.queries + (int64_t)turn * a.seq * s.pitch, s.pitch, a.seq, a.dh, true, i, column, out[n]);
+        else
+            pp_tile::write(pp_attention_query(a, qkv, pair), a.width, a.seq, a.dh, a.whole_heads, i, column, out[n]);
+    }
 }
 
-/* Gradients of keys and values: into scratch, or where nobody else needs the block's keys and values in their place.
- * Blocks: key tile, N tiles of columns, pair. Threads have queries as rows. */
-template <typename T, int N, bool staged>
+/* Gradients of keys and values. Blocks: key tile, N tiles of columns, terms of groups. Threads have queries as rows. */
+template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held kept, dscores; /* [query][key] */
-    const int turn = (int)blockIdx.z, pair = s.pair + turn, j = (int)blockIdx.x * SIDE, columns = first_column<N>();
-    T *head = pp_attention_head(a, qkv, pair);
-    const pp_tile::matrix<T> queries = tokens_of<T>(a, head, 3 * a.d), keys = tokens_of<T>(a, head + a.d, 3 * a.d),
-                             values = tokens_of<T>(a, head + 2 * a.d, 3 * a.d),
-                             grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
+    const int group = s.pair + (int)blockIdx.z / s.terms * a.group, some = pp_div_up(a.group, s.terms),
+              first = group + (int)blockIdx.z % s.terms * some, last = min(first + some, group + a.group),
+              j = (int)blockIdx.x * SIDE, columns = first_column<N>(), key = j + pp_tile::column();
+    const pp_tile::matrix<T> keys = keys_of<T>(a, qkv, first), values = values_of<T>(a, qkv, first);
     pp_quad dk[N][PP_QUAD] = {}, dv[N][PP_QUAD] = {};
-    for (int i = pp_tile::first_query(a, j); i < a.seq; i += SIDE) {
-        const int end = min(a.seq, i + (int)SIDE), key = j + pp_tile::column();
-        pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
-        pp_tile::multiply<false, false>(m, queries, keys, i, j, 0, a.dh, score);
-        pp_tile::multiply<false, false>(m, grads, values, i, j, 0, a.dh, dkept);
+    for (int pair = first; pair < last; pair++) {
+        const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair),
+                                 grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
+        for (int i = pp_tile::first_query(a, j); i < a.seq; i += SIDE) {
+            const int end = min(a.seq, i + (int)SIDE);
+            pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
+            pp_tile::multiply<false, false>(m, queries, keys, i, j, 0, a.dh, score);
+            pp_tile::multiply<false, false>(m, grads, values, i, j, 0, a.dh, dkept);
 #pragma unroll
-        for (int u = 0; u < PP_QUAD; u++) {
-            const int query = i + pp_tile::row() + u;
-            const known of = known_of(a, s, lse, pair, query);
-            const pp_quad p = probabilities(a, pair, query, key, score[u], of.lse);
-            pp_store<true>(kept.v[pp_tile::row() + u] + pp_tile::column(), PP_QUAD, pp_attention_kept(a.drop.scale, p));
-            pp_store<true>(dscores.v[pp_tile::row() + u] + pp_tile::column(), PP_QUAD,
-                           pp_attention_dscores(a, p, dkept[u], of.mean));
-        }
+            for (int u = 0; u < PP_QUAD; u++) {
+                const int row = pp_tile::row() + u;
+                const known of = known_of(a, s, lse, pair, i + row);
+                const pp_quad p = probabilities(a, pair, i + row, key, score[u], of.lse);
+                pp_store<true>(kept.v[row] + pp_tile::column(), PP_QUAD, pp_attention_kept(a.drop.scale, p));
+                pp_store<true>(dscores.v[row] + pp_tile::column(), PP_QUAD,
+                               pp_attention_dscores(a, p, dkept[u], of.mean));
+            }
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            pp_tile::multiply_held(m, kept, grads, columns + n * SIDE, i, end, dv[n]);
-            pp_tile::multiply_held(m, dscores, queries, columns + n * SIDE, i, end, dk[n]);
+            for (int n = 0; n < N; n++) {
+                pp_tile::multiply_held(m, kept, grads, columns + n * SIDE, i, end, dv[n]);
+                pp_tile::multiply_held(m, dscores, queries, columns + n * SIDE, i, end, dk[n]);
+            }
         }
     }
-    float *to = s.grads + (int64_t)(s.pairs + turn) * a.seq * s.pitch,
-          *behind = to + (int64_t)s.pairs * a.seq * s.pitch;
+    const int64_t matrix = (int64_t)a.seq * s.pitch;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const int column = columns + n * SIDE;
-        if (staged) {
+        if (s.keys) {
+            float *to = s.keys + blockIdx.z * matrix;
             pp_tile::write(to, s.pitch, a.seq, a.dh, true, j, column, dk[n]);
-            pp_tile::write(behind, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
+            pp_tile::write(to + gridDim.z * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
         } else {
-            pp_tile::write(head + a.d, 3 * a.d, a.seq, a.dh, a.whole_heads, j, column, dk[n]);
-            pp_tile::write(head + 2 * a.d, 3 * a.d, a.seq, a.dh, a.whole_heads, j, column, dv[n]);
+            pp_tile::write(pp_attention_shared(a, pp_attention_keys(a, qkv), first), a.width, a.seq, a.dh,
+                           a.whole_heads, j, column, dk[n]);
+            pp_tile::write(pp_attention_shared(a, pp_attention_values(a, qkv), first), a.width, a.seq, a.dh,
+                           a.whole_heads, j, column, dv[n]);
         }
-    }
-}
-
-/* Takes the gradients in scratch to their place. */
-template <typename T> __global__ void settle(pp_attention a, stage s, int roles, T *qkv)
-{
-    const int quads = s.pitch / PP_QUAD;
-    const int64_t rows = (int64_t)s.pairs * a.seq, stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < roles * rows * quads; t += stride) {
-        const int64_t row = t / quads % rows;
-        const int role = (int)(t / quads / rows), column = (int)(t % quads) * PP_QUAD;
-        T *to = pp_attention_head(a, qkv, s.pair + (int)(row / a.seq)) + row % a.seq * 3 * a.d + role * a.d + column;
-        pp_store_if(a.whole_heads, to, a.dh - column, pp_load<true>(s.grads + t * PP_QUAD, PP_QUAD));
     }
 }
 
@@ -318,6 +306,39 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
     return cudaGetLastError();
 }
 
+/* Terms of a group: enough blocks for a large device at one row of tokens, if there is scratch for a group. That and
+ * the shape alone decide, so equal calls have equal bits. */
+int terms_of(const pp_attention &a, int pitch)
+{
+    const int64_t blocks = (int64_t)pp_tile::tiles(a.seq) * a.kv, others = shares_of(a) > 1 ? pitch + 1 : 1,
+                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / a.seq - a.group * others,
+                  most = std::max((int64_t)1, std::min(ENOUGH_BLOCKS / blocks, room / (2 * pitch)));
+    return pp_div_up(a.group, pp_div_up(a.group, (int)std::min((int64_t)a.group, most)));
+}
+
+/* The two kernels of a part, and then what waits. Whose gradients do not wait comes last. */
+template <typename T>
+void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, T *qkv, const float *lse,
+              const T *dctx)
+{
+    void (*const of_queries)(pp_attention, stage, T *, const float *, const T *) = tiles_of(a) == 1 ? query_grad<T, 1>
+                                                                                   : tiles_of(a) == 2
+                                                                                       ? query_grad<T, 2>
+                                                                                       : query_grad<T, MOST_TILES>;
+    void (*const of_keys)(pp_attention, stage, T *, const float *, const T *) = tiles_of(a) == 1 ? key_value_grad<T, 1>
+                                                                                : tiles_of(a) == 2
+                                                                                    ? key_value_grad<T, 2>
+                                                                                    : key_value_grad<T, MOST_TILES>;
+    const int groups = s.pairs / a.group;
+    if (s.keys) PP_LAUNCH(of_keys, grid_of(a, groups * s.terms), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    PP_LAUNCH(of_queries, grid_of(a, s.pairs), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    if (!s.keys) PP_LAUNCH(of_keys, grid_of(a, groups), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    if (s.queries) pp_tile::launch_settle<T>(c, a, {s.queries, s.pitch, s.pair, s.pairs, a.heads, 1}, 1, qkv);
+    if (s.keys)
+        pp_tile::launch_settle<T>(c, a, {s.keys, s.pitch, s.pair / a.group, groups, a.kv, s.terms}, 2,
+                                  pp_attention_keys(a, qkv));
+}
+
 template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 {
     T *qkv = static_cast<T *>(c->p[0]);
@@ -325,32 +346,27 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     const T *ctx = static_cast<const T *>(c->p[2]), *dctx = static_cast<const T *>(c->p[3]);
     pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(dctx);
-    const int pairs = a.rows * a.heads, n = tiles_of(a), roles = shares_of(a) > 1 ? ROLES : 1;
-    void (*const of_queries)(pp_attention, stage, const T *, const float *, const T *) =
-        n == 1   ? query_grad<T, 1>
-        : n == 2 ? query_grad<T, 2>
-                 : query_grad<T, MOST_TILES>;
-    void (*const of_keys)(pp_attention, stage, T *, const float *, const T *) =
-        roles > 1 ? key_value_grad<T, MOST_TILES, true>
-        : n == 1  ? key_value_grad<T, 1, false>
-        : n == 2  ? key_value_grad<T, 2, false>
-                  : key_value_grad<T, MOST_TILES, false>;
-    stage s = {};
-    s.pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD;
-    const int64_t floats = (int64_t)a.seq * (roles * s.pitch + 1),
-                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / floats;
-    if (room == 0) return cudaErrorInvalidValue;
-    const int most = (int)std::min((int64_t)std::min(pairs, (int)MOST_PAIRS), room);
-    for (s.pair = 0; s.pair < pairs; s.pair += most) {
-        s.pairs = std::min(most, pairs - s.pair);
-        s.grads = static_cast<float *>(c->scratch);
-        s.means = s.grads + (int64_t)roles * s.pairs * a.seq * s.pitch;
-        const int64_t rows = (int64_t)s.pairs * a.seq;
-        PP_LAUNCH(make_means<T>, pp_div_up(rows, MEAN_WARPS), MEAN_THREADS, 0, c->stream, a, s, ctx, dctx);
-        PP_LAUNCH(of_queries, grid_of(a, s.pairs), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
-        PP_LAUNCH(of_keys, grid_of(a, s.pairs), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
-        PP_LAUNCH(settle<T>, pp_tile::loop_blocks(roles * rows * s.pitch / PP_QUAD), THREADS, 0, c->stream, a, s, roles,
-                  qkv);
+    const bool shared = a.group > 1, wide = shares_of(a) > 1;
+    const int pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD, groups = a.rows * a.kv, terms = terms_of(a, pitch);
+    const int64_t of_queries = wide || !shared ? (int64_t)a.group * a.seq * pitch : 0, /* floats, of a group */
+        of_keys = wide || shared ? 2 * (int64_t)terms * a.seq * pitch : 0,
+                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) /
+                         (of_queries + of_keys + (int64_t)a.group * a.seq);
+    const int most = (int)std::min((int64_t)std::min(groups, MOST_PAIRS / a.group), room);
+    if (most == 0) return cudaErrorInvalidValue;
+    float *scratch = static_cast<float *>(c->scratch);
+    for (int first = 0; first < groups; first += most) {
+        const int n = std::min(most, groups - first);
+        const stage s = {first * a.group,
+                         n * a.group,
+                         pitch,
+                         of_queries ? scratch : NULL,
+                         of_keys ? scratch + n * of_queries : NULL,
+                         terms,
+                         scratch + n * (of_queries + of_keys)};
+        PP_LAUNCH(make_means<T>, pp_div_up((int64_t)s.pairs * a.seq, MEAN_WARPS), MEAN_THREADS, 0, c->stream, a, s, ctx,
+                  dctx);
+        run_part(c, a, s, qkv, lse, dctx);
     }
     return cudaGetLastError();
 }
@@ -370,11 +386,10 @@ template <typename T> static cudaError_t prepare(void)
                                    reinterpret_cast<const void *>(query_grad<T, 1>),
                                    reinterpret_cast<const void *>(query_grad<T, 2>),
                                    reinterpret_cast<const void *>(query_grad<T, MOST_TILES>),
-                                   reinterpret_cast<const void *>(key_value_grad<T, 1, false>),
-                                   reinterpret_cast<const void *>(key_value_grad<T, 2, false>),
-                                   reinterpret_cast<const void *>(key_value_grad<T, MOST_TILES, false>),
-                                   reinterpret_cast<const void *>(key_value_grad<T, MOST_TILES, true>),
-                                   reinterpret_cast<const void *>(settle<T>)};
+                                   reinterpret_cast<const void *>(key_value_grad<T, 1>),
+                                   reinterpret_cast<const void *>(key_value_grad<T, 2>),
+                                   reinterpret_cast<const void *>(key_value_grad<T, MOST_TILES>),
+                                   reinterpret_cast<const void *>(pp_tile::settle<T>)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }
 

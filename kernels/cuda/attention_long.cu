@@ -3,9 +3,9 @@
  * Attention of rows of any length: products in tiles, and a warp for each row of scores between them.
  *
  * Scores before softmax, and their gradients, are float in the worker's scratch (of fp32: in P itself, as long as they
- * become P). What does not fit into it is done part by part: some pairs, or some queries of one pair. Masked tiles are
- * skipped. Gradients of queries and keys wait in scratch until nobody needs the queries and keys any more, whose place
- * they take.
+ * become P). What does not fit into it is done part by part: some pairs, backward whole groups of them, or some queries
+ * of one pair. Masked tiles are skipped. Gradients of queries and keys wait in scratch until nobody needs the queries
+ * and keys any more, whose place they take. What a group's pairs give its keys and values is added pair by pair.
  *
  * Two products forward, four backward, in float arithmetic. At 1024 tokens and 64 columns a pair has 268 MFLOP forward
  * and 537 backward (causal: half), against 4 MB of P (2 in bf16) that are written once and read once or thrice. The
@@ -20,8 +20,10 @@ namespace
 using pp_tile::add_bias;
 using pp_tile::bias_kernel;
 using pp_tile::first_query;
+using pp_tile::keys_of;
 using pp_tile::last_key;
 using pp_tile::loop_blocks;
+using pp_tile::queries_of;
 using pp_tile::tiles;
 using pp_tile::tokens_of;
 
@@ -47,7 +49,7 @@ template <typename T> __device__ inline pp_tile::matrix<T> probabilities(const p
     return {pp_attention_row(a, p, pair, 0), a.seq, a.seq, a.seq, a.whole_scores};
 }
 
-/* scores = x y': queries and keys, or gradients of ctx and values. x, y: their first pairs'; tokens lie x_pitch and 3*d
+/* scores = x y': queries and keys, or gradients of ctx and values. x, y: where those begin; tokens of x lie x_pitch
  * apart. Blocks: key tile, query tile, pair. */
 template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
@@ -60,7 +62,7 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     const T *head = x + (int64_t)(pair / a.heads) * a.seq * x_pitch + pair % a.heads * a.dh;
     pp_quad sum[PP_QUAD] = {};
     pp_tile::multiply<false, false>(m, tokens_of(a, head, x_pitch),
-                                    tokens_of(a, pp_attention_head(a, y, pair), 3 * a.d), i, j, 0, a.dh, sum);
+                                    tokens_of(a, pp_attention_shared(a, y, pair), a.width), i, j, 0, a.dh, sum);
     pp_tile::write(score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole, i - s.query, j, sum);
 }
 
@@ -140,88 +142,109 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     const int pair = first_pair + (int)blockIdx.z, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
-    const T *values = pp_attention_head(a, qkv, pair) + 2 * a.d;
     pp_quad sum[PP_QUAD] = {};
-    pp_tile::multiply<false, true>(m, weights, tokens_of(a, values, 3 * a.d), i, j, 0, last_key(a, i), sum);
+    pp_tile::multiply<false, true>(m, weights, pp_tile::values_of(a, qkv, pair), i, j, 0, last_key(a, i), sum);
     pp_tile::write(pp_attention_context(a, ctx, pair), a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
 }
 
-/* dv = drop(P)' dctx, in place of v. Blocks: tile of columns, key tile, pair. */
+/* dv = drop(P)' dctx of a group, in place of v. Blocks: tile of columns, key tile, group. */
 template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
-    value_grad(pp_attention a, int first_pair, T *qkv, const T *p, const T *dctx)
+    value_grad(pp_attention a, int first_group, T *qkv, const T *p, const T *dctx)
 {
     __shared__ pp_tile::memory m;
-    const int pair = first_pair + (int)blockIdx.z, i = (int)blockIdx.y * pp_tile::SIDE,
+    const int first = (first_group + (int)blockIdx.z) * a.group, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
-    const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
     pp_quad sum[PP_QUAD] = {};
-    pp_tile::multiply<true, true>(m, weights, tokens_of(a, pp_attention_context(a, dctx, pair), a.d), i, j,
-                                  first_query(a, i), a.seq, sum);
-    pp_tile::write(pp_attention_head(a, qkv, pair) + 2 * a.d, 3 * a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
+    for (int pair = first; pair < first + a.group; pair++) {
+        const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
+        pp_tile::multiply<true, true>(m, weights, tokens_of(a, pp_attention_context(a, dctx, pair), a.d), i, j,
+                                      first_query(a, i), a.seq, sum);
+    }
+    T *to = pp_attention_shared(a, pp_attention_values(a, qkv), first);
+    pp_tile::write(to, a.width, a.seq, a.dh, a.whole_heads, i, j, sum);
 }
 
-/* Gradients of a part's queries, and what its queries give those of the pair's keys. */
+/* Gradients of a part's queries, and what its queries give those of their groups' keys. */
 struct grads {
     float *query; /* [pairs, queries, dh] */
-    float *key;   /* [pairs, seq, dh] */
+    float *key;   /* [groups, seq, dh] */
     bool whole;   /* quads may be moved at once */
 };
 
-/* dq = dscores k, dk += dscores' q. Blocks: tile of columns, query or key tile, twice the pair. */
+/* Groups of a part: whole ones, or the one that its pair is of. */
+__host__ __device__ inline int groups_of(const pp_attention &a, const part &s) { return pp_div_up(s.pairs, a.group); }
+
+/* What query_key_grad does of the keys: dk = the sum over the group's pairs of dscores' q, from what earlier parts have
+ * added up on. */
+template <typename T>
+__device__ inline void add_key_grad(pp_tile::memory &m, const pp_attention &a, const part &s, const T *qkv,
+                                    const grads &out, int turn, int i, int j)
+{
+    float *to = out.key + (int64_t)turn * a.seq * a.dh;
+    const bool begun = s.query > 0 || s.pair % a.group > 0;
+    const pp_tile::matrix<float> before = {to, a.dh, begun ? a.seq : 0, a.dh, out.whole};
+    const int first = s.pair + turn * a.group, end = min(first + a.group, s.pair + s.pairs);
+    pp_quad sum[PP_QUAD];
+#pragma unroll
+    for (int u = 0; u < PP_QUAD; u++)
+        sum[u] = before.numbers(before.fetch(i + pp_tile::row() + u, j + pp_tile::column()));
+    for (int pair = first; pair < end; pair++) {
+        const pp_tile::matrix<float> dscores = {score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole};
+        pp_tile::matrix<T> queries = queries_of(a, qkv, pair);
+        queries.at += (int64_t)s.query * a.width;
+        queries.rows = s.queries;
+        pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query), s.queries, sum);
+    }
+    pp_tile::write(to, a.dh, a.seq, a.dh, out.whole, i, j, sum);
+}
+
+/* dq = dscores k, dk += dscores' q. Blocks: tile of columns, query or key tile, pairs and behind them groups. */
 template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS) query_key_grad(pp_attention a, part s, const T *qkv, grads out)
 {
     __shared__ pp_tile::memory m;
-    const int turn = (int)blockIdx.z / 2, pair = s.pair + turn, i = (int)blockIdx.y * pp_tile::SIDE,
+    const int turn = (int)blockIdx.z, pair = s.pair + turn, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
-    const pp_tile::matrix<float> dscores = {score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole};
-    const T *query = pp_attention_head(a, qkv, pair), *key = query + a.d;
-    const int64_t stride = 3 * a.d;
-    pp_quad sum[PP_QUAD] = {};
-    if (blockIdx.z % 2 == 0) {
-        if (i >= s.queries) return;
-        pp_tile::multiply<false, true>(m, dscores, tokens_of(a, key, stride), i, j, 0, last_key(a, s.query + i), sum);
-        pp_tile::write(out.query + (int64_t)turn * s.queries * a.dh, a.dh, s.queries, a.dh, out.whole, i, j, sum);
+    if (turn >= s.pairs) {
+        add_key_grad(m, a, s, qkv, out, turn - s.pairs, i, j);
         return;
     }
-    float *to = out.key + (int64_t)turn * a.seq * a.dh;
-    const pp_tile::matrix<float> before = {to, a.dh, s.query ? a.seq : 0, a.dh, out.whole};
-    pp_tile::matrix<T> queries = tokens_of(a, query + s.query * stride, stride);
-    queries.rows = s.queries;
-#pragma unroll
-    for (int u = 0; u < PP_QUAD; u++)
-        sum[u] = before.numbers(before.fetch(i + pp_tile::row() + u, j + pp_tile::column()));
-    pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query), s.queries, sum);
-    pp_tile::write(to, a.dh, a.seq, a.dh, out.whole, i, j, sum);
+    if (i >= s.queries) return;
+    const pp_tile::matrix<float> dscores = {score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole};
+    pp_quad sum[PP_QUAD] = {};
+    pp_tile::multiply<false, true>(m, dscores, keys_of(a, qkv, pair), i, j, 0, last_key(a, s.query + i), sum);
+    pp_tile::write(out.query + (int64_t)turn * s.queries * a.dh, a.dh, s.queries, a.dh, out.whole, i, j, sum);
 }
 
-/* Takes the gradients to the place of queries and, after a pair's last part, keys. */
+/* Takes the gradients to the place of queries and, after a group's last part, keys. */
 template <typename T> __global__ void settle(pp_attention a, part s, T *qkv, grads from)
 {
     const int quads = pp_div_up(a.dh, PP_QUAD);
+    const bool last = s.query + s.queries == a.seq && (s.pair + s.pairs) % a.group == 0;
     const int64_t queries = (int64_t)s.pairs * s.queries * quads,
-                  keys = s.query + s.queries == a.seq ? (int64_t)s.pairs * a.seq * quads : 0,
-                  stride = (int64_t)gridDim.x * blockDim.x;
+                  keys = last ? (int64_t)groups_of(a, s) * a.seq * quads : 0, stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < queries + keys; t += stride) {
         const bool key = t >= queries;
         const int64_t row = (key ? t - queries : t) / quads;
         const int rows = key ? a.seq : s.queries, token = (int)(row % rows), turn = (int)(row / rows);
         const int column = (int)(t % quads) * PP_QUAD, left = a.dh - column;
         const float *at = (key ? from.key : from.query) + row * a.dh + column;
-        T *to = pp_attention_head(a, qkv, s.pair + turn) + (key ? a.d : 0);
-        to += (int64_t)(key ? token : s.query + token) * 3 * a.d + column;
+        T *to = key ? pp_attention_shared(a, pp_attention_keys(a, qkv), s.pair + turn * a.group)
+                    : pp_attention_query(a, qkv, s.pair + turn);
+        to += (int64_t)(key ? token : s.query + token) * a.width + column;
         pp_store_if(a.whole_heads, to, left, pp_load_if(from.whole, at, left));
     }
 }
 
-/* How much fits into scratch, where a query takes `row` floats and a pair `fixed` more. pairs = 0: nothing. */
-struct part part_of(const pp_attention &a, int64_t row, int64_t fixed)
+/* How much fits into scratch, where a query takes `row` floats and `group` pairs, to be worked on together, `fixed`
+ * more. pairs = 0: nothing. */
+struct part part_of(const pp_attention &a, int group, int64_t row, int64_t fixed)
 {
     struct part s = {};
-    const int64_t whole = a.seq * row + fixed, room = scratch_floats / whole;
-    if (room > 0) {
-        s.pairs = (int)std::min((int64_t)std::min(a.rows * a.heads, (int)MOST_PAIRS), room);
+    const int64_t whole = group * a.seq * row + fixed, room = scratch_floats / whole;
+    if (room > 0 && group <= MOST_PAIRS) {
+        s.pairs = group * (int)std::min((int64_t)std::min(a.rows * a.heads, (int)MOST_PAIRS) / group, room);
         s.queries = a.seq;
     } else if (scratch_floats - fixed >= row * pp_tile::SIDE) {
         const int most = (int)((scratch_floats - fixed) / row / pp_tile::SIDE);
@@ -246,16 +269,14 @@ template <class Run> cudaError_t for_each_part(const pp_attention &a, const part
     return error;
 }
 
-/* Of pairs alone: run(first pair, grid of [seq, dh]). */
-template <class Run> cudaError_t for_each_pair(const pp_attention &a, Run run)
+/* Of n pairs or groups: run(first, grid of [seq, dh]). */
+template <class Run> cudaError_t for_each_head(const pp_attention &a, int n, Run run)
 {
-    part all = {};
-    all.pairs = std::min(a.rows * a.heads, (int)MOST_PAIRS);
-    all.queries = a.seq;
-    return for_each_part(a, all, [&](const part &s) {
-        run(s.pair, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)s.pairs));
-        return cudaGetLastError();
-    });
+    for (int first = 0; first < n; first += MOST_PAIRS) {
+        const int some = std::min(n - first, (int)MOST_PAIRS);
+        run(first, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)some));
+    }
+    return cudaGetLastError();
 }
 
 dim3 score_tiles(const pp_attention &a, const part &s)
@@ -275,7 +296,7 @@ template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *
     const T *qkv = static_cast<const T *>(c->p[2]);
     float *const place = place_of_scores(p);
     const int pitch = place ? a.seq : pp_div_up(a.seq, PP_QUAD) * PP_QUAD;
-    part size = part_of(a, pitch, 0);
+    part size = part_of(a, 1, pitch, 0);
     if (place) {
         size.pairs = std::min(a.rows * a.heads, (int)MOST_PAIRS);
         size.queries = a.seq;
@@ -284,7 +305,8 @@ template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *
         s.scores = place ? place + (int64_t)s.pair * a.seq * a.seq : static_cast<float *>(c->scratch);
         s.pitch = pitch;
         s.whole = place ? a.whole_scores : true;
-        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, qkv, 3 * a.d, qkv + a.d);
+        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, qkv, a.width,
+                  pp_attention_keys(a, qkv));
         PP_LAUNCH(softmax<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
         return cudaGetLastError();
     });
@@ -297,7 +319,7 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
     add_bias<T>(c, a, qkv);
     const cudaError_t error = scores_and_softmax<T>(c, a);
     if (error != cudaSuccess) return error;
-    return for_each_pair(a, [&](int first, dim3 grid) {
+    return for_each_head(a, a.rows * a.heads, [&](int first, dim3 grid) {
         PP_LAUNCH(make_context<T>, grid, pp_tile::THREADS, 0, c->stream, a, first, ctx, p, qkv);
     });
 }
@@ -308,24 +330,26 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     T *qkv = static_cast<T *>(c->p[0]);
     const T *p = static_cast<const T *>(c->p[1]), *dctx = static_cast<const T *>(c->p[2]);
     const int pitch = pp_div_up(a.seq, PP_QUAD) * PP_QUAD, wide = pp_div_up(a.dh, PP_QUAD) * PP_QUAD;
-    const part size = part_of(a, pitch + wide, (int64_t)a.seq * wide);
+    const part size = part_of(a, a.group, pitch + wide, (int64_t)a.seq * wide);
     const cudaError_t error = for_each_part(a, size, [&](part s) {
         const grads out = {static_cast<float *>(c->scratch),
                            static_cast<float *>(c->scratch) + (int64_t)size.pairs * size.queries * wide,
                            a.dh % PP_QUAD == 0};
-        s.scores = out.key + (int64_t)size.pairs * a.seq * wide;
+        s.scores = out.key + (int64_t)groups_of(a, size) * a.seq * wide;
         s.pitch = pitch;
         s.whole = true;
-        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, dctx, a.d, qkv + 2 * a.d);
+        PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, dctx, a.d,
+                  pp_attention_values(a, qkv));
         PP_LAUNCH(softmax_grad<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
-        PP_LAUNCH(query_key_grad<T>, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), 2u * (unsigned)s.pairs),
+        PP_LAUNCH(query_key_grad<T>,
+                  dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)(s.pairs + groups_of(a, s))),
                   pp_tile::THREADS, 0, c->stream, a, s, qkv, out);
         PP_LAUNCH(settle<T>, loop_blocks((int64_t)s.pairs * (s.queries + a.seq) * wide / PP_QUAD), pp_tile::THREADS, 0,
                   c->stream, a, s, qkv, out);
         return cudaGetLastError();
     });
     if (error != cudaSuccess) return error;
-    return for_each_pair(a, [&](int first, dim3 grid) {
+    return for_each_head(a, a.rows * a.kv, [&](int first, dim3 grid) {
         PP_LAUNCH(value_grad<T>, grid, pp_tile::THREADS, 0, c->stream, a, first, qkv, p, dctx);
     });
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of short rows: a thread block takes one pair into shared memory and reads and writes everything once.
+ * Where pairs share keys and values, the bias is added before, and what each gives their gradients waits in scratch.
  *
  * Two matrices [seq, dh] and the scores are there at a time, as float, sides rounded up to quads with zeros. Each
  * thread makes 4x4 elements of a product; of very short rows the scores have fewer tiles than the block has threads,
@@ -13,7 +14,7 @@
  */
 #include <algorithm>
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_tile.cuh"
 
 namespace
 {
@@ -116,15 +117,12 @@ __device__ inline void take(const pp_attention &a, const room &r, float *to, con
     take_matrix<false>(a, r, to, from, stride, NULL, static_cast<T *>(NULL));
 }
 
-/* The same, and the bias from column `first` on, if there is one, is added to it where it lies. */
-template <typename T>
-__device__ inline void take_biased(const pp_attention &a, const room &r, float *to, T *from, int64_t stride,
-                                   const float *bias, int first)
+/* The same; biased: and the bias, from `column` on, is added to it where it lies. */
+template <bool biased, typename T>
+__device__ inline void take_part(const pp_attention &a, const room &r, float *to, T *from, const float *bias,
+                                 int column)
 {
-    if (bias)
-        take_matrix<true>(a, r, to, from, stride, bias + first, from);
-    else
-        take(a, r, to, static_cast<const T *>(from), stride);
+    take_matrix<biased>(a, r, to, from, a.width, biased ? bias + column : NULL, from);
 }
 
 /* scores = x y', in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the matrix apart, so that
@@ -263,37 +261,56 @@ __device__ inline void softmax_grad(const pp_attention &a, const room &r, const 
     pp_store<true>(dscores + column, PP_QUAD, pp_attention_dscores(a, q, grad, mean));
 }
 
-template <typename T>
+/* biased: bias is added to qkv; a pair has keys and values of its own. */
+template <typename T, bool biased>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     forward(pp_attention a, T *ctx, T *p, T *qkv, const float *bias)
 {
     PP_SHARED(float, shared);
     const room r = room_of(a.seq, a.dh);
     const int pair = (int)blockIdx.x, first = pair % a.heads * a.dh;
-    const int64_t stride = 3 * a.d;
     float *x = shared, *y = x + r.matrix, *scores = y + r.matrix;
-    T *query = pp_attention_head(a, qkv, pair), *key = query + a.d, *value = key + a.d;
-    take_biased(a, r, x, query, stride, bias, first);
-    take_biased(a, r, y, key, stride, bias, a.d + first);
+    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_shared(a, pp_attention_keys(a, qkv), pair),
+      *value = pp_attention_shared(a, pp_attention_values(a, qkv), pair);
+    take_part<biased>(a, r, x, query, bias, first);
+    take_part<biased>(a, r, y, key, bias, a.d + first);
     __syncthreads();
     multiply_nt(r, x, y, scores);
     __syncthreads();
-    take_biased(a, r, x, value, stride, bias, 2 * a.d + first);
+    take_part<biased>(a, r, x, value, bias, 2 * a.d + first);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
     __syncthreads();
     multiply_nn(a, r, scores, x, pp_attention_context(a, ctx, pair), a.d);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) backward(pp_attention a, T *qkv, const T *p, const T *dctx)
+/* The gradient of a key or value of a pair: to its place, or into scratch. */
+template <bool shares, typename T>
+__device__ inline void multiply_shared(const pp_attention &a, const room &r, const float *scores, const float *y, T *to,
+                                       float *waiting)
+{
+    pp_attention whole = a;
+    whole.whole_heads = true;
+    whole.dh = r.dh;
+    if (shares)
+        multiply_tn(whole, r, scores, y, waiting, r.dh);
+    else
+        multiply_tn(a, r, scores, y, to, a.width);
+}
+
+/* Blocks: pairs from first_pair on. shares: gradients of keys and values go to `waiting` [2, pairs, seq, r.dh]. */
+template <typename T, bool shares>
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    backward(pp_attention a, int first_pair, T *qkv, const T *p, const T *dctx, float *waiting)
 {
     PP_SHARED(float, shared);
     const room r = room_of(a.seq, a.dh);
-    const int pair = (int)blockIdx.x;
-    const int64_t stride = 3 * a.d;
+    const int pair = first_pair + (int)blockIdx.x;
+    const int64_t stride = a.width, matrix = (int64_t)a.seq * r.dh;
     float *x = shared, *y = x + r.matrix, *dscores = y + r.matrix, *kept = dscores + r.scores;
-    T *query = pp_attention_head(a, qkv, pair), *key = query + a.d, *value = key + a.d;
+    float *dkey = waiting + blockIdx.x * matrix, *dvalue = dkey + gridDim.x * matrix;
+    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_shared(a, pp_attention_keys(a, qkv), pair),
+      *value = pp_attention_shared(a, pp_attention_values(a, qkv), pair);
     take(a, r, x, pp_attention_context(a, dctx, pair), a.d);
     take(a, r, y, value, stride);
     __syncthreads();
@@ -303,12 +320,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) backward(pp_attention 
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax_grad(a, r, pp_attention_row(a, p, pair, i), dscores + i * r.score_pitch);
     __syncthreads();
-    multiply_tn(a, r, kept, x, value, stride);
+    multiply_shared<shares>(a, r, kept, x, value, dvalue);
     __syncthreads();
     take(a, r, x, query, stride);
     __syncthreads();
     multiply_nn(a, r, dscores, y, query, stride);
-    multiply_tn(a, r, dscores, x, key, stride);
+    multiply_shared<shares>(a, r, dscores, x, key, dkey);
 }
 
 /* scores: matrices of them that the kernel has beside each other. */
@@ -318,12 +335,20 @@ int64_t shared_bytes(int seq, int dh, int scores)
     return (2 * (int64_t)r.matrix + std::max(scores, r.splits) * (int64_t)r.scores) * (int64_t)sizeof(float);
 }
 
+/* What the gradients of a group's keys and values take in scratch, pair by pair. */
+int64_t waiting_bytes(int seq, int dh, int group)
+{
+    return 2 * (int64_t)sizeof(float) * group * seq * room_of(seq, dh).dh;
+}
+
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
     const float *bias = static_cast<const float *>(c->p[3]);
     pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
     a.whole_heads = a.whole_heads && pp_aligned(bias);
-    PP_LAUNCH(forward<T>, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 1), c->stream, a,
+    if (a.group > 1) pp_tile::add_bias<T>(c, a, static_cast<T *>(c->p[2]));
+    const auto kernel = a.group > 1 || !bias ? forward<T, false> : forward<T, true>;
+    PP_LAUNCH(kernel, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 1), c->stream, a,
               static_cast<T *>(c->p[0]), static_cast<T *>(c->p[1]), static_cast<T *>(c->p[2]), bias);
     return cudaGetLastError();
 }
@@ -331,23 +356,42 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 {
     const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[0], c->p[2]);
-    PP_LAUNCH(backward<T>, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 2), c->stream, a,
-              static_cast<T *>(c->p[0]), static_cast<const T *>(c->p[1]), static_cast<const T *>(c->p[2]));
+    T *qkv = static_cast<T *>(c->p[0]);
+    const T *p = static_cast<const T *>(c->p[1]), *dctx = static_cast<const T *>(c->p[2]);
+    float *waiting = static_cast<float *>(c->scratch);
+    const bool shares = a.group > 1;
+    const auto kernel = shares ? backward<T, true> : backward<T, false>;
+    const int groups = a.rows * a.kv,
+              most = shares ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.dh, a.group)) : groups;
+    for (int first = 0; first < groups; first += most) {
+        const int n = std::min(most, groups - first);
+        PP_LAUNCH(kernel, n * a.group, THREADS, (size_t)shared_bytes(a.seq, a.dh, 2), c->stream, a, first * a.group,
+                  qkv, p, dctx, waiting);
+        if (shares)
+            pp_tile::launch_settle<T>(c, a, {waiting, room_of(a.seq, a.dh).dh, first, n, a.kv, a.group}, 2,
+                                      pp_attention_keys(a, qkv));
+    }
     return cudaGetLastError();
 }
 
 } // namespace
 
-int64_t pp_attention_short_bytes(int seq, int dh) { return seq <= MOST_SEQ ? shared_bytes(seq, dh, 2) : INT64_MAX; }
+int64_t pp_attention_short_bytes(int seq, int dh, int group)
+{
+    const bool fits = group == 1 || waiting_bytes(seq, dh, group) <= PP_CUDA_SCRATCH_BYTES;
+    return seq <= MOST_SEQ && fits ? shared_bytes(seq, dh, 2) : INT64_MAX;
+}
 
 cudaError_t pp_attention_short(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
 cudaError_t pp_attention_short_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }
 
+#define OF_BOTH(kernel, way)                                                                                           \
+    reinterpret_cast<const void *>(kernel<float, way>), reinterpret_cast<const void *>(kernel<__nv_bfloat16, way>)
+
 cudaError_t pp_attention_short_prepare(int most_shared_bytes)
 {
-    const void *const kernels[] = {
-        reinterpret_cast<const void *>(forward<float>), reinterpret_cast<const void *>(forward<__nv_bfloat16>),
-        reinterpret_cast<const void *>(backward<float>), reinterpret_cast<const void *>(backward<__nv_bfloat16>)};
+    const void *const kernels[] = {OF_BOTH(forward, true), OF_BOTH(forward, false), OF_BOTH(backward, true),
+                                   OF_BOTH(backward, false)};
     const int n = sizeof kernels / sizeof kernels[0];
     cudaError_t error = cudaSuccess;
     for (int i = 0; i < n && error == cudaSuccess; i++)

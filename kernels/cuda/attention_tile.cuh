@@ -90,6 +90,20 @@ template <bool by_terms> static __device__ inline void keep(float (*to)[SIDE + P
 static __device__ inline int row() { return (int)threadIdx.x / EDGE * PP_QUAD; }
 static __device__ inline int column() { return (int)threadIdx.x % EDGE * PP_QUAD; }
 
+/* Over the threads that have the same rows of a tile. */
+static __device__ inline float row_max(float v)
+{
+#pragma unroll
+    for (int step = EDGE / 2; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
+    return v;
+}
+static __device__ inline float row_sum(float v)
+{
+#pragma unroll
+    for (int step = EDGE / 2; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+
 /* Adds DEPTH terms of both factors. */
 static __device__ inline void add_terms(const float (*a)[SIDE + PP_QUAD], const float (*b)[SIDE + PP_QUAD],
                                         pp_quad sum[PP_QUAD])
@@ -165,6 +179,20 @@ template <typename T> static __device__ inline matrix<T> tokens_of(const pp_atte
     return {head, pitch, a.seq, a.dh, a.whole_heads};
 }
 
+/* Queries of a pair [seq, dh], and the keys and values that it shares with its group. */
+template <typename T> static __device__ inline matrix<T> queries_of(const pp_attention &a, const T *qkv, int pair)
+{
+    return tokens_of(a, pp_attention_query(a, qkv, pair), a.width);
+}
+template <typename T> static __device__ inline matrix<T> keys_of(const pp_attention &a, const T *qkv, int pair)
+{
+    return tokens_of(a, pp_attention_shared(a, pp_attention_keys(a, qkv), pair), a.width);
+}
+template <typename T> static __device__ inline matrix<T> values_of(const pp_attention &a, const T *qkv, int pair)
+{
+    return tokens_of(a, pp_attention_shared(a, pp_attention_values(a, qkv), pair), a.width);
+}
+
 /* End of the terms that queries of the tile from i on need. */
 static __device__ inline int last_key(const pp_attention &a, int i)
 {
@@ -194,13 +222,54 @@ static __global__ void bias_kernel(T *qkv, const float *bias, int64_t tokens, in
     }
 }
 
-/* qkv += bias, the call's operand 3, if it has one */
+/* qkv += bias, the call's operand 3, if there is one */
 template <typename T> static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a, T *qkv)
 {
     const int64_t tokens = (int64_t)a.rows * a.seq;
-    if (!c->p[3]) return;
-    PP_LAUNCH(bias_kernel<T>, loop_blocks(tokens * pp_div_up(3 * a.d, PP_QUAD)), THREADS, 0, c->stream, qkv,
-              static_cast<const float *>(c->p[3]), tokens, 3 * a.d, a.whole_heads);
+    const float *bias = static_cast<const float *>(c->p[3]);
+    if (!bias) return;
+    PP_LAUNCH(bias_kernel<T>, loop_blocks(tokens * pp_div_up(a.width, PP_QUAD)), THREADS, 0, c->stream, qkv, bias,
+              tokens, a.width, a.whole_heads);
+}
+
+/* Gradients in scratch: they wait until nobody needs any more what they take the place of. */
+struct waiting {
+    const float *grads; /* [roles, heads, terms, seq, pitch] */
+    int pitch;          /* dh in whole quads */
+    int first, heads;   /* of those in all rows, in each of which there are `of_row` */
+    int of_row;
+    int terms; /* that are added, in their order */
+};
+
+/* to: where the first role begins; the next is as many heads further. Grid: any number of blocks, roles. */
+template <typename T> static __global__ void settle(pp_attention a, waiting w, T *to)
+{
+    const int quads = w.pitch / PP_QUAD;
+    const int64_t matrix = (int64_t)a.seq * w.pitch, items = (int64_t)w.heads * a.seq * quads,
+                  stride = (int64_t)gridDim.x * blockDim.x;
+    const float *grads = w.grads + (int64_t)blockIdx.y * w.heads * w.terms * matrix;
+    to += (int64_t)blockIdx.y * w.of_row * a.dh;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < items; t += stride) {
+        const int column = (int)(t % quads) * PP_QUAD, token = (int)(t / quads % a.seq),
+                  head = (int)(t / quads / a.seq), place = w.first + head;
+        const float *from = grads + head * w.terms * matrix + (int64_t)token * w.pitch + column;
+        pp_quad sum = pp_load<true>(from, PP_QUAD);
+        for (int i = 1; i < w.terms; i++) {
+            const pp_quad q = pp_load<true>(from + i * matrix, PP_QUAD);
+#pragma unroll
+            for (int k = 0; k < PP_QUAD; k++) sum.v[k] += q.v[k];
+        }
+        T *at = to + ((int64_t)(place / w.of_row) * a.seq + token) * a.width + place % w.of_row * a.dh + column;
+        pp_store_if(a.whole_heads, at, a.dh - column, sum);
+    }
+}
+
+template <typename T>
+static inline void launch_settle(const struct pp_cuda_call *c, const pp_attention &a, const waiting &w, int roles,
+                                 T *to)
+{
+    const dim3 grid((unsigned)loop_blocks((int64_t)w.heads * a.seq * w.pitch / PP_QUAD), (unsigned)roles);
+    PP_LAUNCH(settle<T>, grid, THREADS, 0, c->stream, a, w, to);
 }
 
 } // namespace pp_tile

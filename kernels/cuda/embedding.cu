@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(THREADS) positions(float *table, int d)
 template <typename T> struct embedding {
     T *out;
     const int32_t *token;
-    const float *weight, *table;
+    const float *weight, *table; /* table: NULL where nothing is added */
     int seq, d;
     float scale;
     uint32_t vector;
@@ -42,7 +42,8 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
     if (left <= 0) return;
     pp_quad q = pp_load<aligned>(e.weight + (int64_t)e.token[blockIdx.x] * e.d + j, left);
-    const pp_quad position = pp_load<aligned>(e.table + (int64_t)(blockIdx.x % e.seq) * e.d + j, left);
+    pp_quad position = {};
+    if (e.table) position = pp_load<aligned>(e.table + (int64_t)(blockIdx.x % e.seq) * e.d + j, left);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) q.v[k] = q.v[k] * e.scale + position.v[k];
     q = pp_drop(e.drop, e.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q);
@@ -63,7 +64,7 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, c->call->f[1]);
-    PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, table, d);
+    if (table) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, table, d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);

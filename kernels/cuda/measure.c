@@ -43,7 +43,8 @@ static int64_t kernels_of(const struct pp_call *call)
     if (!stored && !flash) return CALL_KERNELS;
     const int64_t keys = stored ? n[1] : 0; /* flash has gradients in scratch, and no scores */
     const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (keys + 3 * n[3]); /* row, head, query; keys and gradients */
-    return PART_KERNELS * (1 + floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES);
+    const int64_t group = stored ? n[2] / PP_KV_HEADS(n) : 1; /* each pair is a part where all of a group do not fit */
+    return PART_KERNELS * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES);
 }
 
 /* The gate opens before the queue is full: the host would wait in a launch, for itself. */

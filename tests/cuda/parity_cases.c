@@ -16,6 +16,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
     [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
     [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
+    [PP_KERNEL_ROPE] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
+    [PP_KERNEL_ROPE_GRAD] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
                              .partial = 7,
                              .alias = {{0, 0}, {7, 3}},
@@ -65,6 +67,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED, {7, 35, 200, 1003}, 14.1f, false},
     {PP_KERNEL_EMBED, {2, 5, 30, 17}, 1, false},
     {PP_KERNEL_EMBED, {1, 1000, 6, 11}, 2, false},
+    {PP_KERNEL_EMBED, {2, 5, 30, 17, 1}, 1, false},
     {PP_KERNEL_EMBED, {2, 9, 4096, 40}, 64, true},
     {PP_KERNEL_EMBED, {5, 35, 12, 28782}, 1, true},
     {PP_KERNEL_EMBED_GRAD, {1, 1, 2, 1}, 1, false},
@@ -93,7 +96,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_TN, {200, 200, 175, PP_GEMM_BY_FRAME, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28800, 12, 9, PP_GEMM_BY_FRAME, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28782, 12, 9, PP_GEMM_BY_FRAME, 1}, LARGE},
-    /* rows, seq, heads, dh, causal */
+    /* rows, seq, heads, dh, causal, kv, plain; groups of 2, 3 and all heads */
     {PP_KERNEL_ATTENTION, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 0}, PLAIN},
@@ -104,8 +107,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
-    {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, BARE},
-    {PP_KERNEL_ATTENTION, {1, 130, 2, 8, 0}, LARGE, BARE},
+    {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN},
+    {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2, 1}, LARGE},
+    {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -116,6 +120,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 300, 1, 16, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
+    {PP_KERNEL_ATTENTION_GRAD, {2, 9, 4, 6, 1, 2}, PLAIN},
+    {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 20, 0, 2}, LARGE},
+    {PP_KERNEL_ATTENTION_GRAD, {1, 130, 4, 33, 1, 1}, LARGE},
+    {PP_KERNEL_ATTENTION_GRAD, {1, 1030, 4, 2, 1, 1}, LARGE}, /* nor do those of a group */
     {PP_KERNEL_FLASH, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 0}, PLAIN},
@@ -127,7 +135,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
     {PP_KERNEL_FLASH, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 1100, 1, 4, 1}, LARGE},
-    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, BARE},
+    {PP_KERNEL_FLASH, {2, 9, 4, 6, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH, {1, 70, 6, 20, 0, 2, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 66, 2, 100, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 35, 2, 260, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -139,7 +150,21 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
     {PP_KERNEL_FLASH_GRAD, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1100, 1, 4, 1}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 4, 6, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 6, 20, 0, 2}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {2, 66, 2, 100, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 3, 600, 1, 0, 200}, LARGE}, /* blocks of two heads of a group, and of the third */
+    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE},    /* gradients do not fit into scratch at once */
+    /* rows, seq, heads, dh, 0, kv, plain; theta */
+    {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
+    {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false},
+    {PP_KERNEL_ROPE, {3, 35, 8, 64, 0, 2}, 500000, false},
+    {PP_KERNEL_ROPE, {2, 5, 2, 16, 0, 0, 1}, 100, false},
+    {PP_KERNEL_ROPE, {1, 3, 1, 1100, 0, 1}, 10000, false}, /* more columns than have their angles at a time */
+    {PP_KERNEL_ROPE, {1, 9000, 1, 4, 0, 1}, 10000, true},
+    {PP_KERNEL_ROPE_GRAD, {2, 9, 4, 6, 0, 2}, 10000, false},
+    {PP_KERNEL_ROPE_GRAD, {3, 35, 8, 64, 0, 2}, 500000, false},
     /* rows, seq, d, plain; then those with the residual stream: the norm comes first */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false},

@@ -307,11 +307,17 @@ void parity_model(const struct parity_device *d)
     llama.normalization = PP_RMSNORM;
     llama.activation = PP_SWIGLU;
     llama.bias = PP_NO_BIAS;
+    llama.heads = 4;
+    llama.kv_heads = 2;
+    llama.positions = PP_POSITIONS_ROPE;
+    llama.rope_theta = 1000;
+    llama.scale_embedding = false;
+    gelu.kv_heads = 1;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
     check_shape(d, &flash, false);
     check_shape(d, &gpt, false);
-    check_shape(d, &gpt, true);
+    check_shape(d, &llama, true);
     check_shape(d, &gelu, false);
     check_shape(d, &llama, true);
     check_shape(d, &first, true);

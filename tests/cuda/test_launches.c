@@ -222,19 +222,21 @@ static void test_columns(void **state)
     assert_int_equal(two, 2);
 }
 
-/* SHAPE: nothing, flash or its gradient, of heads of 8 or 260 columns. */
+/* SHAPE: nothing, flash or its gradient, of heads of 8 or 260 columns; the last shares keys and values. */
 static void attend(void)
 {
     static const struct {
-        int kernel, heads, width;
+        int kernel, heads, width, kv;
     } shapes[] = {{PP_KERNEL_FLASH, 0, 8},
                   {PP_KERNEL_FLASH, 3, 8},
                   {PP_KERNEL_FLASH_GRAD, 3, 8},
-                  {PP_KERNEL_FLASH_GRAD, 85, 260}};
+                  {PP_KERNEL_FLASH_GRAD, 85, 260},
+                  {PP_KERNEL_FLASH_GRAD, 4, 8, 2}};
     enum { TOKENS = 64 };
     const int shape = atoi(getenv("SHAPE")), heads = shapes[shape].heads;
     const int64_t bytes = INT64_C(4) * 3 * TOKENS * (heads + 1) * shapes[shape].width;
-    struct pp_call call = {.kernel = shapes[shape].kernel, .n = {1, TOKENS, heads, shapes[shape].width}};
+    struct pp_call call = {.kernel = shapes[shape].kernel,
+                           .n = {1, TOKENS, heads, shapes[shape].width, 0, shapes[shape].kv}};
     const struct pp_program program = {.calls = &call, .ncalls = heads > 0};
     struct pp_frame frame = {0};
     load_cuda();
@@ -250,13 +252,14 @@ static void attend(void)
 }
 
 /* Forward: the bias, and all the rest. Backward: means, two kernels of gradients, and those that waited in scratch to
- * their place; wide heads have all three there, of 83 pairs at a time. */
+ * their place; wide heads have all three there, in two kernels, of 83 pairs at a time. */
 static void test_flash(void **state)
 {
     (void)state;
-    static const char *const shapes[][2] = {{"SHAPE=0", NULL}, {"SHAPE=1", NULL}, {"SHAPE=2", NULL}, {"SHAPE=3", NULL}};
-    const long long none = counted(run_case(attend, shapes[0]), "launches"), expected[] = {0, 2, 4, 8};
-    for (int i = 1; i < 4; i++) {
+    static const char *const shapes[][2] = {
+        {"SHAPE=0", NULL}, {"SHAPE=1", NULL}, {"SHAPE=2", NULL}, {"SHAPE=3", NULL}, {"SHAPE=4", NULL}};
+    const long long none = counted(run_case(attend, shapes[0]), "launches"), expected[] = {0, 2, 4, 10, 4};
+    for (int i = 1; i < 5; i++) {
         const long long launches = counted(run_case(attend, shapes[i]), "launches") - none;
         if (emulated()) assert_int_equal(launches, expected[i]);
     }

@@ -103,11 +103,11 @@ static void with_adamw(void **state)
 
 #define GPT "--norm pre --activation gelu --attention flash "
 
-static void with_layers_of_gpt(void **state)
+static void with_layers_of_gpt_and_heads_of_llama(void **state)
 {
     (void)state;
     leave_out_where_slow();
-    same_bits(1, GPT "--chunks 2 --dropout 0.2");
+    same_bits(1, GPT "--chunks 2 --dropout 0.2 --kv-heads 1 --positions rope");
 }
 
 #define LLAMA "--norm pre --normalization rmsnorm --activation swiglu --bias no "
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
         cmocka_unit_test(with_replicas_and_batched_gradients),
         cmocka_unit_test(with_adamw),
-        cmocka_unit_test(with_layers_of_gpt),
+        cmocka_unit_test(with_layers_of_gpt_and_heads_of_llama),
         cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(in_bfloat16),
     };

@@ -92,6 +92,9 @@ def random_options(dice):
         made["split"] = dice.choice(("parameters", ",".join(map(str, layers))))
     if dice.random() < 0.5:
         made.update(attention="flash", tokens=dice.choice((made["tokens"], 65 + made["tokens"])))
+    if dice.random() < 0.5:
+        made.update(kv_heads=dice.choice([n for n in range(1, heads + 1) if heads % n == 0]))
+        made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made

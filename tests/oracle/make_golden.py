@@ -129,10 +129,14 @@ CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
 CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
 CASES["d24-gelu"] = dict(GPT, norm="post")
 CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
-# Llama's norms, activation and linears without biases. Positions and heads are the others'.
+# Llama's norms, activation and linears without biases.
 CASES["d24-llama-parts"] = dict(
     GPT, dropout=0.2, normalization="rmsnorm", activation="swiglu", bias="no", attention="flash"
 )
+# Llama's heads and positions: heads that share keys and values, rotated; without and with stored scores.
+LLAMA = dict(GPT, d_model=16, kv_heads=2, positions="rope", rope_theta=500000.0, tokens=9)
+CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
+CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 

@@ -64,11 +64,20 @@ class MaskedModel(reference_model.Model):
         columns = x.shape[-1]
         return x * mask(vectors, columns, p, self.o["seed"], self.step, site).to(x).reshape(x.shape)
 
+    def project(self, module, x):
+        """Queries, keys and values of each head."""
+        if isinstance(module, reference_model.Attention):
+            q, k, v = module.project(x)
+            return q, *(part.repeat_interleave(self.o["heads"] // part.shape[1], dim=1) for part in (k, v))
+        rows, tokens, d = x.shape
+        heads = self.o["heads"]
+        qkv = functional.linear(x, module.in_proj_weight, module.in_proj_bias)
+        return (part.reshape(rows, tokens, heads, d // heads).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
+
     def attention(self, layer, x, site):
         rows, tokens, d = x.shape
         heads = self.o["heads"]
-        qkv = functional.linear(x, layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias)
-        q, k, v = (part.reshape(rows, tokens, heads, d // heads).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
+        q, k, v = self.project(layer.self_attn, x)
         scores = q @ k.transpose(2, 3) / math.sqrt(d // heads)
         if self.causal:
             scores = scores + torch.full((tokens, tokens), -math.inf, dtype=x.dtype).triu(1)
@@ -81,8 +90,7 @@ class MaskedModel(reference_model.Model):
 
     def forward(self, tokens):
         vectors = tokens.numel()
-        x = self.embedding(tokens) * self.scale
-        x = self.drop(x + self.positions(tokens.shape[1], x.shape[2], x), 1, vectors)
+        x = self.drop(self.embedded(tokens), 1, vectors)
         for i, layer in enumerate(self.layers):
             site = 2 + 4 * i
             first = layer.norm_first

@@ -2,7 +2,8 @@
 """The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and
 trained weights.
 
-The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear); options have the names of
+The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads
+and --positions rope, which is made of its scaled_dot_product_attention; options have the names of
 ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
 the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
@@ -101,6 +102,9 @@ COMMON = dict(
     normalization="layernorm",
     activation="relu",
     bias="yes",
+    kv_heads=0,
+    positions="sinusoidal",
+    rope_theta=10000.0,
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -109,6 +113,47 @@ def options(given):
     """All options: common defaults, then the preset, then what was given."""
     preset = PRESETS[given.get("preset", COMMON["preset"])]
     return {**COMMON, **ADAMW, **preset, **given}
+
+
+def rotate(x, theta):
+    """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them."""
+    tokens, columns = x.shape[2:]
+    frequency = 1.0 / theta ** (torch.arange(0, columns, 2, dtype=torch.float64) / columns)
+    angle = torch.outer(torch.arange(tokens, dtype=torch.float64), frequency)
+    angle = torch.cat((angle, angle), dim=-1)
+    half = torch.cat((-x[..., columns // 2 :], x[..., : columns // 2]), dim=-1)
+    return x * angle.cos().to(x) + half * angle.sin().to(x)
+
+
+class Attention(nn.Module):
+    """What nn.MultiheadAttention does not have: fewer heads of keys and values, rotary positions. Parameters have its
+    names, and take its place in nn.TransformerEncoderLayer."""
+
+    def __init__(self, o):
+        super().__init__()
+        d, self.heads = o["d_model"], o["heads"]
+        self.columns, self.kv = d // self.heads, o["kv_heads"] or self.heads
+        self.theta = o["rope_theta"] if o["positions"] == "rope" else None
+        width = d + 2 * self.kv * self.columns
+        self.in_proj_weight = nn.Parameter(torch.empty(width, d))
+        self.in_proj_bias = nn.Parameter(torch.zeros(width))
+        self.out_proj = nn.Linear(d, d)
+        self.embed_dim, self.dropout = d, 0.0
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def project(self, x):
+        """Queries, keys, values: [rows, heads, tokens, columns]."""
+        rows, tokens, _ = x.shape
+        qkv = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias)
+        parts = qkv.reshape(rows, tokens, -1, self.columns).transpose(1, 2)
+        q, k, v = parts.split((self.heads, self.kv, self.kv), dim=1)
+        return (q, k, v) if self.theta is None else (rotate(q, self.theta), rotate(k, self.theta), v)
+
+    def forward(self, x, _key, _value, attn_mask=None, **_other):
+        q, k, v = self.project(x)
+        made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
+        return self.out_proj(made.transpose(1, 2).reshape(x.shape)), None
 
 
 class LabLayer(nn.TransformerEncoderLayer):
@@ -151,8 +196,8 @@ def make_layer(o):
 
 
 class Model(nn.Module):
-    """Embedding, sinusoidal positions, encoder layers, a norm where the layers begin with theirs (as
-    nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
+    """Embedding, sinusoidal positions unless they are rotary, encoder layers, a norm where the layers begin with theirs
+    (as nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
 
     def __init__(self, o):
         super().__init__()
@@ -164,7 +209,11 @@ class Model(nn.Module):
             self.norm = make_norm(o)
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
-        self.scale = math.sqrt(d) if self.tutorial else 1.0
+        self.rotary = o["positions"] == "rope"
+        if o["kv_heads"] or self.rotary:
+            for layer in self.layers:
+                layer.self_attn = Attention(o)
+        self.scale = math.sqrt(d) if self.tutorial and not self.rotary else 1.0
         self.causal = o["mask"] == "causal"
         self.step = 0  # training steps so far, for masked_model.py
         self.initialise()
@@ -193,12 +242,15 @@ class Model(nn.Module):
         return table.to(like)
 
     def forward(self, tokens):
-        x = self.embedding(tokens) * self.scale
-        x = self.after_positions(x + self.positions(tokens.shape[1], x.shape[2], x))
+        x = self.after_positions(self.embedded(tokens))
         mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=x.dtype) if self.causal else None
         for layer in self.layers:
             x = layer(x, src_mask=mask)
         return self.decoder(self.last_norm(x))
+
+    def embedded(self, tokens):
+        x = self.embedding(tokens) * self.scale
+        return x if self.rotary else x + self.positions(tokens.shape[1], x.shape[2], x)
 
     def last_norm(self, x):
         return self.norm(x) if hasattr(self, "norm") else x

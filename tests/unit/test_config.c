@@ -88,12 +88,9 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         const char *line;
         int64_t parameters;
         int replicas, rows, tokens;
-    } cases[] = {{"--preset tutorial", 1041444974, 2, 20, 35},
-                 {"--preset tutorial-12", 1444261998, 1, 20, 25},
-                 {"--preset small", 12025582, 1, 20, 35},
-                 {"--preset lab", 5068, 1, 4, 9},
-                 {"--preset gpt-small", 162301009, 1, 16, 1024},
-                 {"--preset gpt-6.7b", 6855918673, 1, 32, 2048}};
+    } cases[] = {{"--preset tutorial", 1041444974, 2, 20, 35},   {"--preset tutorial-12", 1444261998, 1, 20, 25},
+                 {"--preset small", 12025582, 1, 20, 35},        {"--preset lab", 5068, 1, 4, 9},
+                 {"--preset gpt-small", 162301009, 1, 16, 1024}, {"--preset gpt-6.7b", 6855918673, 1, 32, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
         assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_OK);
@@ -182,6 +179,12 @@ static void impossible_numbers_are_refused(void **state)
         const char *line, *message;
     } cases[] = {
         {"--heads 3", "do not divide --d-model 200"},
+        {"--kv-heads 3 --heads 8", "do not divide --heads 8"},
+        {"--kv-heads 4", "do not divide --heads 2"},
+        {"--positions rope --heads 200", "choose an even number"},
+        {"--positions alibi", "rope"},
+        {"--rope-theta 500000", "--rope-theta is of --positions rope"},
+        {"--positions rope --rope-theta 0.5", "outside"},
         {"--dropout 1", "less than 1"},
         {"--dropout -0.1", "outside"},
         {"--rows 0", "outside"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Both kinds of attention against a double-precision oracle, their gradients against differences of the oracle and,
- * where rows are long, against its formulas.
+ * where rows are long, against its formulas; also where heads share keys and values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,36 +16,55 @@ struct shape {
     int rows, seq, heads, dh;
     bool causal;
     double p;
+    int kv; /* heads of keys and values; 0: as many */
 };
 
 static const struct shape shapes[] = {
-    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25}, {1, 7, 3, 12, false, 0.25},
-    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},    {1, 48, 2, 8, true, 0.5},
-    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25}, {1, 1, 1, 1, false, 0},   {2, 3, 3, 1, true, 0.2},
+    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25},    {1, 7, 3, 12, false, 0.25},
+    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},       {1, 48, 2, 8, true, 0.5},
+    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25}, {1, 1, 1, 1, false, 0},      {2, 3, 3, 1, true, 0.2},
+    {2, 9, 4, 3, true, 0.25, 2}, {1, 35, 6, 20, false, 0, 2}, {2, 7, 4, 5, true, 0.25, 1},
 };
 /* Whole blocks of queries, one query more, several blocks; products that the library computes and tiny ones. */
 static const struct shape long_shapes[] = {
-    {1, 64, 2, 5, true, 0.2},  {2, 65, 1, 1, true, 0.25},   {1, 65, 1, 9, false, 0.25}, {1, 128, 1, 3, true, 0},
-    {1, 200, 2, 7, true, 0.3}, {1, 150, 1, 40, false, 0.1}, {1, 301, 1, 1, true, 0.2},  {2, 130, 2, 16, false, 0},
+    {1, 64, 2, 5, true, 0.2},  {2, 65, 1, 1, true, 0.25}, {1, 65, 1, 9, false, 0.25},
+    {1, 128, 1, 3, true, 0},   {1, 200, 2, 7, true, 0.3}, {1, 150, 1, 40, false, 0.1},
+    {1, 301, 1, 1, true, 0.2}, {2, 130, 2, 16, false, 0}, {2, 130, 4, 3, true, 0.2, 2},
 };
 enum { MOST_KEYS = 512 };
 
-/* ctx of one query; qkv: [T, 3d] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
+static int kv_of(const struct shape *s) { return s->kv ? s->kv : s->heads; }
+static int width_of(const struct shape *s) { return (s->heads + 2 * kv_of(s)) * s->dh; }
+/* Where token j's key for queries of head h lies in a row; its value, further on. */
+static int64_t key_at(const struct shape *s, int h, int j)
+{
+    return (int64_t)j * width_of(s) + (s->heads + h / (s->heads / kv_of(s))) * s->dh;
+}
+static int to_value(const struct shape *s) { return kv_of(s) * s->dh; }
+
+static struct pp_call call_of(const struct shape *s)
+{
+    return (struct pp_call){.n = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv},
+                            .site = s->p > 0 ? CASE_SITE : 0,
+                            .f = {(float)s->p}};
+}
+
+/* ctx of one query; qkv: [T, width] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
 static void oracle_query(const struct shape *s, const double *qkv, int r, int h, int i, double *ctx)
 {
-    const int d = s->heads * s->dh, open = s->causal ? i + 1 : s->seq;
-    const double *row = qkv + (int64_t)r * s->seq * 3 * d, *q = row + (int64_t)i * 3 * d + h * s->dh;
+    const int width = width_of(s), open = s->causal ? i + 1 : s->seq;
+    const double *row = qkv + (int64_t)r * s->seq * width, *q = row + (int64_t)i * width + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
     double score[MOST_KEYS], sum = 0;
     for (int j = 0; j < open; j++) {
         score[j] = 0;
-        for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[(int64_t)j * 3 * d + d + h * s->dh + k];
+        for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[key_at(s, h, j) + k];
         sum += score[j] = exp(score[j] / sqrt(s->dh));
     }
     for (int k = 0; k < s->dh; k++) ctx[k] = 0;
     for (int j = 0; j < open; j++) {
         const double p = case_drop(number, j, s->p, score[j] / sum);
-        for (int k = 0; k < s->dh; k++) ctx[k] += p * row[(int64_t)j * 3 * d + 2 * d + h * s->dh + k];
+        for (int k = 0; k < s->dh; k++) ctx[k] += p * row[key_at(s, h, j) + to_value(s) + k];
     }
 }
 
@@ -69,7 +88,7 @@ static double weighted(const struct shape *s, const double *qkv, const float *we
 /* Differences at some 40 places of qkv. */
 static void check_grad(const struct shape *s, double *qkv, const float *dctx, const float *dqkv, double *ctx)
 {
-    const int64_t n = (int64_t)s->rows * s->seq * 3 * s->heads * s->dh, stride = n > 40 ? n / 40 | 1 : 1;
+    const int64_t n = (int64_t)s->rows * s->seq * width_of(s), stride = n > 40 ? n / 40 | 1 : 1;
     const double h = 1e-4;
     for (int64_t i = 0; i < n; i += stride) {
         const double kept = qkv[i];
@@ -84,24 +103,23 @@ static void check_grad(const struct shape *s, double *qkv, const float *dctx, co
 
 static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
 {
-    const int d = s->heads * s->dh;
+    const int d = s->heads * s->dh, width = width_of(s);
     const int64_t tokens = (int64_t)s->rows * s->seq, scores = tokens * s->heads * s->seq;
-    float *qkv = case_floats(tokens * 3 * d, 1), *bias = case_floats(3 * d, 2), *ctx = case_floats(tokens * d, 3);
+    float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *p = case_floats(scores, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(pp_attention_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 6);
-    double *exact = malloc(sizeof *exact * (size_t)(tokens * 3 * d)),
+    double *exact = malloc(sizeof *exact * (size_t)(tokens * width)),
            *expected = malloc(sizeof *expected * (size_t)(tokens * d));
     assert_non_null(exact);
     assert_non_null(expected);
-    for (int64_t i = 0; i < tokens * 3 * d; i++) exact[i] = (double)qkv[i] + bias[i % (3 * d)];
+    for (int64_t i = 0; i < tokens * width; i++) exact[i] = (double)qkv[i] + bias[i % width];
     struct pp_frame frame = case_frame();
-    struct pp_call call = {
-        .n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
+    struct pp_call call = call_of(s);
     struct pp_cpu_call forward = {&call, &frame, {ctx, p, qkv, bias, scratch}};
     isa->run[PP_KERNEL_ATTENTION](&forward);
     oracle(s, exact, expected);
     assert_near(ctx, expected, tokens * d, 1e-5);
-    assert_near(qkv, exact, tokens * 3 * d, 1e-6);
+    assert_near(qkv, exact, tokens * width, 1e-6);
     struct pp_cpu_call backward = {&call, &frame, {qkv, p, dctx, scratch}};
     isa->run[PP_KERNEL_ATTENTION_GRAD](&backward);
     check_grad(s, exact, dctx, qkv, expected);
@@ -116,19 +134,19 @@ struct expected {
 /* Adds what one query gives: its lse, its gradient, and those of the keys and values that it sees. */
 static void oracle_grad_query(const struct shape *s, const struct expected *e, const float *dctx, int r, int h, int i)
 {
-    const int d = s->heads * s->dh, open = s->causal ? i + 1 : s->seq;
-    const int64_t row = (int64_t)r * s->seq * 3 * d + h * s->dh, query = row + (int64_t)i * 3 * d;
+    const int open = s->causal ? i + 1 : s->seq;
+    const int64_t row = (int64_t)r * s->seq * width_of(s), query = row + (int64_t)i * width_of(s) + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
     const float *dc = dctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh;
     double p[MOST_KEYS], dp[MOST_KEYS], sum = 0, mean = 0;
     for (int j = 0; j < open; j++) {
         p[j] = 0;
-        for (int k = 0; k < s->dh; k++) p[j] += e->qkv[query + k] * e->qkv[row + (int64_t)j * 3 * d + d + k];
+        for (int k = 0; k < s->dh; k++) p[j] += e->qkv[query + k] * e->qkv[row + key_at(s, h, j) + k];
         sum += p[j] = exp(p[j] / sqrt(s->dh));
     }
     e->lse[(int64_t)(r * s->heads + h) * s->seq + i] = log(sum);
     for (int j = 0; j < open; j++) {
-        const int64_t value = row + (int64_t)j * 3 * d + 2 * d;
+        const int64_t value = row + key_at(s, h, j) + to_value(s);
         const double kept = case_drop(number, j, s->p, p[j] /= sum);
         dp[j] = 0;
         for (int k = 0; k < s->dh; k++) {
@@ -139,7 +157,7 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
     }
     for (int j = 0; j < open; j++)
         for (int k = 0; k < s->dh; k++) {
-            const int64_t key = row + (int64_t)j * 3 * d + d + k;
+            const int64_t key = row + key_at(s, h, j) + k;
             const double ds = p[j] * (dp[j] - mean) / sqrt(s->dh);
             e->dqkv[query + k] += ds * e->qkv[key];
             e->dqkv[key] += ds * e->qkv[query + k];
@@ -150,33 +168,32 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
 static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, bool by_differences)
 {
     enum { BORDER = 16 };
-    const int d = s->heads * s->dh;
+    const int d = s->heads * s->dh, width = width_of(s);
     const int64_t tokens = (int64_t)s->rows * s->seq, room = pp_flash_scratch(s->seq, s->dh) / (int64_t)sizeof(float);
-    float *qkv = case_floats(tokens * 3 * d, 1), *bias = case_floats(3 * d, 2), *ctx = case_floats(tokens * d, 3);
+    float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *lse = case_floats(tokens * s->heads, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(room + BORDER, 6);
     const struct expected e = {
-        calloc((size_t)(tokens * 3 * d), sizeof(double)), calloc((size_t)(tokens * d), sizeof(double)),
-        calloc((size_t)(tokens * s->heads), sizeof(double)), calloc((size_t)(tokens * 3 * d), sizeof(double))};
+        calloc((size_t)(tokens * width), sizeof(double)), calloc((size_t)(tokens * d), sizeof(double)),
+        calloc((size_t)(tokens * s->heads), sizeof(double)), calloc((size_t)(tokens * width), sizeof(double))};
     assert_true(e.qkv && e.ctx && e.lse && e.dqkv);
     for (int64_t i = 0; i < room + BORDER; i++) scratch[i] = NAN;
-    for (int64_t i = 0; i < tokens * 3 * d; i++) e.qkv[i] = (double)qkv[i] + bias[i % (3 * d)];
+    for (int64_t i = 0; i < tokens * width; i++) e.qkv[i] = (double)qkv[i] + bias[i % width];
     oracle(s, e.qkv, e.ctx);
     for (int r = 0; r < s->rows; r++)
         for (int h = 0; h < s->heads; h++)
             for (int i = 0; i < s->seq; i++) oracle_grad_query(s, &e, dctx, r, h, i);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {
-        .n = {s->rows, s->seq, s->heads, s->dh, s->causal}, .site = s->p > 0 ? CASE_SITE : 0, .f = {(float)s->p}};
+    struct pp_call call = call_of(s);
     struct pp_cpu_call forward = {&call, &frame, {ctx, lse, qkv, bias, scratch}};
     isa->run[PP_KERNEL_FLASH](&forward);
     assert_near(ctx, e.ctx, tokens * d, 1e-5);
     assert_near(lse, e.lse, tokens * s->heads, 1e-6);
-    assert_near(qkv, e.qkv, tokens * 3 * d, 1e-6);
+    assert_near(qkv, e.qkv, tokens * width, 1e-6);
     for (int64_t i = 0; i < room; i++) scratch[i] = NAN;
     struct pp_cpu_call backward = {&call, &frame, {qkv, lse, ctx, dctx, scratch}};
     isa->run[PP_KERNEL_FLASH_GRAD](&backward);
-    assert_near(qkv, e.dqkv, tokens * 3 * d, 1e-5);
+    assert_near(qkv, e.dqkv, tokens * width, 1e-5);
     for (int64_t i = room; i < room + BORDER; i++) assert_true(isnan(scratch[i]));
     if (by_differences) check_grad(s, e.qkv, dctx, qkv, e.ctx);
     case_free(qkv, bias, ctx, lse, dctx, scratch, e.qkv, e.ctx, e.lse, e.dqkv, NULL);
@@ -225,6 +242,29 @@ static void test_flash_of_large_scores(void **state)
     free(scratch);
 }
 
+/* Without a bias the same as with one of zeros, and qkv stays as it is. */
+static void test_plain(void **state)
+{
+    (void)state;
+    const struct shape shape = {2, 9, 4, 3, true, 0.25, 2}, *s = &shape;
+    const int64_t d = s->heads * s->dh, tokens = (int64_t)s->rows * s->seq, n = tokens * width_of(s);
+    float bias[3 * 4 * 3] = {0};
+    FOR_EACH_ISA(isa)
+    for (int kernel = PP_KERNEL_ATTENTION; kernel <= PP_KERNEL_FLASH; kernel += PP_KERNEL_FLASH - PP_KERNEL_ATTENTION) {
+        float *qkv = case_floats(n, 1), *given = case_copy(qkv, n), *ctx = case_floats(tokens * d, 2);
+        float *expected = case_floats(tokens * d, 3), *kept = case_floats(tokens * s->heads * s->seq, 4);
+        float *scratch = case_floats(pp_flash_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 5);
+        struct pp_frame frame = case_frame();
+        struct pp_call call = call_of(s);
+        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, {expected, kept, qkv, bias, scratch}});
+        call.n[6] = true;
+        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, {ctx, kept, qkv, NULL, scratch}});
+        assert_memory_equal(qkv, given, sizeof *qkv * (size_t)n);
+        assert_memory_equal(ctx, expected, sizeof *ctx * (size_t)(tokens * d));
+        case_free(qkv, given, ctx, expected, kept, scratch, NULL);
+    }
+}
+
 static void test_attention(void **state)
 {
     (void)state;
@@ -236,6 +276,6 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention), cmocka_unit_test(test_flash),
-                                       cmocka_unit_test(test_flash_of_large_scores)};
+                                       cmocka_unit_test(test_flash_of_large_scores), cmocka_unit_test(test_plain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,15 +21,23 @@ static const struct pp_shape tiny = {.d_model = 12,
                                      .mask = PP_MASK_CAUSAL,
                                      .scale_embedding = true};
 
-/* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without. */
-enum { KINDS = 6 };
+/* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
+ * first with heads that share keys and values and are rotated, with biases and all of Llama's parts. */
+enum { SHARED_AND_ROTATED = 6, LLAMA, KINDS };
 static struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
-    shape.norm = kind % 2 ? PP_NORM_FIRST : PP_NORM_LAST;
-    shape.activation = kind / 2; /* PP_RELU, PP_GELU, PP_SWIGLU */
-    if (shape.activation != PP_SWIGLU) return shape;
-    shape.normalization = PP_RMSNORM;
-    shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
+    shape.norm = kind % 2 || kind == SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
+    shape.activation = kind == SHARED_AND_ROTATED ? PP_GELU : kind == LLAMA ? PP_SWIGLU : kind / 2;
+    if (shape.activation == PP_SWIGLU) {
+        shape.normalization = PP_RMSNORM;
+        shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
+    }
+    if (kind < SHARED_AND_ROTATED) return shape;
+    shape.d_model = 16;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.positions = PP_POSITIONS_ROPE;
+    shape.rope_theta = 50;
     return shape;
 }
 

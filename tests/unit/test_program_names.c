@@ -30,6 +30,13 @@ static void test_names_of_calls(void **state)
                "gemm_nt 175x600x200 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
     check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
+    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1, 2}}, "flash 5x35x2x100x1");
+    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 8, 100, 1, 2}, .site = 3},
+               "attention 5x35x8x100x1 kv2 drop");
+    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2, 1}, .precision = PP_BF16},
+               "flash 5x35x8x100x1 kv2 plain bf16");
+    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
+    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
     check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 drop");
@@ -80,6 +87,15 @@ static void test_signatures(void **state)
     shape.attention = PP_ATTENTION_FLASH;
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
+    shape.kv_heads = 3;
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
+    shape.kv_heads = 1;
+    shape.positions = PP_POSITIONS_ROPE;
+    shape.rope_theta = 10000;
+    check_signature(shape, PP_F, 1, "F 1l+dec d12 h3 kv1 ff20 v101 causal flash p0.1 pre gelu rope seq5 rows3");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 h3 kv1 ff20 v101 pre");
+    shape.kv_heads = 0;
+    shape.positions = PP_POSITIONS_SINUSOIDAL;
     shape.normalization = PP_RMSNORM;
     shape.activation = PP_SWIGLU;
     shape.bias = PP_NO_BIAS;

@@ -222,6 +222,9 @@ static void test_all_programs(void **state)
                 for (int stages = 1; stages <= 3; stages++) {
                     const struct pp_shape shape = {.d_model = 12,
                                                    .heads = 3,
+                                                   .kv_heads = style / 4,
+                                                   .positions = stages == 3,
+                                                   .rope_theta = 10000,
                                                    .d_ff = 20,
                                                    .norm = style / 2 % 2,
                                                    .activation = style / 4 % 3,
@@ -279,7 +282,8 @@ static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *sta
 {
     const int64_t d = s->d_model, ff = s->d_ff, columns = pp_padded_vocab(s), e = pp_element_bytes(s->precision);
     const int64_t kept = s->attention == PP_ATTENTION_FLASH ? 4 * s->heads : s->heads * seq * e;
-    int64_t per_token = stage->layers * ((8 * d + ff) * e + kept + 8);
+    const int64_t keys = (s->kv_heads ? s->kv_heads : s->heads) * (d / s->heads);
+    int64_t per_token = stage->layers * ((6 * d + 2 * keys + ff) * e + kept + 8);
     if (split && s->activation != PP_SWIGLU) per_token += stage->layers * ff * e;
     if (s->activation != PP_RELU) per_token += stage->layers * (s->activation == PP_SWIGLU ? 2 : 1) * ff * e;
     if (s->norm == PP_NORM_FIRST) per_token += (split ? stage->layers * d * e : 0) + (stage->decode ? d * e + 4 : 0);
@@ -292,7 +296,6 @@ static void test_memory_formula(void **state)
 {
     (void)state;
     struct pp_shape shape = {.d_model = 4096, .heads = 16, .d_ff = 4096, .layers = 8, .vocab = 28782};
-    const int64_t product_weights = 4 * (4 + 2) * 4096LL * 4096 + 28800 * 4096LL; /* of stage 1; one more: a gate's */
     shape.vocab_multiple = 128;
     for (int precision = PP_FP32; precision <= PP_BF16; precision++)
         for (int turn = 0; turn < 24; turn++) {
@@ -301,6 +304,7 @@ static void test_memory_formula(void **state)
             shape.norm = turn / 2 % 2;
             shape.activation = turn / 4 % 3;
             shape.normalization = shape.bias = shape.activation == PP_SWIGLU;
+            shape.kv_heads = turn / 4 % 2 ? 4 : 0;
             shape.precision = precision;
             shape.attention = turn / 12 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
@@ -309,7 +313,8 @@ static void test_memory_formula(void **state)
                 assert_int_equal(pp_model_act_bytes(model, stage, &spec),
                                  slot_formula(&shape, &model->stages[stage], split, 16 * 35, 35));
             }
-            const int64_t weights = product_weights + (shape.activation == PP_SWIGLU ? 4 * 4096LL * 4096 : 0);
+            const int64_t keys = shape.kv_heads ? 1024 : 4096, gates = shape.activation == PP_SWIGLU ? 4096 : 0;
+            const int64_t weights = 4 * (4 * 4096 + 2 * keys + gates) * 4096LL + 28800 * 4096LL; /* of stage 1 */
             assert_int_equal(model->stages[1].param16_bytes, precision == PP_BF16 ? 2 * weights : 0);
             pp_model_free(model);
         }
@@ -336,6 +341,13 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000}, .precision = PP_BF16}, t * 200 * (2 + 4 + 4.0));
     check_bytes((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 35));
     check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 1));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}}, 4.0 * t * (8 * 101 + 2 * 12 * 100));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2, 1}}, 4.0 * t * (8 * 101 + 12 * 100));
+    check_bytes((struct pp_call){PP_KERNEL_ROPE, {5, 35, 8, 100, 0, 2}}, 4.0 * t * 2 * 12 * 100);
+    check_bytes((struct pp_call){PP_KERNEL_ROPE, {5, 35, 8, 100, 0, 2, 1}}, 4.0 * t * 2 * 10 * 100);
+    check_bytes((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}, .precision = PP_BF16},
+                2.0 * t * 2 * 10 * 100);
+    check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, t * 200 * (4 + 4.0));
     check_bytes((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .precision = PP_BF16},
                 t * 2 * (8 * 100 * 2 + 4.0));
     const struct pp_ref act = {.region = PP_MEM_ACT};

@@ -9,17 +9,17 @@
 void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 {
     const struct attention a = attention_of(c);
-    const int seq = a.seq, dh = a.dh, width = 3 * a.d;
+    const int seq = a.seq, dh = a.dh, width = a.width;
     float *ctx = c->p[0], *p = c->p[1], *qkv = c->p[2];
-    for (int r = 0; r < a.rows; r++, qkv += (int64_t)seq * width, ctx += (int64_t)seq * a.d) {
-        add_bias(&a, qkv, c->p[3]);
-        for (int h = 0; h < a.heads; h++, p += (int64_t)seq * seq) {
-            const float *q = qkv + h * dh, *k = q + a.d, *v = k + a.d;
+    for (int r = 0; r < a.rows; r++, ctx += (int64_t)seq * a.d) {
+        float *q = qkv + (int64_t)r * seq * width;
+        add_bias(&a, q, c->p[3]);
+        for (int h = 0; h < a.heads; h++, q += dh, p += (int64_t)seq * seq) {
             float *kept = a.dropping ? c->p[4] : p;
-            product(PP_GEMM_NT, seq, seq, dh, q, width, k, width, 0, p, seq);
+            product(PP_GEMM_NT, seq, seq, dh, q, width, keys_of(&a, qkv, r, h), width, 0, p, seq);
             for (int i = 0; i < seq; i++) softmax_row(p + (int64_t)i * seq, a.causal ? i + 1 : seq, seq, a.scale);
             if (a.dropping) drop_scores(&a, first_vector(&a, r, h), seq, seq, p, kept);
-            product(PP_GEMM_NN, seq, dh, seq, kept, seq, v, width, 0, ctx + h * dh, a.d);
+            product(PP_GEMM_NN, seq, dh, seq, kept, seq, values_of(&a, qkv, r, h), width, 0, ctx + h * dh, a.d);
         }
     }
 }
@@ -33,27 +33,40 @@ static void softmax_grad_row(const struct attention *a, const float *p, float *d
     dscores_row(a, p, ds, vf_sum(sum) * a->drop.scale, a->seq);
 }
 
-static void copy_columns(float *to, const float *from, int64_t stride, int rows, int columns)
+/* Scratch of the backward. */
+struct scratch {
+    float *ds, *kept; /* [seq, seq] */
+    float *dk, *dv;   /* [seq, dh] */
+};
+
+/* dq in place of q, which then nobody needs any more; dk and dv are written by the first head of a group, and the
+ * others add to them. p, dctx: of the head. */
+static void backward_head(const struct attention *a, float *qkv, int row, int head, const float *p, const float *dctx,
+                          const struct scratch *s)
 {
-    for (int i = 0; i < rows; i++) memcpy(to + (int64_t)i * columns, from + i * stride, sizeof *to * (size_t)columns);
+    const int seq = a->seq, dh = a->dh, width = a->width;
+    const int64_t square = (int64_t)seq * seq;
+    const float add = head % a->group != 0;
+    float *q = qkv + (int64_t)row * seq * width + head * dh;
+    const float *k = keys_of(a, qkv, row, head), *v = values_of(a, qkv, row, head);
+    product(PP_GEMM_NT, seq, seq, dh, dctx, a->d, v, width, 0, s->ds, seq);
+    if (a->dropping) kept_scores(a, square, p, s->kept);
+    product(PP_GEMM_TN, seq, dh, seq, a->dropping ? s->kept : p, seq, dctx, a->d, add, s->dv, dh);
+    for (int i = 0; i < seq; i++) softmax_grad_row(a, p + (int64_t)i * seq, s->ds + (int64_t)i * seq);
+    product(PP_GEMM_TN, seq, dh, seq, s->ds, seq, q, width, add, s->dk, dh);
+    product(PP_GEMM_NN, seq, dh, seq, s->ds, seq, k, width, 0, q, width);
 }
 
 void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)
 {
     const struct attention a = attention_of(c);
-    const int seq = a.seq, dh = a.dh, width = 3 * a.d;
-    const int64_t square = (int64_t)seq * seq;
-    float *qkv = c->p[0], *ds = c->p[3], *kept = ds + square, *q_copy = kept + square;
+    const int64_t square = (int64_t)a.seq * a.seq, side = (int64_t)a.seq * a.dh;
+    float *qkv = c->p[0], *at = c->p[3];
+    const struct scratch s = {at, at + square, at + 2 * square, at + 2 * square + side};
     const float *p = c->p[1], *dctx = c->p[2];
-    for (int r = 0; r < a.rows; r++, qkv += (int64_t)seq * width, dctx += (int64_t)seq * a.d)
+    for (int r = 0; r < a.rows; r++, dctx += (int64_t)a.seq * a.d)
         for (int h = 0; h < a.heads; h++, p += square) {
-            float *q = qkv + h * dh, *k = q + a.d, *v = k + a.d;
-            product(PP_GEMM_NT, seq, seq, dh, dctx + h * dh, a.d, v, width, 0, ds, seq);
-            if (a.dropping) kept_scores(&a, square, p, kept);
-            product(PP_GEMM_TN, seq, dh, seq, a.dropping ? kept : p, seq, dctx + h * dh, a.d, 0, v, width);
-            for (int i = 0; i < seq; i++) softmax_grad_row(&a, p + (int64_t)i * seq, ds + (int64_t)i * seq);
-            copy_columns(q_copy, q, width, seq, dh);
-            product(PP_GEMM_NN, seq, dh, seq, ds, seq, k, width, 0, q, width);
-            product(PP_GEMM_TN, seq, dh, seq, ds, seq, q_copy, dh, 0, k, width);
+            backward_head(&a, qkv, r, h, p, dctx + h * a.dh, &s);
+            if ((h + 1) % a.group == 0) settle(&a, keys_of(&a, qkv, r, h), values_of(&a, qkv, r, h), s.dk, s.dv);
         }
 }

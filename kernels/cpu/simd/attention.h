@@ -17,6 +17,8 @@
 /* A call taken apart. */
 struct attention {
     int rows, seq, heads, dh, d; /* d = heads * dh */
+    int kv, group;               /* heads of keys and values, and of the queries of each */
+    int width;                   /* of qkv: (heads + 2 * kv) * dh */
     bool causal, dropping;
     float scale;
     struct dropout drop;
@@ -31,6 +33,9 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
                           .heads = n[2],
                           .dh = n[3],
                           .d = n[2] * n[3],
+                          .kv = PP_KV_HEADS(n),
+                          .group = n[2] / PP_KV_HEADS(n),
+                          .width = PP_QKV_HEADS(n) * n[3],
                           .causal = n[4],
                           .scale = 1 / sqrtf((float)n[3]),
                           .first_row = c->frame->first_row};
@@ -76,10 +81,10 @@ static inline void product(enum pp_gemm_op op, int m, int n, int k, const float 
     tiny_product(m, n, k, left, right, beta, c, ldc);
 }
 
-/* qkv of one row; bias: may be NULL */
+/* qkv of one row. bias: NULL, or added to it. */
 static inline void add_bias(const struct attention *a, float *qkv, const float *bias)
 {
-    const int width = 3 * a->d;
+    const int width = a->width;
     for (int t = 0; bias && t < a->seq; t++, qkv += width)
         for (int j = 0; j < width; j += VL)
             vf_store(qkv + j, width - j, vf_load(qkv + j, width - j) + vf_load(bias + j, width - j));
@@ -153,6 +158,26 @@ static inline void dscores_row(const struct attention *a, const float *p, float 
         const vf signed_p = vf_load(p + j, columns - j);
         const vf dp = vf_keep((vi)(signed_p > 0), vf_load(ds + j, columns - j) * a->drop.scale);
         vf_store(ds + j, columns - j, vf_max(signed_p, -signed_p) * (dp - mean) * a->scale);
+    }
+}
+
+/* Of the group of the head of this row: [seq, dh] in qkv, tokens a->width apart. */
+static inline float *keys_of(const struct attention *a, float *qkv, int row, int head)
+{
+    return qkv + (int64_t)row * a->seq * a->width + a->d + head / a->group * a->dh;
+}
+static inline float *values_of(const struct attention *a, float *qkv, int row, int head)
+{
+    return keys_of(a, qkv, row, head) + a->kv * a->dh;
+}
+
+/* Gradients of a group's keys and values [seq, dh], which all of its queries have added to by now, to their place. */
+static inline void settle(const struct attention *a, float *keys, float *values, const float *dk, const float *dv)
+{
+    const size_t bytes = sizeof(float) * (size_t)a->dh;
+    for (int64_t t = 0; t < a->seq; t++) {
+        memcpy(keys + t * a->width, dk + t * a->dh, bytes);
+        memcpy(values + t * a->width, dv + t * a->dh, bytes);
     }
 }
 

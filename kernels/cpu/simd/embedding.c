@@ -22,7 +22,8 @@ static void positions(float *table, int seq, int d)
     }
 }
 
-/* out = drop(weight * scale + position), one token; row: its number in the whole batch of all replicas */
+/* out = drop(weight * scale + position), one token; row: its number in the whole batch of all replicas. position: NULL,
+ * or [d]. */
 static void embed_token(const struct dropout *drop, bool dropping, uint32_t row, float *out, const float *weight,
                         const float *position, float scale, int d)
 {
@@ -31,7 +32,8 @@ static void embed_token(const struct dropout *drop, bool dropping, uint32_t row,
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
         if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
-            vf v = vf_load(weight + j0 + j, n - j) * scale + vf_load(position + j0 + j, n - j);
+            vf v = vf_load(weight + j0 + j, n - j) * scale;
+            if (position) v += vf_load(position + j0 + j, n - j);
             vf_store(out + j0 + j, n - j, dropping ? drop_lanes(drop, random + j, v) : v);
         }
     }
@@ -47,10 +49,10 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     float *table = c->p[3];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
-    positions(table, seq, d);
+    if (table) positions(table, seq, d);
     for (int64_t t = 0; t < tokens; t++)
         embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d,
-                    weight + (int64_t)token[t] * d, table + t % seq * d, c->call->f[0], d);
+                    weight + (int64_t)token[t] * d, table ? table + t % seq * d : NULL, c->call->f[0], d);
 }
 
 /* weight's row += the token's gradient through dropout and scale */

@@ -23,7 +23,7 @@ static int open_keys(const struct attention *a, int query) { return a->causal ? 
 
 /* One head of one row. */
 struct head {
-    float *q, *k, *v; /* tokens lie 3 d apart */
+    float *q, *k, *v; /* tokens lie a->width apart; k and v are those of the group */
     float *ctx;       /* d apart */
     float *lse;       /* [seq] */
     uint32_t vector;  /* dropout's, of the first query */
@@ -31,10 +31,9 @@ struct head {
 
 static struct head head_of(const struct attention *a, float *qkv, float *ctx, float *lse, int row, int head)
 {
-    float *q = qkv + (int64_t)row * a->seq * 3 * a->d + head * a->dh;
-    return (struct head){q,
-                         q + a->d,
-                         q + 2 * a->d,
+    return (struct head){qkv + (int64_t)row * a->seq * a->width + head * a->dh,
+                         keys_of(a, qkv, row, head),
+                         values_of(a, qkv, row, head),
                          ctx + (int64_t)row * a->seq * a->d + head * a->dh,
                          lse + ((int64_t)row * a->heads + head) * a->seq,
                          first_vector(a, row, head)};
@@ -43,7 +42,7 @@ static struct head head_of(const struct attention *a, float *qkv, float *ctx, fl
 /* p [n, keys] = q k' */
 static void make_scores(const struct attention *a, const struct head *h, struct block b, float *p)
 {
-    const int width = 3 * a->d;
+    const int width = a->width;
     product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * width, width, h->k, width, 0, p, b.keys);
 }
 
@@ -55,7 +54,7 @@ static void forward_block(const struct attention *a, const struct head *h, struc
         h->lse[b.first + i] = s.shift + logf(s.sum);
     }
     if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.first, b.n, b.keys, p, p);
-    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, 3 * a->d, 0, h->ctx + (int64_t)b.first * a->d, a->d);
+    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, a->width, 0, h->ctx + (int64_t)b.first * a->d, a->d);
 }
 
 void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
@@ -63,7 +62,7 @@ void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
     const struct attention a = attention_of(c);
     float *qkv = c->p[2];
     for (int r = 0; r < a.rows; r++) {
-        add_bias(&a, qkv + (int64_t)r * a.seq * 3 * a.d, c->p[3]);
+        add_bias(&a, qkv + (int64_t)r * a.seq * a.width, c->p[3]);
         for (int i = 0; i < a.heads; i++) {
             const struct head h = head_of(&a, qkv, c->p[0], c->p[1], r, i);
             for (int q = 0; q < a.seq; q += PP_FLASH_QUERIES) forward_block(&a, &h, block_from(&a, q), c->p[4]);
@@ -91,12 +90,11 @@ struct scratch {
     float *dk, *dv; /* [seq, dh] */
 };
 
-/* dq in place of q, which then nobody needs any more; adds to dk and dv. dctx: of the head. */
+/* dq in place of q, which then nobody needs any more; dk and dv are written, or added to. dctx: of the head. */
 static void backward_block(const struct attention *a, const struct head *h, const float *dctx, struct block b,
-                           const struct scratch *s)
+                           float add, const struct scratch *s)
 {
-    const int width = 3 * a->d, dh = a->dh;
-    const float add = b.first + b.n < a->seq;
+    const int width = a->width, dh = a->dh;
     float *q = h->q + (int64_t)b.first * width;
     const float *ctx = h->ctx + (int64_t)b.first * a->d;
     dctx += (int64_t)b.first * a->d;
@@ -115,17 +113,17 @@ static void backward_block(const struct attention *a, const struct head *h, cons
     product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, h->k, width, 0, q, width);
 }
 
-static void settle(const struct attention *a, const struct head *h, const struct scratch *s)
+/* From the last block of queries to the first: with a mask, too, the last one sees all keys, so the first block done of
+ * a group's first head writes all of dk and dv, and the others add to them. */
+static void backward_head(const struct attention *a, const struct head *h, const float *dctx, bool add,
+                          const struct scratch *s)
 {
-    const size_t bytes = sizeof(float) * (size_t)a->dh;
-    for (int64_t t = 0; t < a->seq; t++) {
-        memcpy(h->k + t * 3 * a->d, s->dk + t * a->dh, bytes);
-        memcpy(h->v + t * 3 * a->d, s->dv + t * a->dh, bytes);
+    for (int q = (a->seq - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES; q >= 0; q -= PP_FLASH_QUERIES) {
+        backward_block(a, h, dctx, block_from(a, q), add, s);
+        add = true;
     }
 }
 
-/* From the last block to the first with a mask, whose last block sees all keys: so the first one done writes all of dk
- * and dv. */
 void PP_SIMD(pp_cpu_flash_grad)(const struct pp_cpu_call *c)
 {
     const struct attention a = attention_of(c);
@@ -136,8 +134,7 @@ void PP_SIMD(pp_cpu_flash_grad)(const struct pp_cpu_call *c)
         for (int i = 0; i < a.heads; i++) {
             const struct head h = head_of(&a, c->p[0], c->p[2], c->p[1], r, i);
             const float *dctx = (const float *)c->p[3] + (h.ctx - (const float *)c->p[2]);
-            for (int q = (a.seq - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES; q >= 0; q -= PP_FLASH_QUERIES)
-                backward_block(&a, &h, dctx, block_from(&a, q), &s);
-            settle(&a, &h, &s);
+            backward_head(&a, &h, dctx, i % a.group != 0, &s);
+            if ((i + 1) % a.group == 0) settle(&a, h.k, h.v, s.dk, s.dv);
         }
 }

@@ -187,6 +187,7 @@ static inline int __clz(int i) { return i ? __builtin_clz(i) : 32; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline void sincospi(double x, double *s, double *c) { sincos(x * M_PI, s, c); }
+static inline void sincospif(float x, float *s, float *c) { sincosf(x * (float)M_PI, s, c); }
 /* Macros: the C library has functions of these names. */
 #define __expf(x) expf(x)
 #define __logf(x) logf(x)

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021) of queries and
+ * keys, in place, and their gradient: the rotation back.
+ */
+#include <math.h>
+
+#include "kernels/cpu/simd/kernels.h"
+
+enum { PIECE = 64 }; /* pairs of columns whose angles are there at a time */
+
+/* Sine and cosine of PIECE pairs of columns for one token. From one token to the next each turns by a fixed angle; in
+ * double the rounding errors of the turns stay far below float's. */
+struct angles {
+    double sin[PIECE], cos[PIECE], turn_sin[PIECE], turn_cos[PIECE];
+    float s[PIECE], c[PIECE];
+};
+
+/* Those of the first token; pairs first .. first + n - 1 of a head of dh columns. back: turns the other way. */
+static void begin(struct angles *a, double theta, int dh, int first, int n, bool back)
+{
+    for (int k = 0; k < n; k++) {
+        const double turn = exp(-log(theta) * 2 * (first + k) / dh) * (back ? -1 : 1);
+        a->turn_sin[k] = sin(turn);
+        a->turn_cos[k] = cos(turn);
+        a->s[k] = (float)(a->sin[k] = 0);
+        a->c[k] = (float)(a->cos[k] = 1);
+    }
+}
+
+static void next_token(struct angles *a, int n)
+{
+    for (int k = 0; k < n; k++) {
+        const double s = a->sin[k] * a->turn_cos[k] + a->cos[k] * a->turn_sin[k];
+        a->cos[k] = a->cos[k] * a->turn_cos[k] - a->sin[k] * a->turn_sin[k];
+        a->sin[k] = s;
+        a->s[k] = (float)s;
+        a->c[k] = (float)a->cos[k];
+    }
+}
+
+/* A call taken apart. */
+struct rope {
+    int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
+    int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
+    bool back;
+    double theta;
+};
+
+static struct rope rope_of(const struct pp_cpu_call *c, bool back)
+{
+    const int32_t *n = c->call->n;
+    return (struct rope){.rows = n[0],
+                         .seq = n[1],
+                         .dh = n[3],
+                         .half = n[3] / 2,
+                         .heads = n[2] + PP_KV_HEADS(n),
+                         .width = PP_QKV_HEADS(n) * n[3],
+                         .back = back,
+                         .theta = c->call->f[0]};
+}
+
+/* n pairs of all heads of one token; x: the first of them. */
+static void rotate_token(const struct rope *r, const struct angles *a, int n, float *x)
+{
+    for (int h = 0; h < r->heads; h++, x += r->dh)
+        for (int k = 0; k < n; k += VL) {
+            float *y = x + r->half;
+            const vf u = vf_load(x + k, n - k), w = vf_load(y + k, n - k);
+            const vf s = vf_load(a->s + k, n - k), c = vf_load(a->c + k, n - k);
+            vf_store(x + k, n - k, u * c - w * s);
+            vf_store(y + k, n - k, w * c + u * s);
+        }
+}
+
+static void rotate(const struct rope *r, float *qkv)
+{
+    struct angles a;
+    for (int first = 0; first < r->half; first += PIECE) {
+        const int n = r->half - first < PIECE ? r->half - first : PIECE;
+        begin(&a, r->theta, r->dh, first, n, r->back);
+        for (int64_t t = 0; t < r->seq; t++) {
+            for (int64_t row = 0; row < r->rows; row++)
+                rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
+            next_token(&a, n);
+        }
+    }
+}
+
+static void add_bias(const struct rope *r, float *qkv, const float *bias)
+{
+    const int width = r->width;
+    for (int64_t t = 0; t < (int64_t)r->rows * r->seq; t++, qkv += width)
+        for (int j = 0; j < width; j += VL)
+            vf_store(qkv + j, width - j, vf_load(qkv + j, width - j) + vf_load(bias + j, width - j));
+}
+
+void PP_SIMD(pp_cpu_rope)(const struct pp_cpu_call *c)
+{
+    const struct rope r = rope_of(c, false);
+    if (c->p[1]) add_bias(&r, c->p[0], c->p[1]);
+    rotate(&r, c->p[0]);
+}
+
+void PP_SIMD(pp_cpu_rope_grad)(const struct pp_cpu_call *c)
+{
+    const struct rope r = rope_of(c, true);
+    rotate(&r, c->p[0]);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions of queries and keys in place, with in_proj's bias, and the rotation back of their gradients. One
+ * pass over memory: a thread block has a token, makes its sines and cosines once, and uses them for all heads.
+ */
+#include <math.h>
+
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 256, PIECE = 512 /* pairs of columns whose angles are there at a time */ };
+
+template <typename T> struct rotation {
+    T *qkv;
+    const float *bias; /* NULL: nothing is added */
+    int seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
+    int heads, width;  /* that are rotated, the first ones of a token; all of its columns */
+    double rate;       /* pair k turns by exp(rate * k) from token to token */
+    float direction;   /* 1; -1: back */
+};
+
+/* Of `n` pairs of columns from `first` on. The angle is made in double and in half turns, so that no position is too
+ * large; what is left of it is good enough in float. */
+template <typename T>
+static __device__ inline void make_angles(const rotation<T> &r, int first, int n, float *sines, float *cosines)
+{
+    const double pi = 3.14159265358979323846, token = (double)(blockIdx.x % r.seq);
+    for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
+        const double turns = token * (exp(r.rate * (first + k)) / pi);
+        float s, c;
+        sincospif((float)(turns - 2 * rint(turns / 2)), &s, &c);
+        sines[k] = s * r.direction;
+        cosines[k] = c;
+    }
+}
+
+template <bool whole, typename T> static __device__ inline pp_quad biased(const rotation<T> &r, int column, int left)
+{
+    pp_quad q = pp_load<whole>(r.qkv + (int64_t)blockIdx.x * r.width + column, left);
+    if (!r.bias) return q;
+    const pp_quad bias = pp_load<whole>(r.bias + column, left);
+#pragma unroll
+    for (int i = 0; i < PP_QUAD; i++) q.v[i] += bias.v[i];
+    return q;
+}
+
+/* Four pairs, or `left` of them, from `column` and from `column` + half on; sines, cosines: theirs. */
+template <bool whole, typename T>
+static __device__ inline void rotate(const rotation<T> &r, int column, int left, const float *sines,
+                                     const float *cosines)
+{
+    const pp_quad x = biased<whole>(r, column, left), y = biased<whole>(r, column + r.half, left);
+    pp_quad to_x = {}, to_y = {};
+#pragma unroll
+    for (int i = 0; i < PP_QUAD; i++) {
+        const float s = whole || i < left ? sines[i] : 0, c = whole || i < left ? cosines[i] : 0;
+        to_x.v[i] = x.v[i] * c - y.v[i] * s;
+        to_y.v[i] = y.v[i] * c + x.v[i] * s;
+    }
+    T *at = r.qkv + (int64_t)blockIdx.x * r.width + column;
+    pp_store<whole>(at, left, to_x);
+    pp_store<whole>(at + r.half, left, to_y);
+}
+
+/* Grid: tokens. whole: quads of a head's halves may be moved at once. */
+template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) rope(rotation<T> r)
+{
+    __shared__ float sines[PIECE], cosines[PIECE];
+    for (int first = 0; first < r.half; first += PIECE) {
+        const int n = min(r.half - first, (int)PIECE), quads = pp_div_up(n, PP_QUAD);
+        __syncthreads();
+        make_angles(r, first, n, sines, cosines);
+        __syncthreads();
+        for (int t = (int)threadIdx.x; t < r.heads * quads; t += (int)blockDim.x) {
+            const int k = t % quads * PP_QUAD;
+            rotate<whole>(r, t / quads * r.dh + first + k, n - k, sines + k, cosines + k);
+        }
+    }
+    const int rotated = r.heads * r.dh;
+    for (int j = rotated + (int)threadIdx.x * PP_QUAD; r.bias && j < r.width; j += (int)blockDim.x * PP_QUAD)
+        pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, r.width - j, biased<whole>(r, j, r.width - j));
+}
+
+template <typename T> static cudaError_t run(const struct pp_cuda_call *c, float direction)
+{
+    const int32_t *n = c->call->n;
+    rotation<T> r;
+    r.qkv = static_cast<T *>(c->p[0]);
+    r.bias = static_cast<const float *>(c->p[1]);
+    r.seq = n[1];
+    r.dh = n[3];
+    r.half = r.dh / 2;
+    r.heads = n[2] + PP_KV_HEADS(n);
+    r.width = PP_QKV_HEADS(n) * r.dh;
+    r.rate = -log((double)c->call->f[0]) * 2 / r.dh;
+    r.direction = direction;
+    const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
+    const auto kernel = whole ? rope<T, true> : rope<T, false>;
+    const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);
+    PP_LAUNCH(kernel, n[0] * n[1], threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t run_forward(const struct pp_cuda_call *c) { return run<T>(c, 1); }
+template <typename T> static cudaError_t run_backward(const struct pp_cuda_call *c) { return run<T>(c, -1); }
+
+cudaError_t pp_cuda_rope(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
+cudaError_t pp_cuda_rope_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }
+
+cudaError_t pp_cuda_prepare_rope(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(rope<float, true>),
+                                   reinterpret_cast<const void *>(rope<float, false>),
+                                   reinterpret_cast<const void *>(rope<__nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(rope<__nv_bfloat16, false>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}

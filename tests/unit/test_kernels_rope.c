@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions against a double-precision oracle that turns complex numbers; the gradient turns them back.
+ */
+#include <complex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernel_case.h"
+
+struct shape {
+    int rows, seq, heads, dh, kv;
+    float theta;
+};
+
+static int width_of(const struct shape *s) { return (s->heads + 2 * s->kv) * s->dh; }
+
+/* One token [width], in place. direction: 1, or -1 for the way back. */
+static void oracle(const struct shape *s, int token, int direction, double *x)
+{
+    const int half = s->dh / 2;
+    for (int h = 0; h < s->heads + s->kv; h++, x += s->dh)
+        for (int i = 0; i < half; i++) {
+            const double angle = direction * token * pow(s->theta, -2.0 * i / s->dh);
+            const double complex z = (x[i] + x[i + half] * I) * cexp(angle * I);
+            x[i] = creal(z);
+            x[i + half] = cimag(z);
+        }
+}
+
+/* got: what became of `given` and, unless NULL, bias. */
+static void check(const struct shape *s, int direction, const float *given, const float *bias, const float *got)
+{
+    const int width = width_of(s);
+    double *x = malloc(sizeof *x * (size_t)width);
+    assert_non_null(x);
+    for (int t = 0; t < s->rows * s->seq; t++) {
+        for (int j = 0; j < width; j++) x[j] = (double)given[t * width + j] + (bias ? bias[j] : 0);
+        oracle(s, t % s->seq, direction, x);
+        assert_near(got + (int64_t)t * width, x, width, 1e-6);
+    }
+    free(x);
+}
+
+static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s)
+{
+    const int width = width_of(s);
+    const int64_t n = (int64_t)s->rows * s->seq * width;
+    float *x = case_floats(n, 1), *bias = case_floats(width, 2), *given = case_copy(x, n);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .f = {s->theta}};
+    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, {x, bias}});
+    check(s, 1, given, bias, x);
+    memcpy(x, given, sizeof *x * (size_t)n);
+    isa->run[PP_KERNEL_ROPE_GRAD](&(struct pp_cpu_call){&call, &frame, {x}});
+    check(s, -1, given, NULL, x);
+    call.n[6] = true;
+    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, {x}}); /* there and back */
+    for (int64_t i = 0; i < n; i++) assert_true(fabsf(x[i] - given[i]) <= 1e-6f);
+    case_free(x, bias, given, NULL);
+}
+
+/* Heads of one pair, of fewer and of more than a vector, of more pairs than have their angles at a time; long rows. */
+static void test_rope(void **state)
+{
+    (void)state;
+    const struct shape shapes[] = {{2, 3, 1, 2, 1, 10000},  {2, 9, 4, 6, 2, 10000},   {1, 5, 3, 64, 1, 500000},
+                                   {2, 4, 2, 100, 2, 1000}, {1, 3, 1, 300, 1, 10000}, {1, 5000, 1, 8, 1, 500000}};
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_shape(isa, &shapes[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rope)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
