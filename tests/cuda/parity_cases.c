@@ -144,7 +144,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {2, 66, 2, 100, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 3, 600, 1, 0, 200}, LARGE}, /* blocks of two heads of a group, and of the third */
-    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
+    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE},    /* gradients do not fit into scratch at once */
     /* rows, seq, heads, dh, 0, kv, plain; theta */
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false},
