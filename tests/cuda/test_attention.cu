@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention's two ways on the emulated device: where both can do a shape they agree, whichever a device would take, and
- * so does flash; and what is not a number is not lost. That they are right is the matter of test_parity.
+ * so does flash, also where heads share keys and values; and what is not a number is not lost. That they are right is
+ * the matter of test_parity.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -22,12 +23,13 @@ namespace
 struct shape {
     int rows, seq, heads, dh, causal;
     float p;
+    int kv; /* heads of keys and values; 0: as many */
 };
 
 const shape shapes[] = {
-    {2, 9, 4, 3, 0, 0},       {1, 1, 2, 2, 1, 0.5f},    {2, 35, 2, 20, 1, 0.2f},
-    {1, 35, 2, 256, 0, 0.2f}, {1, 64, 2, 64, 1, 0},     {1, 65, 1, 65, 1, 0.3f},
-    {2, 70, 1, 16, 0, 0.1f},  {1, 127, 1, 33, 1, 0.1f}, {1, 128, 2, 8, 0, 0.25f},
+    {2, 9, 4, 3, 0, 0, 0},       {1, 1, 2, 2, 1, 0.5f, 0},   {2, 35, 2, 20, 1, 0.2f, 0}, {1, 35, 2, 256, 0, 0.2f, 0},
+    {1, 64, 2, 64, 1, 0, 0},     {1, 65, 1, 65, 1, 0.3f, 0}, {2, 70, 1, 16, 0, 0.1f, 0}, {1, 127, 1, 33, 1, 0.1f, 0},
+    {1, 128, 2, 8, 0, 0.25f, 0}, {2, 35, 4, 20, 1, 0.2f, 2}, {1, 70, 3, 16, 0, 0.1f, 1},
 };
 
 cudaStream_t stream;
@@ -83,9 +85,9 @@ struct outcome {
 
 template <typename T> outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 1)
 {
-    const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh;
-    buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(3 * tokens * d, 3), dctx(tokens * d, 4);
-    buffer<float> bias(3 * d, 5), lse(tokens * s.heads, 6);
+    const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh, width = d + 2 * (s.kv ? s.kv : s.heads) * s.dh;
+    buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(tokens * width, 3), dctx(tokens * d, 4);
+    buffer<float> bias(width, 5), lse(tokens * s.heads, 6);
     std::vector<T> larger;
     for (float x : qkv.get()) larger.push_back(pp_from_float<T>(x * spread));
     qkv.put(0, larger);
@@ -96,8 +98,8 @@ template <typename T> outcome run(const shape &s, const way &w, const int64_t *n
     frame.first_row = 11;
     frame.training = true;
     struct pp_call call = {};
-    const int32_t n[] = {s.rows, s.seq, s.heads, s.dh, s.causal};
-    std::copy(n, n + 5, call.n);
+    const int32_t n[] = {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv};
+    std::copy(n, n + 6, call.n);
     call.site = s.p > 0 ? 7 : 0;
     call.f[0] = s.p;
     call.precision = sizeof(T) == 2 ? PP_BF16 : PP_FP32;
@@ -157,7 +159,7 @@ int64_t nans(const std::vector<float> &v)
 /* One bad query spoils its ctx, and every key and value of its pair backward; one bad value spoils its column. */
 void test_not_a_number(void **)
 {
-    const shape s = {1, 9, 2, 4, 0, 0.25f};
+    const shape s = {1, 9, 2, 4, 0, 0.25f, 0};
     const int64_t query = 3 * 24 + 1, value = 5 * 24 + 16 + 6;
     for (const way &w : {short_way, long_way, flash}) {
         const outcome bad_query = run<float>(s, w, &query), bad_value = run<float>(s, w, &value);
@@ -171,7 +173,7 @@ void test_not_a_number(void **)
 /* Scores far apart: what was summed up before a much larger one comes does not count any more. */
 void test_large_scores(void **)
 {
-    const shape s = {1, 200, 2, 4, 1, 0.25f};
+    const shape s = {1, 200, 2, 4, 1, 0.25f, 0};
     for (float spread : {8.0f, 60.0f}) {
         const outcome a = run<float>(s, flash, NULL, spread), b = run<float>(s, long_way, NULL, spread);
         near("ctx", a.ctx, b.ctx, 1e-3);

@@ -342,7 +342,7 @@ static void test_flash_memory(void **state)
     struct pp_shape shape = {.d_model = 64, .heads = 4, .d_ff = 64, .layers = 2, .vocab = 99, .mask = PP_MASK_CAUSAL};
     const struct pp_class b = {PP_B, 0, 2};
     int64_t act[2][2], work[2][2]; /* [attention][longer] */
-    char names[2][128];
+    char names[2][PP_SIGNATURE_BYTES];
     for (int kind = PP_ATTENTION_MATH; kind <= PP_ATTENTION_FLASH; kind++)
         for (int longer = 0; longer < 2; longer++) {
             const struct pp_program_spec spec = {longer ? 4096 : 2048, 2, true, false};
