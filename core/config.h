@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of all programs (one table, config.c) and the presets. Every number of a preset is an option; an option
- * that was given beats the preset wherever it stands.
+ * The options of all programs (one table, config_rows.c) and the presets. Every number of a preset is an option; an
+ * option that was given beats the preset wherever it stands.
  */
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H

@@ -45,6 +45,18 @@ struct pp_opt {
     double min, max;      /* INT, INTS, BYTES, REAL; both 0 = no limit */
     const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|except_last|always"; NULL = free */
     const char *help;
+    unsigned traits;      /* enum pp_opt_trait */
+};
+
+/* What programs have to know of an option to treat all alike. */
+enum pp_opt_trait {
+    PP_OPT_FIXED = 1,        /* the bits of a run depend on it: a run goes on with the same only. Not how long it is
+                              * (--epochs), nor what only says how a step is computed (schedule, stages, transport) */
+    PP_OPT_LATER = 2,        /* fixed, but the first checkpoints do not name it: they were written with the default */
+    PP_OPT_TIMED = 4,        /* means nothing where all that is known of tasks is how long they take (--times) */
+    PP_OPT_ALWAYS_TIMED = 8, /* not even where they are waited for (--device delay) */
+    PP_OPT_OWN = 16,         /* processes of one run may differ in it */
+    PP_OPT_PATH = 32         /* its value may differ, but either all give it or none */
 };
 
 struct pp_program_info {

@@ -15,15 +15,6 @@
 
 /* --- what must be equal --- */
 
-/* Options that bits depend on. Not --epochs: a run may be made longer. Not what only says how a step is computed
- * (schedule, stages, checkpoint mode, transport): bits do not depend on it. */
-static const char *const fixed_options[] = {
-    "d-model",    "heads",         "kv-heads",  "d-ff",        "layers",       "norm",       "activation",
-    "vocab",      "normalization", "bias",      "mask",        "positions",    "rope-theta", "attention",
-    "dropout",    "style",         "precision", "rows",        "tokens",       "lr",         "clip",
-    "lr-decay",   "max-batches",   "no-eval",   "eval-rows",   "eval-batches", "seed",       "optimizer",
-    "adam-beta1", "adam-beta2",    "adam-eps",  "weight-decay"};
-
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
                   note_version[] = PP_NOTE_CHECKPOINT;
 
@@ -32,9 +23,11 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
 {
     char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
     pp_notes_add(notes, note_version, VERSION);
-    for (size_t i = 0; i < sizeof fixed_options / sizeof *fixed_options; i++) {
-        snprintf(name, sizeof name, "--%s", fixed_options[i]);
-        pp_notes_add(notes, name, pp_config_text(config, fixed_options[i], text, sizeof text));
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        if (!(row->traits & PP_OPT_FIXED)) continue;
+        snprintf(name, sizeof name, "--%s", row->name);
+        pp_notes_add(notes, name, pp_config_text(config, row->name, text, sizeof text));
     }
     snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
     pp_notes_add(notes, note_data, text);
@@ -42,19 +35,13 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
     pp_notes_add(notes, note_bits, bits);
 }
 
-/* Options that the first checkpoints did not name: these were written with what is the default now. */
-static const char *const younger_options[] = {"optimizer", "adam-beta1", "adam-beta2", "adam-eps",      "weight-decay",
-                                              "norm",      "activation", "attention",  "normalization", "bias",
-                                              "kv-heads",  "positions",  "rope-theta"};
-
-/* The other's value of a note. */
+/* The other's value of a note; of an option that its checkpoint is too old to name, the default. */
 static const char *value_of(const struct pp_notes *theirs, const char *name)
 {
     const char *value = pp_notes_find(theirs, name);
-    for (size_t i = 0; i < sizeof younger_options / sizeof *younger_options && !value; i++)
-        if (strncmp(name, "--", 2) == 0 && strcmp(name + 2, younger_options[i]) == 0)
-            value = pp_config_row(younger_options[i])->def;
-    return value;
+    if (value || strncmp(name, "--", 2) != 0) return value;
+    const struct pp_opt *row = pp_config_row(name + 2);
+    return row && row->traits & PP_OPT_LATER ? row->def : NULL;
 }
 
 /* Everything that differs, in one message. */
@@ -87,9 +74,6 @@ struct number {
 };
 
 enum { STEP, LEARNING_RATE, BEST_LOSS, EPOCH_LOSS, INTERVAL_LOSS, INTERVAL_STEPS, NUMBERS };
-
-_Static_assert(sizeof fixed_options / sizeof *fixed_options + NUMBERS + 4 <= PP_NOTES,
-               "a file needs room for all notes");
 
 static void numbers_of(const struct pp_restart_state *state, struct number out[NUMBERS])
 {

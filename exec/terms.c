@@ -3,35 +3,21 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "exec/agree.h"
 
 static const char same_options[] = "start all processes with the same options",
                   same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?";
 
-/* Options that processes may have of their own; of the others' paths the content counts, or that there is one. */
-static const char *const own_options[] = {"preset",    "schedule",   "data",         "device",
-                                          "gpus",      "algorithms", "db",           "transport",
-                                          "blas-core", "format",     "log-interval", "generated-tokens"};
-static const char *const paths[] = {"init", "save"};
-
-static bool is_among(const char *name, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0) return true;
-    return false;
-}
-
+/* Of paths the content counts, or that there is one. */
 static void add_options(const struct pp_config *config, struct pp_terms *terms)
 {
     char text[1024];
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         const char *name = row->name;
-        if (!(row->tools & PP_PPEXEC) || is_among(name, own_options, sizeof own_options / sizeof *own_options))
-            continue;
-        if (is_among(name, paths, sizeof paths / sizeof *paths))
+        if (!(row->tools & PP_PPEXEC) || row->traits & PP_OPT_OWN) continue;
+        if (row->traits & PP_OPT_PATH)
             pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
         else
             pp_terms_add(terms, name, same_options, "%s", pp_config_text(config, name, text, sizeof text));

@@ -75,43 +75,15 @@ struct part {
 /* --times are those of a microbatch on a rank, whatever computes it; alone they know of no model or memory. */
 static pp_status check_meaning(const struct session *s)
 {
-    static const struct {
-        const char *option;
-        bool delay; /* meaningless with --device delay, too */
-    } rows[] = {{"batch-w", true},
-                {"precision", true},
-                {"vocab-multiple", true},
-                {"gpus", true},
-                {"d-model", false},
-                {"heads", false},
-                {"d-ff", false},
-                {"layers", false},
-                {"norm", false},
-                {"activation", false},
-                {"normalization", false},
-                {"bias", false},
-                {"vocab", false},
-                {"mask", false},
-                {"attention", false},
-                {"dropout", false},
-                {"kv-heads", false},
-                {"positions", false},
-                {"rope-theta", false},
-                {"style", false},
-                {"rows", false},
-                {"tokens", false},
-                {"micro-batch-size", false},
-                {"split", false},
-                {"threads", false},
-                {"transport", false},
-                {"memory", false},
-                {"optimizer", false}};
     const struct pp_config *config = &s->config;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if ((rows[i].delay ? config->times != NULL : pp_predict_only_times(config)) &&
-            pp_config_given(config, rows[i].option))
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        const bool always = row->traits & PP_OPT_ALWAYS_TIMED;
+        if (!(row->traits & PP_OPT_TIMED) || !pp_config_given(config, row->name)) continue;
+        if (always ? config->times != NULL : pp_predict_only_times(config))
             return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out%s",
-                           rows[i].option, rows[i].delay ? "" : ", or add --device delay");
+                           row->name, always ? "" : ", or add --device delay");
+    }
     return PP_OK;
 }
 

@@ -277,6 +277,19 @@ static void option_names_are_unique_and_have_help(void **state)
     }
 }
 
+/* So a run is not resumed with another model, whatever option the model gets. */
+static void all_options_of_model_and_batch_are_fixed(void **state)
+{
+    (void)state;
+    const char *const others[] = {"preset", "vocab-multiple"};
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        const bool model = strncmp(row->group, "Model", 5) == 0 || strncmp(row->group, "Batch", 5) == 0;
+        if (!model || strcmp(row->name, others[0]) == 0 || strcmp(row->name, others[1]) == 0) continue;
+        if (!(row->traits & PP_OPT_FIXED)) fail_msg("--%s", row->name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +298,7 @@ int main(void)
         cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(rows_of_a_microbatch_make_chunks),
+        cmocka_unit_test(all_options_of_model_and_batch_are_fixed),
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),

@@ -249,6 +249,14 @@ static void the_one_before_stays_until_the_next_is_whole(void **state)
     assert_int_equal(access(FILE_NAME ".part", F_OK), -1);
 }
 
+static void all_fixed_options_fit(void **state)
+{
+    (void)state;
+    int fixed = 0;
+    for (int i = 0; i < pp_config_nrows; i++) fixed += (pp_config_rows[i].traits & PP_OPT_FIXED) != 0;
+    assert_in_range(fixed, 30, PP_NOTES - 16); /* numbers, and what else is noted */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +264,7 @@ int main(void)
         cmocka_unit_test(numbers_that_are_none_come_back),
         cmocka_unit_test(without_best_weights_it_is_a_weights_file),
         cmocka_unit_test(no_file),
+        cmocka_unit_test(all_fixed_options_fit),
         cmocka_unit_test(another_run),
         cmocka_unit_test(a_long_list_of_differences_fits),
         cmocka_unit_test(truncated_anywhere),

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it
+ * names it in presets.c.
+ */
+#include "core/config.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "core/devices.h"
+#include "core/movers.h"
+
+#define AT(field) offsetof(struct pp_config, field)
+#define COUNT 1, 1 << 24 /* range of a number of things */
+
+#define MODEL "Model (defaults come from the preset)"
+#define BATCH "Batch and optimizer (defaults come from the preset)"
+#define PIPELINE "Pipeline"
+#define TRAINING "Training"
+#define RUNNING "Where it runs"
+#define PREDICTING "Predicting"
+#define MEASURING "Measuring"
+#define REPORTING "Reporting"
+#define GENERAL "General"
+
+/* enum pp_opt_trait, in short */
+#define FIXED PP_OPT_FIXED
+#define LATER PP_OPT_FIXED | PP_OPT_LATER
+#define TIMED PP_OPT_TIMED
+#define ALWAYS_TIMED PP_OPT_TIMED | PP_OPT_ALWAYS_TIMED
+#define OWN PP_OPT_OWN
+#define PATH PP_OPT_PATH
+
+const struct pp_opt pp_config_rows[] = {
+    {"preset", PP_OPT_TEXT, AT(preset), PP_RUNS, MODEL, "NAME", "small", 0, 0, PP_PRESET_NAMES,
+     "numbers to begin with; --list describes them. Any other option beats the preset, wherever it stands", OWN},
+    {"d-model", PP_OPT_INT, AT(d_model), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "width of the model", FIXED | TIMED},
+    {"heads", PP_OPT_INT, AT(heads), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "attention heads; divides --d-model",
+     FIXED | TIMED},
+    {"kv-heads", PP_OPT_INT, AT(kv_heads), PP_RUNS, MODEL, NULL, "0", 0, 1 << 24, NULL,
+     "heads of keys and values, each for several of the queries: a divisor of --heads (0 = as many; 1 is multi-query "
+     "attention)",
+     LATER | TIMED},
+    {"d-ff", PP_OPT_INT, AT(d_ff), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL,
+     "width of the feed-forward part; with --activation swiglu of each of its two halves", FIXED | TIMED},
+    {"layers", PP_OPT_INT, AT(layers), PP_RUNS, MODEL, NULL, NULL, 1, 65536, NULL, "encoder layers", FIXED | TIMED},
+    {"norm", PP_OPT_CHOICE, AT(norm), PP_RUNS, MODEL, NULL, "post", 0, 0, "post|pre",
+     "a layer normalises behind its residuals (post), or before its parts, as GPT does, with one more norm before the "
+     "decoder (pre)",
+     LATER | TIMED},
+    {"normalization", PP_OPT_CHOICE, AT(normalization), PP_RUNS, MODEL, NULL, "layernorm", 0, 0, "layernorm|rmsnorm",
+     "what all norms do, with an epsilon of 1e-5: rmsnorm divides by the root mean square alone and has a weight, but "
+     "no bias, as Llama's",
+     LATER | TIMED},
+    {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu",
+     "of the feed-forward part; gelu is the exact one; swiglu, as Llama's, multiplies one half of linear1's output by "
+     "the SiLU of the other",
+     LATER | TIMED},
+    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no",
+     "do linear layers add a bias: those of attention and feed-forward, and the decoder; norms keep theirs",
+     LATER | TIMED},
+    {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
+     "words in the vocabulary; a text folder sets it", FIXED | TIMED},
+    {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask", FIXED | TIMED},
+    {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
+     "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
+     "far less memory for long rows, some more arithmetic (flash)",
+     LATER | TIMED},
+    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope",
+     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's, and the "
+     "embedding is not scaled (rope)",
+     LATER | TIMED},
+    {"rope-theta", PP_OPT_REAL, AT(rope_theta), PP_RUNS, MODEL, "BASE", "10000", 1, FLT_MAX, NULL,
+     "of rope: the slowest rotation takes nearly so many times as long as the fastest; Llama 3 has 500000",
+     LATER | TIMED},
+    {"dropout", PP_OPT_REAL, AT(dropout), PP_RUNS, MODEL, "P", NULL, 0, 1, NULL,
+     "probability that an element is dropped; below 1", FIXED | TIMED},
+    {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
+     "details of model and initial weights: as the PyTorch tutorials, or as the lab (no sqrt(d), less dropout)",
+     FIXED | TIMED},
+    {"precision", PP_OPT_CHOICE, AT(precision), PP_RUNS, MODEL, NULL, "fp32", 0, 0, "fp32|tf32|bf16",
+     "of products (tf32), or of activations and products with fp32 master weights (bf16); the cpu has fp32 only",
+     FIXED | ALWAYS_TIMED},
+    {"vocab-multiple", PP_OPT_INT, AT(vocab_multiple), PP_RUNS, MODEL, NULL, "0", 0, 65536, NULL,
+     "give the decoder memory for a multiple of so many words, for aligned products (0 = 128 on cuda, 1 on the cpu)",
+     ALWAYS_TIMED},
+
+    {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica",
+     FIXED | TIMED},
+    {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row", FIXED | TIMED},
+    {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
+     "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)", FIXED},
+    {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
+     "what a step does with the gradients; adamw keeps two more numbers for each weight", LATER | TIMED},
+    {"adam-beta1", PP_OPT_REAL, AT(adamw.beta1), PP_RUNS, BATCH, NULL, "0.9", 0, 1, NULL,
+     "of adamw: what stays of the mean of gradients in a step; below 1", LATER},
+    {"adam-beta2", PP_OPT_REAL, AT(adamw.beta2), PP_RUNS, BATCH, NULL, "0.999", 0, 1, NULL,
+     "of adamw: what stays of the mean of their squares; below 1", LATER},
+    {"adam-eps", PP_OPT_REAL, AT(adamw.epsilon), PP_RUNS, BATCH, NULL, "1e-8", 0, FLT_MAX, NULL,
+     "of adamw: added to the root of that mean", LATER},
+    {"weight-decay", PP_OPT_REAL, AT(adamw.weight_decay), PP_RUNS, BATCH, NULL, "0.01", 0, FLT_MAX, NULL,
+     "of adamw: weights shrink by this times the learning rate in each step", LATER},
+    {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
+     "largest norm of all gradients together; 0 = do not clip", FIXED},
+    {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
+     "factor on the learning rate after each epoch", FIXED},
+    {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch",
+     FIXED},
+
+    {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
+     "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
+     "PyTorch's CSV. A list is a sweep, here, in the next three and in --checkpoint; what it names twice is done once",
+     OWN},
+    {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "ranks of the pipeline, P (default from the preset)", 0},
+    {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
+     0},
+    {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
+     "microbatches to cut the rows of a batch into (default from the preset)", 0},
+    {"micro-batch-size", PP_OPT_INTS, AT(micro_batch_size), PP_RUNS, PIPELINE, "ROWS", NULL, COUNT, NULL,
+     "rows of a microbatch, instead of --chunks: as many chunks as the rows of a replica then take", TIMED},
+    {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
+     "data-parallel copies of the pipeline, D (default from the preset)", 0},
+    {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
+     "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
+     "of that, and gets the others' new parameters (ZeRO stage 1); the same bits",
+     0},
+    {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
+     "which microbatches are computed again for the backward instead of kept (default from the preset)", 0},
+    {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
+     "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
+     "sheet), or layers of each stage such as 3,5",
+     TIMED},
+    {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
+     "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
+     "often, activations are kept longer",
+     ALWAYS_TIMED},
+    {"in-flight", PP_OPT_INT, AT(in_flight), PP_RUNS, PIPELINE, NULL, NULL, 1, 1 << 24, NULL,
+     "microbatches that a rank may hold at once, of schedules that ask: zb-auto (default P), 1f1b-eager (P to 2P-1, "
+     "the default)",
+     0},
+    {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
+     "receive buffers of each channel; 0 = one for each microbatch (default 2; unlimited with --times, unless --device "
+     "delay)",
+     0},
+
+    {"epochs", PP_OPT_INT, AT(epochs), PP_PPEXEC, TRAINING, NULL, NULL, COUNT, NULL,
+     "times through the data (default from the preset)", 0},
+    {"max-batches", PP_OPT_INT, AT(max_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "batches of an epoch; 0 = all (default from the preset)", FIXED},
+    {"eval-batches", PP_OPT_INT, AT(eval_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "batches of an evaluation; 0 = all (default from the preset)", FIXED},
+    {"no-eval", PP_OPT_FLAG, AT(no_eval), PP_RUNS, TRAINING, NULL, NULL, 0, 0, NULL,
+     "never evaluate (an evaluation needs memory too)", FIXED},
+    {"warmup", PP_OPT_INT, AT(warmup), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
+     "first steps that do not count as measured (default the smaller of 3 and a quarter of the steps)", 0},
+    {"data", PP_OPT_TEXT, AT(data), PP_RUNS, TRAINING, "WHAT", NULL, 0, 0, NULL,
+     "a folder with train.txt, valid.txt and test.txt, or constant, or generated (default generated; lab: constant)",
+     OWN},
+    {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
+     "length of the generated training text", OWN},
+    {"seed", PP_OPT_SEED, AT(seed), PP_PPEXEC | PP_PPSIM, TRAINING, NULL, "1", 0, 0, NULL,
+     "of initial weights, dropout, generated text and jitter", FIXED},
+    {"init", PP_OPT_TEXT, AT(init), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
+     "begin with these weights (safetensors, PyTorch's names)", PATH},
+    {"save", PP_OPT_TEXT, AT(save), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
+     "write the best weights here at the end (safetensors)", PATH},
+    {"save-every", PP_OPT_INT, AT(save_every), PP_PPEXEC, TRAINING, NULL, NULL, 1, INT32_MAX, NULL,
+     "write a checkpoint, FILE.checkpoint beside the FILE of --save, after every N steps and at the end", 0},
+    {"resume", PP_OPT_FLAG, AT(resume), PP_PPEXEC, TRAINING, NULL, NULL, 0, 0, NULL,
+     "go on from the checkpoint of --save, if there is one, to the same bits as without the stop; only --epochs and "
+     "what bits do not depend on may be other than before",
+     0},
+    {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
+     "batches between two log lines", OWN},
+
+    {"device", PP_OPT_TEXT, AT(device), PP_RUNS, RUNNING, "NAME", "cpu", 0, 0, pp_device_names,
+     "what computes; auto takes a GPU if one can be used, and says why if not; delay only waits as long as --times "
+     "says, or without it the newest profile in --db",
+     OWN},
+    {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
+     "GPUs of a host that may be used; more workers than GPUs share them evenly (0 = all; ppsim: one for each worker)",
+     ALWAYS_TIMED | OWN},
+    {"algorithms", PP_OPT_TEXT, AT(algorithms), PP_PPEXEC | PP_PPPROF, RUNNING, "FILE", NULL, 0, 0, NULL,
+     "on cuda: compute products by the algorithms that this file names, not by those that cuBLAS thinks best; ppprof "
+     "times them for products that the file lacks, and adds the fastest",
+     OWN},
+    {"transport", PP_OPT_TEXT, AT(transport), PP_RUNS, RUNNING, "NAME", "auto", 0, 0, pp_mover_names,
+     "what moves data between ranks: threads of one process, MPI, or between GPUs of several processes NCCL or host "
+     "memory and MPI (staged); auto takes what the start allows, and ppsim what was measured",
+     TIMED | OWN},
+    {"threads", PP_OPT_INT, AT(threads), PP_RUNS, RUNNING, NULL, "1", 1, 4096, NULL, "threads of each worker's BLAS",
+     TIMED},
+    {"blas-core", PP_OPT_TEXT, AT(blas_core), PP_PPEXEC | PP_PPPROF, RUNNING, "NAME", NULL, 0, 0, NULL,
+     "processor that OpenBLAS takes this machine for, such as Haswell (default the best that it can run)", OWN},
+
+    {"times", PP_OPT_TEXT, AT(times), PP_PPSIM | PP_PPEXEC, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
+     "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
+     "ranks; no model, memory or transport counts, unless --device delay runs or is to run it",
+     0},
+    {"straggler", PP_OPT_TEXT, AT(straggler), PP_PPSIM | PP_PPEXEC, PREDICTING, "RANK:FACTOR", NULL, 0, 0, NULL,
+     "with --times or --device delay: multiply the times of one rank (counted from 0)", 0},
+    {"jitter", PP_OPT_REAL, AT(jitter), PP_PPSIM | PP_PPEXEC, PREDICTING, "PERCENT", "0", 0, 100, NULL,
+     "with --times or --device delay: make each task so much longer or shorter at most, evenly spread; --seed draws "
+     "it",
+     0},
+    {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
+     "machine to predict for: by profiles that came with ppkit (--list) and by its data sheet; a name from --list or a "
+     "JSON file",
+     0},
+    {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
+     "take measured times from this file, such as ppreport --profiles writes, and from no database", 0},
+    {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
+     "memory of a device, such as 80G (G = 2^30 bytes): say which configurations fit, adding up the workers that share "
+     "a GPU (--gpus). CUDA and NCCL take some of a GPU besides, so name a GiB or two less than it has (not with "
+     "--times alone)",
+     TIMED},
+    {"workers", PP_OPT_INT, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
+     "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
+     "divisor of N, up to --layers) N / P replicas, which share the rows; fastest first, with --memory those that do "
+     "not fit last",
+     0},
+    {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
+     "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas", 0},
+    {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text", 0},
+    {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
+     "print only the schedule, as PyTorch's compute-only CSV", 0},
+
+    {"trace-steps", PP_OPT_INT, AT(trace_steps), PP_PPEXEC, MEASURING, NULL, "3", 0, 100000, NULL,
+     "last steps of the run whose every task is recorded", 0},
+    {"seconds", PP_OPT_REAL, AT(seconds), PP_PPPROF, MEASURING, NULL, "0.2", 0.001, 3600, NULL,
+     "time to spend on each shape", 0},
+    {"rounds", PP_OPT_INT, AT(rounds), PP_PPPROF, MEASURING, NULL, "3", 1, 100, NULL,
+     "times to go over all shapes, so that a short disturbance spoils a part of the samples only", 0},
+
+    {"plots", PP_OPT_TEXT, AT(plots), PP_PPREPORT, REPORTING, "FOLDER", NULL, 0, 0, NULL,
+     "where pictures go (default beside the database)", 0},
+    {"no-plots", PP_OPT_FLAG, AT(no_plots), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL, "draw no pictures", 0},
+    {"chrome", PP_OPT_TEXT, AT(chrome), PP_PPREPORT, REPORTING, "FILE", NULL, 0, 0, NULL,
+     "write the timeline as Chrome trace JSON, which Perfetto opens", 0},
+    {"run", PP_OPT_INT, AT(run), PP_PPREPORT, REPORTING, NULL, NULL, 1, INT32_MAX, NULL,
+     "number of the run to show (default the newest)", 0},
+    {"profiles", PP_OPT_FLAG, AT(profiles), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL,
+     "print only the profiles of the database, as text for ppsim --profile", 0},
+    {"why", PP_OPT_FLAG, AT(why), PP_PPREPORT, REPORTING, NULL, NULL, 0, 0, NULL,
+     "split the gap between predicted and measured ms/batch into causes, and compare the critical paths (no pictures "
+     "unless --plots asks for them)",
+     0},
+
+    {"db", PP_OPT_TEXT, AT(db), PP_RUNS, GENERAL, "FILE", NULL, 0, 0, NULL,
+     "database to write to (ppsim, and --device delay without --times: to read too; ppsim reads pp.db of this folder "
+     "where none is named)",
+     OWN},
+    {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
+     "form of the results on standard output", OWN},
+    {"list", PP_OPT_FLAG, AT(list), PP_RUNS, GENERAL, NULL, NULL, 0, 0, NULL,
+     "list what can be named (schedules, presets, devices, ...), and exit", 0},
+    {"version", PP_OPT_FLAG, AT(version), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print the version and exit",
+     0},
+    {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit", 0},
+};
+
+const int pp_config_nrows = sizeof pp_config_rows / sizeof *pp_config_rows;
+
+_Static_assert(sizeof pp_config_rows / sizeof *pp_config_rows <= sizeof((struct pp_config *)0)->set,
+               "struct pp_config.set needs room for every option");
