@@ -75,18 +75,16 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
                            size_t size)
 {
-    int *cut = malloc((size_t)rows * sizeof *cut), listed = 0, checked = 0;
-    bool works = false;
+    int listed = 0;
     size_t used = 0;
     text[0] = '\0';
-    for (int chunks = 1; cut && chunks <= rows && used + 16 < size && listed < 12; chunks++) {
-        const int m = pp_chunk_rows(rows, chunks, cut);
-        if (m != checked) works = schedules->check(point->schedule, point->stages, point->virtual_stages, m) == PP_OK;
-        checked = m;
-        if (!works) continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", chunks);
+    for (int64_t chunks = 1, last; chunks <= rows && used + 16 < size && listed < 12; chunks = last + 1) {
+        const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
+        last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the most chunks that are cut as these are */
+        if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
+        for (; chunks <= last && used + 16 < size && listed < 12; chunks++)
+            used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
     }
-    free(cut);
 }
 
 static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)
