@@ -112,13 +112,13 @@ pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, c
 pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
                                  const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
 /* A figure of a link or of processes, of config->device. A profile of the model and data shape of config (run.workload)
- * is better than a newer one, then one with as many threads of a worker, then one of a number of processes that is
- * nearer to `processes` (0: any will do). */
+ * is better than one that ended well or is newer, then one with as many threads of a worker, then one of a number of
+ * processes that is nearer to `processes` (0: any will do). */
 pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
                           const char *parameter, double *value, bool *found) PP_MUST_CHECK;
-/* The device of the newest profile, into buf; "" if there is none. */
+/* The device of the newest profile that ended well, else of the newest, into buf; "" if there is none. */
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
-/* True if the database holds any profile of the device. *cores: of the profiled machine. */
+/* True if the database holds any profile of the device. *cores: of the machine of the best one, as above. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
  * (one for each signature and load: that of the best profile). */

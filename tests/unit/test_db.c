@@ -84,7 +84,7 @@ static void test_profile(void **state)
     int cores = 0;
     double value;
     bool found;
-    char text[512] = "";
+    char text[512] = "", device[16];
     synthetic_open(&s, &two_stages);
     pp_plan_free(s.job.train);
     s.job.train = NULL;
@@ -130,6 +130,17 @@ static void test_profile(void **state)
     text[0] = '\0';
     must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/105;F 1l seq35 rows5/1/77;F 1l seq35 rows5/2/105;");
+    must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
+    near(value, 1050); /* the only one with as many threads */
+    s.config.threads = 1;
+    must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
+    near(value, 350);
+    script("UPDATE run SET cores = 64, device = 'cuda' WHERE id = 2; UPDATE run SET cores = 32 WHERE id = 3");
+    must(pp_db_has_profile(db, "cpu", &cores, &found));
+    assert_int_equal(cores, 2);
+    script("UPDATE run SET device = 'cuda' WHERE id = 3");
+    must(pp_db_newest_device(db, device, sizeof device));
+    assert_string_equal(device, "cpu");
     must(pp_db_close(db));
 }
 
