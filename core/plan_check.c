@@ -36,7 +36,9 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
     if (t->lane < 0 || t->lane >= plan->nlanes) return pp_fail(PP_INPUT, "the plan is wrong: task %d has no lane", id);
     if (t->kind >= PP_KINDS) return bad(plan, id, "unknown kind");
     if (t->cls < 0 || t->cls >= plan->nclasses) return bad(plan, id, "no cost class");
-    if (t->stage < -1 || t->stage >= plan->stages || t->microbatch < -1 || t->microbatch >= plan->microbatches)
+    const int stage_from = t->kind == PP_NORM_ALL ? -1 : 0, microbatch_from = t->kind > PP_XFER_B ? -1 : 0;
+    if (t->stage < stage_from || t->stage >= plan->stages || t->microbatch < microbatch_from ||
+        t->microbatch >= plan->microbatches)
         return bad(plan, id, "stage or microbatch out of range");
     for (int i = 0; i < 3; i++)
         if (t->dep[i] >= id) return bad(plan, id, "it waits for a task that comes later (a cycle)");

@@ -247,6 +247,9 @@ static void test_broken(void **state)
     expect_bad(plan, &x->lane, 0, "another kind");
     expect_bad(plan, &x->dep[1], -1, "may still be in use");
     expect_bad(plan, &f->cls, 1000, "cost class");
+    expect_bad(plan, &f->stage, -1, "out of range");
+    expect_bad(plan, &b->microbatch, -1, "out of range");
+    expect_bad(plan, &x->stage, -1, "out of range");
     /* Swap two transfers in the receiver's list only. */
     int32_t *issue = NULL, *second = NULL;
     for (int64_t i = plan->issue_start[1]; i < plan->issue_start[2]; i++) {
