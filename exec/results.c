@@ -61,15 +61,16 @@ static pp_status trace_figures(const struct pp_session *s, struct pp_run_result 
     double *values, *figures[] = {&out->makespan_ms, &out->span_ms, &out->bubble, &out->bubble_span};
     pp_status status = PP_OK;
     PP_TRY(PP_NEW(&values, FIGURES * n));
-    for (int i = 0; i < n && status == PP_OK; i++) {
+    for (int i = 0; i < n; i++) {
         struct pp_metrics metrics;
         status = pp_trace_metrics(s->job->train, &s->trace, 0, s->agenda->first_traced + i, &metrics, NULL);
+        if (status != PP_OK) break;
         values[MAKESPAN * n + i] = (double)metrics.makespan_ns / 1e6;
         values[SPAN * n + i] = (double)metrics.span_ns / 1e6;
         values[BUBBLE * n + i] = metrics.bubble;
         values[BUBBLE_SPAN * n + i] = metrics.bubble_span;
     }
-    for (int f = 0; f < FIGURES; f++) *figures[f] = median(values + f * n, n);
+    for (int f = 0; f < FIGURES && status == PP_OK; f++) *figures[f] = median(values + f * n, n);
     free(values);
     return status;
 }
