@@ -33,8 +33,8 @@ void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (terms->n == PP_TERMS) return;
-    struct pp_term *term = &terms->v[terms->n++];
+    if (terms->n++ >= PP_TERMS) return;
+    struct pp_term *term = &terms->v[terms->n - 1];
     *term = (struct pp_term){.name = name, .advice = advice};
     if (strlen(text) < sizeof term->value)
         memcpy(term->value, text, strlen(text) + 1);
@@ -91,6 +91,9 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
     bool equal = true;
     int refusing = 0;
     if (count == 1) return status;
+    if (terms && terms->n > PP_TERMS)
+        return pp_fail(PP_INTERNAL, "there is room for %d terms, and %d to agree on: raise PP_TERMS", PP_TERMS,
+                       terms->n);
     if (status != PP_OK) snprintf(refusal, sizeof refusal, "%s", pp_message());
     PP_TRY(PP_NEW(&heads, count + 1));
     own = &heads[count];
