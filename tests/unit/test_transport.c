@@ -376,7 +376,7 @@ static int test_threads(void)
     return failed + cmocka_run_group_tests(registry, NULL, NULL);
 }
 
-/* A failure of one process ends the others (tests/mpi/killed.sh), so here nothing fails. */
+/* A failure of one process ends the others (tests/faults/killed.sh), so here nothing fails. */
 static int test_processes(const char *name)
 {
     const struct CMUnitTest tests[] = {
