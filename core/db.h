@@ -23,14 +23,12 @@
 #include "core/trace.h"
 
 struct pp_db;
-struct sqlite3; /* analysis/ reads through it */
 
 enum pp_db_mode { PP_DB_READ, PP_DB_WRITE }; /* WRITE creates the file and brings an older schema up to date */
 
 pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out) PP_MUST_CHECK;
 pp_status pp_db_flush(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_close(struct pp_db *db); /* NULL is fine; commits */
-struct sqlite3 *pp_db_handle(struct pp_db *db);
 
 /* What a run is. Text fields may be NULL. */
 struct pp_run {
@@ -51,6 +49,7 @@ struct pp_run_result {
         reference_ns;
     const char *status;
 };
+extern const struct pp_run_result pp_result_none; /* no figures, no status */
 pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_result *result) PP_MUST_CHECK;
 
 /* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not

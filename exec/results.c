@@ -9,16 +9,6 @@
 #include "core/stats.h"
 #include "exec/report.h"
 
-const struct pp_run_result pp_result_none = {.ms_per_batch = NAN,
-                                             .makespan_ms = NAN,
-                                             .span_ms = NAN,
-                                             .bubble = NAN,
-                                             .bubble_span = NAN,
-                                             .lower_bound_ms = NAN,
-                                             .test_loss = NAN,
-                                             .trace_overhead = NAN,
-                                             .reference_ns = NAN};
-
 enum step_choice { PLAIN, TRACED, ANY };
 
 static bool chosen(const struct pp_session *s, const struct pp_record *record, enum step_choice choice)

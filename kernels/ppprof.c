@@ -234,11 +234,11 @@ static double reference_ns(struct pp_profile *profile)
 
 static pp_status end_run(struct session *s, pp_status status)
 {
-    struct pp_run_result result = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "ok"};
+    struct pp_run_result result = pp_result_none;
     char text[256];
     result.reference_ns = reference_ns(s->profile);
     snprintf(text, sizeof text, "failed: %s", pp_message());
-    if (status != PP_OK) result.status = status == PP_INTERRUPTED ? "interrupted" : text;
+    result.status = status == PP_OK ? "ok" : status == PP_INTERRUPTED ? "interrupted" : text;
     return pp_db_run_end(s->db, s->run_id, &result);
 }
 
