@@ -143,7 +143,4 @@ pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t 
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
 
-/* What a worker of the world opens. */
-struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config);
-
 #endif
