@@ -279,20 +279,18 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
-    char precision[16] = "", columns[24] = "", rows[48];
+    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
-    size_t used =
-        (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s%s rows %s",
-                         job->config->replicas, plan->microbatches, job->config->threads, precision, columns, flash,
-                         pp_plan_rows_text(plan, rows, sizeof rows));
-    if (plan->slot_microbatches > 1 && used + 16 < sizeof job->accumulation_key)
-        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
-                                 plan->slot_microbatches);
-    if (order && used + 16 < sizeof job->accumulation_key)
-        snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " order %08x", order);
-    return PP_OK;
+    if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
+    if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
+    const size_t size = sizeof job->accumulation_key;
+    const int used = snprintf(job->accumulation_key, size, "D%d M%d threads %d%s%s%s rows %s%s%s",
+                              job->config->replicas, plan->microbatches, job->config->threads, precision, columns,
+                              flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    if ((size_t)used < size) return PP_OK;
+    return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
