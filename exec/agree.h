@@ -27,7 +27,8 @@ void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, 
 
 /* All processes call it, with as many terms in the same order. status: PP_OK, or PP_USAGE with its message: how this
  * process has fared. Returns PP_USAGE where all refuse; PP_INPUT, with one message that is the same in all, where some
- * do or terms differ from those of process 0; PP_INTERNAL where there are more terms than room. terms: NULL or of a process that refuses: there are none. */
+ * do or terms differ from those of process 0; PP_INTERNAL where there are more terms than room. terms: NULL or of a
+ * process that refuses: there are none. */
 pp_status pp_agree(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
                    const struct pp_terms *terms) PP_MUST_CHECK;
 

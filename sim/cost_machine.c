@@ -67,7 +67,8 @@ static double adding(const struct pp_plan *plan, int kind)
     return (double)(tasks - 1) / tasks;
 }
 
-/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the norm. */
+/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
+ * norm. */
 static int launches(const struct pp_machine *m, int kind, const struct pp_program *p)
 {
     const int groups = (p->ncalls + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
