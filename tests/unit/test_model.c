@@ -123,6 +123,22 @@ static void test_cuts(void **state)
     check_cut(6, 3, "time", heavy_decoder, "2,3,1");
 }
 
+/* As many layers as there may be, and a cut that is known. */
+static void test_large_cuts(void **state)
+{
+    (void)state;
+    enum { LAYERS = 65536, STAGES = 128 };
+    static double times[LAYERS + 2];
+    static int cut[STAGES];
+    struct pp_shape shape = small;
+    shape.layers = LAYERS;
+    for (int i = 1; i <= LAYERS; i++) times[i] = 3;
+    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_OK);
+    for (int i = 0; i < STAGES; i++) assert_int_equal(cut[i], LAYERS / STAGES);
+    times[5] = HUGE_VAL;
+    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_INPUT);
+}
+
 static void check_refused(int layers, int stages, const char *split, const char *words)
 {
     struct pp_shape shape = small;
@@ -366,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_norm_before_the_decoder),
         cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_large_cuts),
         cmocka_unit_test(test_impossible_cuts),
         cmocka_unit_test(test_impossible_shapes),
         cmocka_unit_test(test_initial_weights),
