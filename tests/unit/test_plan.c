@@ -205,6 +205,8 @@ static void test_refusals(void **state)
 {
     (void)state;
     refuse("gpipe", 2, 2, 4, "--virtual must be 1");
+    refuse("zbv", 2, 1, 4, "two stages per rank: --virtual must be 2, not 1");
+    refuse("dualpipev", 2, 3, 6, "--virtual must be 2");
     refuse("interleaved", 4, 2, 9, "8 and 10 microbatches work");
     refuse("zero", 4, 2, 9, pp_schedules.names());
     refuse("1f1b", 0, 1, 1, "at least 1");
