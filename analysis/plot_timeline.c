@@ -128,14 +128,16 @@ pp_status pp_plot_timeline(struct pp_plots *plots, int64_t row)
 {
     struct pp_pair pair = pp_compare_pair(plots->table, row);
     struct panel panels[2];
+    int64_t most = 0;
     int n = 0;
     pp_status status = read_panel(plots->db, "predicted", pair.predicted, &panels[n]);
     n += panels[n].timeline.nbars > 0;
     if (status == PP_OK) status = read_panel(plots->db, "measured", pair.measured, &panels[n]);
     n += status == PP_OK && panels[n].timeline.nbars > 0;
-    if (status == PP_OK && n && panels[0].timeline.nbars > BARS_MAX)
-        pp_info("The timeline has %lld tasks, too many to draw: open it with --chrome FILE.",
-                (long long)panels[0].timeline.nbars);
+    for (int p = 0; p < n; p++)
+        if (panels[p].timeline.nbars > most) most = panels[p].timeline.nbars;
+    if (status == PP_OK && most > BARS_MAX)
+        pp_info("The timeline has %lld tasks, too many to draw: open it with --chrome FILE.", (long long)most);
     else if (status == PP_OK && n)
         status = draw(plots, row, panels, n);
     while (n > 0) pp_timeline_free(&panels[--n].timeline);

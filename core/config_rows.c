@@ -133,7 +133,7 @@ const struct pp_opt pp_config_rows[] = {
      "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
      "sheet), or layers of each stage such as 3,5",
      TIMED},
-    {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
+    {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, UINT16_MAX, NULL,
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer",
      ALWAYS_TIMED},

@@ -256,8 +256,6 @@ pp_status pp_db_close(struct pp_db *db)
     return status;
 }
 
-struct sqlite3 *pp_db_handle(struct pp_db *db) { return db->sql; }
-
 static int bind(sqlite3_stmt *statement, int index, const struct pp_value *value)
 {
     switch (value->type) {

@@ -23,14 +23,12 @@
 #include "core/trace.h"
 
 struct pp_db;
-struct sqlite3; /* analysis/ reads through it */
 
 enum pp_db_mode { PP_DB_READ, PP_DB_WRITE }; /* WRITE creates the file and brings an older schema up to date */
 
 pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out) PP_MUST_CHECK;
 pp_status pp_db_flush(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_close(struct pp_db *db); /* NULL is fine; commits */
-struct sqlite3 *pp_db_handle(struct pp_db *db);
 
 /* What a run is. Text fields may be NULL. */
 struct pp_run {
@@ -51,6 +49,7 @@ struct pp_run_result {
         reference_ns;
     const char *status;
 };
+extern const struct pp_run_result pp_result_none; /* no figures, no status */
 pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_result *result) PP_MUST_CHECK;
 
 /* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not
@@ -112,13 +111,13 @@ pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, c
 pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
                                  const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
 /* A figure of a link or of processes, of config->device. A profile of the model and data shape of config (run.workload)
- * is better than a newer one, then one with as many threads of a worker, then one of a number of processes that is
- * nearer to `processes` (0: any will do). */
+ * is better than one that ended well or is newer, then one with as many threads of a worker, then one of a number of
+ * processes that is nearer to `processes` (0: any will do). */
 pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
                           const char *parameter, double *value, bool *found) PP_MUST_CHECK;
-/* The device of the newest profile, into buf; "" if there is none. */
+/* The device of the newest profile that ended well, else of the newest, into buf; "" if there is none. */
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
-/* True if the database holds any profile of the device. *cores: of the profiled machine. */
+/* True if the database holds any profile of the device. *cores: of the machine of the best one, as above. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
  * (one for each signature and load: that of the best profile). */

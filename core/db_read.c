@@ -10,6 +10,7 @@
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 /* Profiles that ended well come before those that were interrupted, and have few samples. */
 #define ENDED_WELL "run IN (SELECT id FROM run WHERE status = 'ok')"
+#define BEST_PROFILE "id IN (SELECT run FROM task_time) ORDER BY status IS 'ok' DESC, id DESC LIMIT 1"
 
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *ns, bool *found)
@@ -68,7 +69,7 @@ pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int 
     PP_TRY(pp_db_query(db,
                        "SELECT value FROM link JOIN run ON run.id = link.run WHERE link = ?2 AND parameter = ?3 AND "
                        "device = ?1 ORDER BY workload = ?4 DESC, threads = ?5 DESC, "
-                       "CASE WHEN ?6 > 0 THEN abs(processes - ?6) END, run DESC LIMIT 1",
+                       "CASE WHEN ?6 > 0 THEN abs(processes - ?6) END, " ENDED_WELL " DESC, run DESC LIMIT 1",
                        PP_VALUES(PP_TEXT(config->device), PP_TEXT(link), PP_TEXT(parameter), PP_TEXT(workload),
                                  PP_INT(config->threads), PP_INT(processes)),
                        &statement));
@@ -82,8 +83,7 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(db, "SELECT device FROM run WHERE id IN (SELECT run FROM task_time) ORDER BY id DESC LIMIT 1",
-                       NULL, 0, &statement));
+    PP_TRY(pp_db_query(db, "SELECT device FROM run WHERE " BEST_PROFILE, NULL, 0, &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     const char *text = found ? (const char *)sqlite3_column_text(statement, 0) : NULL;
     snprintf(buf, size, "%s", text ? text : "");
@@ -94,9 +94,8 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found)
 {
     int64_t value = 0;
-    PP_TRY(pp_db_integer(
-        db, "SELECT cores FROM run WHERE device = ?1 AND id IN (SELECT run FROM task_time) ORDER BY id DESC LIMIT 1",
-        PP_VALUES(PP_TEXT(device)), &value, found));
+    PP_TRY(pp_db_integer(db, "SELECT cores FROM run WHERE device = ?1 AND " BEST_PROFILE, PP_VALUES(PP_TEXT(device)),
+                         &value, found));
     if (*found) *cores = (int)value;
     return PP_OK;
 }

@@ -101,6 +101,16 @@ done:
     return pp_db_finish(db, status);
 }
 
+const struct pp_run_result pp_result_none = {.ms_per_batch = NAN,
+                                             .makespan_ms = NAN,
+                                             .span_ms = NAN,
+                                             .bubble = NAN,
+                                             .bubble_span = NAN,
+                                             .lower_bound_ms = NAN,
+                                             .test_loss = NAN,
+                                             .trace_overhead = NAN,
+                                             .reference_ns = NAN};
+
 pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_result *r)
 {
     PP_TRY(pp_db_transaction(db));

@@ -75,18 +75,16 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
                            size_t size)
 {
-    int *cut = malloc((size_t)rows * sizeof *cut), listed = 0, checked = 0;
-    bool works = false;
+    int listed = 0;
     size_t used = 0;
     text[0] = '\0';
-    for (int chunks = 1; cut && chunks <= rows && used + 16 < size && listed < 12; chunks++) {
-        const int m = pp_chunk_rows(rows, chunks, cut);
-        if (m != checked) works = schedules->check(point->schedule, point->stages, point->virtual_stages, m) == PP_OK;
-        checked = m;
-        if (!works) continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", chunks);
+    for (int64_t chunks = 1, last; chunks <= rows && used + 16 < size && listed < 12; chunks = last + 1) {
+        const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
+        last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the most chunks that are cut as these are */
+        if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
+        for (; chunks <= last && used + 16 < size && listed < 12; chunks++)
+            used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
     }
-    free(cut);
 }
 
 static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)
@@ -282,20 +280,18 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
-    char precision[16] = "", columns[24] = "", rows[48];
+    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
-    size_t used =
-        (size_t)snprintf(job->accumulation_key, sizeof job->accumulation_key, "D%d M%d threads %d%s%s%s rows %s",
-                         job->config->replicas, plan->microbatches, job->config->threads, precision, columns, flash,
-                         pp_plan_rows_text(plan, rows, sizeof rows));
-    if (plan->slot_microbatches > 1 && used + 16 < sizeof job->accumulation_key)
-        used += (size_t)snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " batch-w %d",
-                                 plan->slot_microbatches);
-    if (order && used + 16 < sizeof job->accumulation_key)
-        snprintf(job->accumulation_key + used, sizeof job->accumulation_key - used, " order %08x", order);
-    return PP_OK;
+    if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
+    if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
+    const size_t size = sizeof job->accumulation_key;
+    const int used = snprintf(job->accumulation_key, size, "D%d M%d threads %d%s%s%s rows %s%s%s",
+                              job->config->replicas, plan->microbatches, job->config->threads, precision, columns,
+                              flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    if ((size_t)used < size) return PP_OK;
+    return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,

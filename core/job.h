@@ -43,6 +43,12 @@ struct pp_tails {
     int train, valid, test;
 };
 
+/* Holds the longest key: what is cut off would make unequal keys look equal. */
+enum {
+    PP_ACCUMULATION_KEY = sizeof "D2147483647 M2147483647 threads 2147483647 fp32 logits 2147483647 flash rows "
+                                 "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
+};
+
 struct pp_job {
     const struct pp_config *config;
     const struct pp_model_ops *model_ops;
@@ -53,7 +59,8 @@ struct pp_job {
     int phase_layout[PP_PHASES];      /* which slot_offset table of the layout the phase uses */
     struct pp_layout *layout;
     struct pp_given_times times; /* of the config; its `measured` is set by the program, and freed with the job */
-    char accumulation_key[96];   /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
+    /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
+    char accumulation_key[PP_ACCUMULATION_KEY];
 };
 
 /* For messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always"; neither one stage a rank is told nor that there are

@@ -13,7 +13,6 @@ const struct pp_kind_info pp_kinds[PP_KINDS] = {
 };
 
 const char *const pp_checkpoint_names[] = {"never", "except_last", "always"};
-const char *const pp_pool_names[PP_POOL_KINDS] = {"activations", "checkpoints", "receive", "send", "local"};
 
 const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
 {

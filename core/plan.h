@@ -75,7 +75,6 @@ enum pp_task_flag {
     PP_TASK_FREE_ACT = 4,  /* ... is free again when it ends */
     PP_TASK_TAKE_CKPT = 8, /* the same for the checkpointed stage input */
     PP_TASK_FREE_CKPT = 16,
-    PP_TASK_JOINED = 32,    /* its kernels may interleave with those of the next task of its lane (OVERLAP_F_B) */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
 };
 
@@ -108,7 +107,6 @@ struct pp_lane {
 };
 
 enum pp_pool_kind { PP_POOL_ACT, PP_POOL_CKPT, PP_POOL_RECV, PP_POOL_SEND, PP_POOL_LOCAL, PP_POOL_KINDS };
-extern const char *const pp_pool_names[PP_POOL_KINDS];
 
 /* Equal slots of one rank. Ids first .. first+slots-1. */
 struct pp_pool {

@@ -29,6 +29,14 @@ static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
     return pp_plan_bad(plan, task, what);
 }
 
+/* The norm of all is of no stage, and what follows the last backward of no microbatch: -1. */
+static bool has_place(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const int stage_from = t->kind == PP_NORM_ALL ? -1 : 0, microbatch_from = t->kind > PP_XFER_B ? -1 : 0;
+    return t->stage >= stage_from && t->stage < plan->stages && t->microbatch >= microbatch_from &&
+           t->microbatch < plan->microbatches;
+}
+
 /* Ranges of all indices, and dependencies on earlier tasks only. */
 static pp_status check_fields(const struct pp_plan *plan, int32_t id)
 {
@@ -36,8 +44,7 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
     if (t->lane < 0 || t->lane >= plan->nlanes) return pp_fail(PP_INPUT, "the plan is wrong: task %d has no lane", id);
     if (t->kind >= PP_KINDS) return bad(plan, id, "unknown kind");
     if (t->cls < 0 || t->cls >= plan->nclasses) return bad(plan, id, "no cost class");
-    if (t->stage < -1 || t->stage >= plan->stages || t->microbatch < -1 || t->microbatch >= plan->microbatches)
-        return bad(plan, id, "stage or microbatch out of range");
+    if (!has_place(plan, t)) return bad(plan, id, "stage or microbatch out of range");
     for (int i = 0; i < 3; i++)
         if (t->dep[i] >= id) return bad(plan, id, "it waits for a task that comes later (a cycle)");
     const int32_t slots[] = {t->act, t->ckpt, t->in, t->out};

@@ -3,8 +3,8 @@
  * The model as data: tensors, stages, and for each cost class of a plan a program, that is a list of kernel calls.
  *
  * One description, three uses: the executor runs a program, ppprof times it, the simulator adds up what was timed;
- * memory is computed from the same offsets. kernels/model.c writes programs, kernels/backend.h runs them; exec/ and
- * sim/ see only this file.
+ * memory is computed from the same offsets. kernels/program_forward.c, program_backward.c and model_program.c write
+ * programs, devices run them (struct pp_backend); exec/ and sim/ see only this file.
  *
  * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one
  * program serves every microbatch; struct pp_frame says where the regions of one task lie. All data is row-major.

@@ -23,6 +23,10 @@
 struct pp_queue; /* a CUDA stream */
 struct pp_mark;  /* a CUDA event */
 
+/* Tensors of the norm or of the optimizer's step that one launch on a GPU takes: as many as its parameters have room
+ * for. Predictions count launches. */
+enum { PP_CUDA_GROUP = 64 };
+
 enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE };
 
 /* What one run of a task took. */

@@ -6,8 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/log.h"
+#include "core/main.h"
 #include "core/plan_hash.h"
+#include "exec/signals.h"
 
 /* What every process tells first; the terms themselves only where these say that something differs. */
 struct head {
@@ -29,8 +33,8 @@ void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (terms->n == PP_TERMS) return;
-    struct pp_term *term = &terms->v[terms->n++];
+    if (terms->n++ >= PP_TERMS) return;
+    struct pp_term *term = &terms->v[terms->n - 1];
     *term = (struct pp_term){.name = name, .advice = advice};
     if (strlen(text) < sizeof term->value)
         memcpy(term->value, text, strlen(text) + 1);
@@ -87,6 +91,9 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
     bool equal = true;
     int refusing = 0;
     if (count == 1) return status;
+    if (terms && terms->n > PP_TERMS)
+        return pp_fail(PP_INTERNAL, "there is room for %d terms, and %d to agree on: raise PP_TERMS", PP_TERMS,
+                       terms->n);
     if (status != PP_OK) snprintf(refusal, sizeof refusal, "%s", pp_message());
     PP_TRY(PP_NEW(&heads, count + 1));
     own = &heads[count];
@@ -101,4 +108,19 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
     if (refusing < count && (refusing > 0 || !equal)) status = tell(transport, heads, refusal, terms, count);
     free(heads);
     return status;
+}
+
+void pp_end_together(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
+                     bool alike)
+{
+    const bool first = !transport || processes->index == 0;
+    const bool consequence = status == PP_PEER || status == PP_INTERRUPTED;
+    bool speaks = first || (!alike && !consequence);
+    if (status != PP_OK && speaks && !first) {
+        sleep(1); /* if the first process failed too, it speaks for all, and all are ended: a signal */
+        speaks = !pp_signals_caught();
+    }
+    if (status != PP_OK && speaks) pp_error("%s", pp_message());
+    if (transport && status != PP_OK && !alike) transport->abort(pp_exit_code(status));
+    if (transport) transport->finish();
 }

@@ -13,7 +13,7 @@ enum {
     GRADIENT_SIZES = sizeof gradient_sizes / sizeof *gradient_sizes
 };
 _Static_assert(MESSAGE_SIZES + 2 == PP_LINK_SIZES, "the fixed list and the two of the plans");
-const int64_t pp_link_largest_gradient = 64 << 20;
+static const int64_t largest_gradient = 64 << 20; /* bytes; larger ones cost the same per byte */
 
 pp_status pp_link_sample(struct pp_link_profile *out, const char *name, const char *context, int64_t bytes,
                          const struct pp_quantiles *ns)
@@ -54,7 +54,7 @@ int64_t pp_link_room(const struct pp_link_setup *setup)
     int64_t room = message_sizes[MESSAGE_SIZES - 1];
     if (setup->message_bytes[1] > room) room = setup->message_bytes[1];
     int64_t gradient = setup->gradient_bytes[1];
-    if (gradient > pp_link_largest_gradient) gradient = pp_link_largest_gradient;
+    if (gradient > largest_gradient) gradient = largest_gradient;
     return gradient > room ? gradient : room;
 }
 

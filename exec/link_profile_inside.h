@@ -11,7 +11,6 @@ enum {
     PP_LINK_SMALL = 64, /* bytes of the message whose calls are the overheads */
     PP_LINK_SIZES = 11  /* at most: a fixed list, and the two that the plans ask for */
 };
-extern const int64_t pp_link_largest_gradient; /* bytes; larger ones cost the same per byte */
 
 /* Bytes to measure, of messages or of gradients: a fixed list and those asked for up to `limit`. Returns how many. */
 int pp_link_message_sizes(const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES]);

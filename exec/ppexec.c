@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/main.h"
 #include "core/split_time.h"
+#include "exec/agree.h"
 #include "exec/carrier_choose.h"
 #include "exec/exec.h"
 #include "exec/place.h"
@@ -253,22 +254,12 @@ static void release(struct session *s)
     pp_split_time_free(&s->exec.config);
 }
 
-/* All processes must end. Wrong usage all of them see alike, and what they agreed on; what else failed may have failed
- * in this one only. */
+/* Wrong usage all processes see alike, and what they agreed on; what else failed may have failed in this one only. */
 static void leave(void *session, pp_status status)
 {
     struct session *s = session;
     const struct pp_exec *exec = &s->exec;
-    bool first = !s->started || exec->processes.index == 0, consequence = status == PP_PEER || status == PP_INTERRUPTED;
-    const bool alike = status == PP_USAGE || exec->agreed;
-    bool speaks = first || (!alike && !consequence);
-    if (status != PP_OK && speaks && !first) {
-        sleep(1); /* if the first process failed too, it speaks for all, and all are ended: a signal */
-        speaks = !pp_signals_caught();
-    }
-    if (status != PP_OK && speaks) pp_error("%s", pp_message());
-    if (s->started && status != PP_OK && !alike) exec->transport->abort(pp_exit_code(status));
-    if (s->started) exec->transport->finish();
+    pp_end_together(s->started ? exec->transport : NULL, &exec->processes, status, status == PP_USAGE || exec->agreed);
     release(s);
 }
 

@@ -29,6 +29,5 @@ pp_status pp_report_end(struct pp_report *report, const char *status, const stru
 
 /* The figures of a finished run. */
 pp_status pp_result_make(const struct pp_session *session, struct pp_result *out) PP_MUST_CHECK;
-extern const struct pp_run_result pp_result_none;
 
 #endif

@@ -9,16 +9,6 @@
 #include "core/stats.h"
 #include "exec/report.h"
 
-const struct pp_run_result pp_result_none = {.ms_per_batch = NAN,
-                                             .makespan_ms = NAN,
-                                             .span_ms = NAN,
-                                             .bubble = NAN,
-                                             .bubble_span = NAN,
-                                             .lower_bound_ms = NAN,
-                                             .test_loss = NAN,
-                                             .trace_overhead = NAN,
-                                             .reference_ns = NAN};
-
 enum step_choice { PLAIN, TRACED, ANY };
 
 static bool chosen(const struct pp_session *s, const struct pp_record *record, enum step_choice choice)
@@ -61,15 +51,16 @@ static pp_status trace_figures(const struct pp_session *s, struct pp_run_result 
     double *values, *figures[] = {&out->makespan_ms, &out->span_ms, &out->bubble, &out->bubble_span};
     pp_status status = PP_OK;
     PP_TRY(PP_NEW(&values, FIGURES * n));
-    for (int i = 0; i < n && status == PP_OK; i++) {
+    for (int i = 0; i < n; i++) {
         struct pp_metrics metrics;
         status = pp_trace_metrics(s->job->train, &s->trace, 0, s->agenda->first_traced + i, &metrics, NULL);
+        if (status != PP_OK) break;
         values[MAKESPAN * n + i] = (double)metrics.makespan_ns / 1e6;
         values[SPAN * n + i] = (double)metrics.span_ns / 1e6;
         values[BUBBLE * n + i] = metrics.bubble;
         values[BUBBLE_SPAN * n + i] = metrics.bubble_span;
     }
-    for (int f = 0; f < FIGURES; f++) *figures[f] = median(values + f * n, n);
+    for (int f = 0; f < FIGURES && status == PP_OK; f++) *figures[f] = median(values + f * n, n);
     free(values);
     return status;
 }

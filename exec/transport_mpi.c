@@ -141,6 +141,20 @@ static bool all_stopped(void)
     return heard == count;
 }
 
+/* See tag_of(). */
+static pp_status check_tags(const struct pp_world *world)
+{
+    const int64_t needed = (int64_t)world->count * world->count * PP_MESSAGE_KINDS - 1;
+    int *most, known = 0;
+    PP_TRY(check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &known), "MPI_Comm_get_attr"));
+    if (needed <= (known ? *most : 32767)) return PP_OK; /* the least that the standard allows */
+    return pp_fail(
+        PP_UNSUPPORTED,
+        "%d workers in a process are too many for the message tags of this MPI library, up to %d: start more "
+        "processes",
+        world->count, known ? *most : 32767);
+}
+
 static pp_status attach(struct pp_world *world, void **out)
 {
     if (provided < (world->count > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED))
@@ -149,6 +163,7 @@ static pp_status attach(struct pp_world *world, void **out)
             "this MPI library can not be used by %d threads at once (MPI_THREAD_MULTIPLE): start one process "
             "per worker, %d in all",
             world->count, world->workers);
+    PP_TRY(check_tags(world));
     MPI_Comm *comm;
     PP_TRY(PP_NEW(&comm, 1));
     *out = comm;

@@ -44,7 +44,8 @@ static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const stru
     return open_waits(w, plan, &track->waits_ns);
 }
 
-struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config)
+/* What a worker of the world opens. */
+static struct pp_device_spec device_of(const struct pp_world *world, int me, const struct pp_config *config)
 {
     return (struct pp_device_spec){.worker = me - world->first,
                                    .workers = world->count,
@@ -73,7 +74,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     const struct pp_job *job = w->job;
     int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches
                                                                                : job->train->microbatches;
-    struct pp_device_spec device = pp_world_device(w->world, w->me, job->config);
+    struct pp_device_spec device = device_of(w->world, w->me, job->config);
     PP_TRY(w->backend->open(&device, &w->device));
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));

@@ -150,7 +150,4 @@ void pp_worker_keeps(const struct pp_worker *worker, int tensor, int part, int64
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
 
-/* What a worker of the world opens. */
-struct pp_device_spec pp_world_device(const struct pp_world *world, int me, const struct pp_config *config);
-
 #endif

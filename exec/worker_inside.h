@@ -59,8 +59,6 @@ void pp_worker_sleep(void *worker, int64_t until_ns);
 pp_status pp_worker_post_send(struct pp_worker *worker, int lane) PP_MUST_CHECK;
 /* When the index-th receive of the step was posted there: when a buffer was free. Known for devices that wait. */
 int64_t pp_worker_posted_ns(const struct pp_worker *worker, int lane, int index);
-/* Fails when the run has been stopped, or a peer has gone. */
-pp_status pp_worker_check(struct pp_worker *worker) PP_MUST_CHECK;
 /* Polls until the condition holds. A condition that fails sets worker->status. */
 typedef bool pp_worker_condition(struct pp_worker *worker, const void *arg);
 pp_status pp_worker_wait(struct pp_worker *worker, pp_worker_condition *holds, const void *arg) PP_MUST_CHECK;

@@ -76,13 +76,20 @@ void pp_worker_poll(void *worker)
     if (w->status == PP_OK) w->status = pp_worker_advance(w);
 }
 
+/* Fails when the run has been stopped, or a peer has gone. */
+static pp_status check(struct pp_worker *w)
+{
+    PP_TRY(pp_world_check(w->world));
+    return w->ops->check(w);
+}
+
 void pp_worker_sleep(void *worker, int64_t until_ns)
 {
     struct pp_worker *w = worker;
     while (w->status == PP_OK && pp_now_ns() < until_ns) {
         unsigned seen = pp_bell_seen(w->world, w->me);
         w->status = pp_worker_advance(w);
-        if (w->status == PP_OK) w->status = pp_worker_check(w);
+        if (w->status == PP_OK) w->status = check(w);
         if (w->status == PP_OK) pp_world_sleep(w->world, w->me, seen, until_ns);
     }
 }
@@ -116,12 +123,6 @@ static bool is_drained(struct pp_worker *w, const void *arg)
     return true;
 }
 
-pp_status pp_worker_check(struct pp_worker *w)
-{
-    PP_TRY(pp_world_check(w->world));
-    return w->ops->check(w);
-}
-
 /* What comes in restarts the clock of the wait. */
 pp_status pp_worker_wait(struct pp_worker *w, pp_worker_condition *holds, const void *arg)
 {
@@ -134,7 +135,7 @@ pp_status pp_worker_wait(struct pp_worker *w, pp_worker_condition *holds, const 
         PP_TRY(pp_worker_advance(w));
         if (holds(w, arg)) return PP_OK;
         PP_TRY(w->status);
-        PP_TRY(pp_worker_check(w));
+        PP_TRY(check(w));
         w->waits++;
         pp_world_wait(w->world, w->me, seen, &idle_since);
     }

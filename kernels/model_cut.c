@@ -21,54 +21,81 @@ static void cut_uniform(int layers, int stages, int *out)
     }
 }
 
+static const double most_cost = 1e150; /* its square is finite */
+
 /* Best cut of the first j layers into i stages: least maximum, then least sum of squares (so that what is left is
- * even, too). */
+ * even, too), then the longest last stage. */
 struct cut {
     double max, squares;
-    int last; /* layers of the last stage */
 };
 
-static bool better(const struct cut *a, const struct cut *b)
+/* The search. With i stages there are width counts of layers j: i, i + 1, ...; so many are left for the others. */
+struct cutting {
+    const double
+        *prefix; /* [layers + 1] cost of the first j layers, embedding included from 1 on, decoder at the end */
+    int width;
+    struct cut *before, *now; /* [width] with i - 1 stages and with i, from j = i - 1 and from j = i on */
+    int *last;                /* [stages][width] layers of the last of i stages */
+};
+
+/* Over k, the layers of the first i - 1 stages, their maximum never falls and the last stage's cost never rises. So the
+ * least of the larger one lies where they cross, which moves to the right with j, and beside it as long as neither is
+ * larger. Those who share it are compared by squares. */
+static void cut_row(const struct cutting *c, int i, int *last)
 {
-    return a->max < b->max || (a->max == b->max && a->squares < b->squares);
+    const double *from = c->prefix + i - 1; /* k = i - 1 + x */
+    for (int o = 0, cross = 0; o < c->width; o++) {
+        const double end = c->prefix[i + o];
+        while (cross <= o && c->before[cross].max < end - from[cross]) cross++;
+        double least = cross <= o ? c->before[cross].max : DBL_MAX;
+        if (cross > 0 && end - from[cross - 1] < least) least = end - from[cross - 1];
+        int x = cross;
+        while (x > 0 && end - from[x - 1] <= least) x--;
+        c->now[o] = (struct cut){least, DBL_MAX};
+        for (; x <= o && c->before[x].max <= least; x++) {
+            const double cost = end - from[x], squares = c->before[x].squares + cost * cost;
+            if (squares >= c->now[o].squares) continue;
+            c->now[o].squares = squares;
+            last[o] = o + 1 - x;
+        }
+    }
 }
 
-/* prefix: [layers + 1] cost of the first j layers, embedding included from j = 1 on, decoder at j = layers. */
-static void cut_table(const double *prefix, int layers, int stages, struct cut *table)
+static void cut_rows(struct cutting *c, int stages)
 {
-    const int64_t width = layers + 1;
-    for (int64_t i = 0; i < (stages + 1) * width; i++) table[i] = (struct cut){DBL_MAX, DBL_MAX, 0};
-    table[0] = (struct cut){0, 0, 0};
-    for (int i = 1; i <= stages; i++)
-        for (int j = i; j <= layers - (stages - i); j++)
-            for (int k = i - 1; k < j; k++) {
-                const struct cut *before = &table[(i - 1) * width + k];
-                if (before->max == DBL_MAX) continue;
-                double cost = prefix[j] - prefix[k];
-                struct cut now = {cost > before->max ? cost : before->max, before->squares + cost * cost, j - k};
-                if (better(&now, &table[i * width + j])) table[i * width + j] = now;
-            }
+    for (int x = 1; x < c->width; x++) c->before[x] = (struct cut){DBL_MAX, DBL_MAX};
+    for (int i = 1; i <= stages; i++) {
+        struct cut *made = c->now;
+        cut_row(c, i, c->last + (int64_t)(i - 1) * c->width);
+        c->now = c->before;
+        c->before = made;
+    }
 }
 
 /* cost: [layers + 2] of the embedding, the layers, the decoder. */
 static pp_status cut_balanced(const double *cost, int layers, int stages, int *out)
 {
-    pp_status status = PP_OK;
+    struct cutting c = {.width = layers - stages + 1};
     double *prefix = NULL;
-    struct cut *table = NULL;
+    pp_status status;
     PP_TRY_DONE(PP_NEW(&prefix, layers + 1));
-    PP_TRY_DONE(PP_NEW(&table, (size_t)(layers + 1) * (size_t)(stages + 1)));
-    prefix[0] = 0;
+    PP_TRY_DONE(PP_NEW(&c.before, c.width));
+    PP_TRY_DONE(PP_NEW(&c.now, c.width));
+    PP_TRY_DONE(PP_NEW(&c.last, (size_t)stages * (size_t)c.width));
     for (int j = 1; j <= layers; j++) prefix[j] = prefix[j - 1] + cost[j] + (j == 1 ? cost[0] : 0);
     prefix[layers] += cost[layers + 1];
-    cut_table(prefix, layers, stages, table);
-    for (int i = stages, j = layers; i > 0; i--) {
-        out[i - 1] = table[i * (layers + (int64_t)1) + j].last;
-        j -= out[i - 1];
+    if (!(prefix[layers] < most_cost)) {
+        status = pp_fail(PP_INPUT, "--split: layers that cost %g cannot be weighed against each other", prefix[layers]);
+        goto done;
     }
+    c.prefix = prefix;
+    cut_rows(&c, stages);
+    for (int i = stages, j = layers; i > 0; j -= out[--i]) out[i - 1] = c.last[(int64_t)(i - 1) * c.width + j - i];
 done:
     free(prefix);
-    free(table);
+    free(c.before);
+    free(c.now);
+    free(c.last);
     return status;
 }
 

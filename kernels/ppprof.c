@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/main.h"
 #include "core/split_time.h"
+#include "exec/agree.h"
 #include "exec/carrier_choose.h"
 #include "exec/data.h"
 #include "exec/link_profile.h"
@@ -53,6 +54,7 @@ struct session {
     int64_t mpi_bytes, own_bytes; /* of this process's memory: MPI's, the profile's */
     int64_t run_id;
     bool started;  /* the transport */
+    bool agreed;   /* all processes end with the same failure, and know it */
     int cores;     /* that the workers may use, `threads` for each worker */
     char *printed; /* the results */
     size_t printed_bytes;
@@ -233,11 +235,11 @@ static double reference_ns(struct pp_profile *profile)
 
 static pp_status end_run(struct session *s, pp_status status)
 {
-    struct pp_run_result result = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "ok"};
+    struct pp_run_result result = pp_result_none;
     char text[256];
     result.reference_ns = reference_ns(s->profile);
     snprintf(text, sizeof text, "failed: %s", pp_message());
-    if (status != PP_OK) result.status = status == PP_INTERRUPTED ? "interrupted" : text;
+    result.status = status == PP_OK ? "ok" : status == PP_INTERRUPTED ? "interrupted" : text;
     return pp_db_run_end(s->db, s->run_id, &result);
 }
 
@@ -269,6 +271,7 @@ static pp_status record(void *arg)
 
 static pp_status prepare(struct session *s)
 {
+    PP_TRY(pp_signals_catch());
     if (s->config.blas_core) pp_gemm_want_core(s->config.blas_core);
     PP_TRY(pp_backend_find(s->config.device, &s->backend));
     if (s->backend->waits)
@@ -277,12 +280,15 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_backend_check_algorithms(s->backend, s->config.algorithms));
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
-    PP_TRY(pp_signals_catch());
     PP_TRY(pp_data_set_vocabulary(&s->config));
     PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend->name, NULL));
     pp_cores_widen();
     s->cores = pp_cores_count();
-    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
+    return PP_OK;
+}
+
+static pp_status make_profile(struct session *s)
+{
     int at_once = s->cores / s->config.threads;
     struct pp_profile_setup setup = {
         .config = &s->config,
@@ -308,9 +314,20 @@ static pp_status choose_algorithms(void *arg)
     return pp_profile_algorithms(s->profile, s->config.algorithms);
 }
 
+/* What is not PP_USAGE may be of this process alone: it does not wait for the others. */
+static pp_status agree(struct session *s, pp_status status)
+{
+    if (status != PP_OK && status != PP_USAGE) return status;
+    status = pp_agree(s->transport, &s->processes, status, NULL);
+    s->agreed = status == PP_USAGE || status == PP_INPUT;
+    return status;
+}
+
 static pp_status measure(struct session *s)
 {
-    PP_TRY(prepare(s));
+    PP_TRY(agree(s, prepare(s)));
+    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
+    PP_TRY(agree(s, make_profile(s)));
     if (s->config.algorithms) PP_TRY(pp_link_profile_alone(s->transport, &s->processes, choose_algorithms, s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
     if (s->processes.index == 0) PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
@@ -331,23 +348,17 @@ static pp_status run(void *session, const char *operand)
     s->started = true;
     if (s->processes.launched) s->mpi_bytes = pp_process_resident_bytes() - before;
     pp_log_init(info.name, s->processes.index > 0);
-    return measure(s);
+    pp_status status = measure(s), closed = pp_db_close(s->db);
+    return status == PP_OK ? closed : status;
 }
 
-/* Ends this process: with the others where all is well, else taking them along. */
 static void leave(void *session, pp_status status)
 {
     struct session *s = session;
-    if (status != PP_OK) pp_error("%s", pp_message());
-    pp_db_close(s->db);
+    pp_end_together(s->started ? s->transport : NULL, &s->processes, status, s->agreed);
     pp_profile_free(s->profile);
     pp_split_time_free(&s->config);
     free(s->printed);
-    if (!s->started) return;
-    if (status != PP_OK)
-        s->transport->abort(pp_exit_code(status));
-    else
-        s->transport->finish();
 }
 
 int main(int argc, char **argv)

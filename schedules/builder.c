@@ -13,6 +13,14 @@
 #include "schedules/file.h"
 #include "schedules/orders.h"
 
+static pp_status check_virtual(const struct pp_schedule *schedule, int virtual_stages)
+{
+    const int only = schedule->virtual_stages == PP_TWO_STAGES ? 2 : 1;
+    if (schedule->virtual_stages == PP_ANY_STAGES || virtual_stages == only) return PP_OK;
+    return pp_fail(PP_USAGE, "schedule %s runs %s per rank: --virtual must be %d, not %d", schedule->name,
+                   only == 1 ? "one stage" : "two stages", only, virtual_stages);
+}
+
 static pp_status check_in_flight(const struct pp_plan_spec *spec, const struct pp_schedule *schedule)
 {
     const struct pp_schedule *other;
@@ -48,9 +56,7 @@ static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape
                                         .in_flight = spec->in_flight,
                                         .costs = spec->costs};
     if (!schedule) return pp_file_check(name, shape);
-    if (virtual_stages > 1 && !schedule->virtual_stages)
-        return pp_fail(PP_USAGE, "schedule %s runs one stage per rank: --virtual must be 1, not %d", schedule->name,
-                       virtual_stages);
+    PP_TRY(check_virtual(schedule, virtual_stages));
     return schedule->check ? schedule->check(shape) : PP_OK;
 }
 

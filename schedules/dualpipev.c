@@ -10,7 +10,6 @@
 
 static pp_status check(const struct pp_schedule_shape *shape)
 {
-    PP_TRY(pp_v_check(shape, "dualpipev"));
     if (shape->training && shape->microbatches < shape->stages)
         return pp_fail(PP_USAGE, "schedule dualpipev with %d rank%s needs at least %d microbatches, not %d",
                        shape->ranks, pp_plural(shape->ranks), shape->stages, shape->microbatches);
@@ -100,7 +99,7 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 
 const struct pp_schedule pp_schedule_dualpipev = {.name = "dualpipev",
                                                   .summary = "a V of two stages per rank, forwards beside backwards",
-                                                  .virtual_stages = true,
+                                                  .virtual_stages = PP_TWO_STAGES,
                                                   .check = check,
                                                   .order = order,
                                                   .stage_rank = pp_v_stage_rank};

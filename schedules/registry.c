@@ -32,7 +32,7 @@ const struct pp_schedule *pp_schedule_find(const char *name)
 static pp_status find(const char *name, int *virtual_stages)
 {
     const struct pp_schedule *schedule = pp_schedule_find(name);
-    *virtual_stages = schedule && schedule->virtual_stages ? 2 : 1;
+    *virtual_stages = schedule && schedule->virtual_stages != PP_ONE_STAGE ? 2 : 1;
     if (schedule) return PP_OK;
     if (pp_schedule_is_file(name)) return pp_file_find(name, virtual_stages);
     return pp_fail(PP_USAGE, "there is no schedule \"%s\"", name);

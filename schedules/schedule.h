@@ -36,9 +36,12 @@ struct pp_schedule_shape {
     const struct pp_stage_costs *costs;              /* core/plan.h; NULL: nothing is known */
 };
 
+/* Stages of a rank that a schedule can have. V defaults to 1 of the first, else to 2. */
+enum pp_rank_stages { PP_ONE_STAGE, PP_TWO_STAGES, PP_ANY_STAGES };
+
 struct pp_schedule {
     const char *name, *summary;
-    bool virtual_stages; /* several stages per rank (V defaults to 2); else V must be 1 */
+    enum pp_rank_stages virtual_stages;
     /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
      * fine. */
     pp_status (*check)(const struct pp_schedule_shape *shape);

@@ -17,8 +17,6 @@ static void block(int ranks, int rank, int64_t slots[PP_V_PASSES])
     slots[PP_V_I0] = 6 * p - 2 + wait - r;
 }
 
-static pp_status check(const struct pp_schedule_shape *shape) { return pp_v_check(shape, "v-half"); }
-
 static pp_status order(const struct pp_schedule_shape *shape, int rank, struct pp_order *out)
 {
     return pp_order_v_block(shape, rank, block, 2 * ((shape->ranks + 2) / 2), out);
@@ -26,7 +24,6 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 
 const struct pp_schedule pp_schedule_v_half = {.name = "v-half",
                                                .summary = "zero bubble on a V, half the memory: for (P+2)/2",
-                                               .virtual_stages = true,
-                                               .check = check,
+                                               .virtual_stages = PP_TWO_STAGES,
                                                .order = order,
                                                .stage_rank = pp_v_stage_rank};

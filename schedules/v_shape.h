@@ -13,12 +13,4 @@ static inline int pp_v_stage_rank(const struct pp_schedule_shape *shape, int sta
     return stage < shape->ranks ? stage : shape->stages - 1 - stage;
 }
 
-/* For a schedule's check(): `name` is the schedule's. */
-static inline pp_status pp_v_check(const struct pp_schedule_shape *shape, const char *name)
-{
-    if (shape->virtual_stages == 2) return PP_OK;
-    return pp_fail(PP_USAGE, "schedule %s runs two stages per rank: --virtual must be 2, not %d", name,
-                   shape->virtual_stages);
-}
-
 #endif

@@ -32,8 +32,7 @@ struct pp_zb_problem {
 
 /* kinds: [ranks][3 * microbatches] PP_F, PP_I and PP_W in order; of each kind the microbatches are in order. Time grows
  * with ranks * microbatches; on a terminal a long search says how far it is. Memory is 19 bytes for each of them beside
- * `kinds`. PP_USAGE where a rank has
- * no memory for one microbatch. */
+ * `kinds`. PP_USAGE where a rank has no memory for one microbatch. */
 pp_status pp_zb_search(const struct pp_zb_problem *problem, uint8_t *kinds) PP_MUST_CHECK;
 
 #endif

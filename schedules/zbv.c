@@ -6,8 +6,6 @@
  */
 #include "schedules/v_shape.h"
 
-static pp_status check(const struct pp_schedule_shape *shape) { return pp_v_check(shape, "zbv"); }
-
 /* Appends F, I and W of a rank's two stages, each kind in the order of microbatches. The rule below is for 2P-1
  * microbatches or more; of fewer, what is beyond them is left out. */
 struct walk {
@@ -58,7 +56,6 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 
 const struct pp_schedule pp_schedule_zbv = {.name = "zbv",
                                             .summary = "zero bubble on a V of two stages per rank; memory for P",
-                                            .virtual_stages = true,
-                                            .check = check,
+                                            .virtual_stages = PP_TWO_STAGES,
                                             .order = order,
                                             .stage_rank = pp_v_stage_rank};

@@ -5,9 +5,10 @@
  *
  * For rank r, over its stages s and all microbatches:
  *   head_r  = least time before anything can start on r: forwards of the stages before s, and hops
- *   first_r = least time before a first backward can start on r: all forwards, backwards of the stages after s, and
- *   hops work_r  = all computations on r;  back_r = those of them that no order can put before the first backward (B,
- *   I, W) tail_r  = least time after the last B or I of r: backwards of the stages before s, and hops
+ *   first_r = least time before a first backward can start on r: all forwards, backwards of the stages after s, hops
+ *   work_r  = all computations on r
+ *   back_r  = those of them that no order can put before the first backward (B, I, W)
+ *   tail_r  = least time after the last B or I of r: backwards of the stages before s, and hops
  *             (plans that only go forward: after the last F, forwards of the stages after s)
  *   done_r  = max(head_r + work_r, first_r + back_r)
  * Backward computations count as B, or as I where W is apart. A rank's last computation is then followed by its tail:

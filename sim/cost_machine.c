@@ -5,11 +5,10 @@
 #include <math.h>
 
 #include "core/devices.h"
+#include "core/queue.h"
 #include "core/split_time.h"
 #include "sim/costs.h"
 #include "sim/placement.h"
-
-enum { GROUP = 64 }; /* PP_CUDA_GROUP of kernels/cuda/launch.h */
 
 int pp_norm_hops(const struct pp_plan *plan)
 {
@@ -18,7 +17,8 @@ int pp_norm_hops(const struct pp_plan *plan)
     return hops;
 }
 
-int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls)
+/* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
+static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_model *model = job->model;
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
@@ -69,10 +69,11 @@ static double adding(const struct pp_plan *plan, int kind)
     return (double)(tasks - 1) / tasks;
 }
 
-/* What a task launches: one for each call; on a GPU one for up to GROUP tensors of the step, and two of the norm. */
+/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
+ * norm. */
 static int launches(const struct pp_machine *m, int kind, const struct pp_program *p)
 {
-    const int groups = (p->ncalls + GROUP - 1) / GROUP;
+    const int groups = (p->ncalls + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
     if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls;
     return kind == PP_NORM ? 2 * groups : groups;
 }
@@ -101,7 +102,7 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
 {
     const struct pp_class *c = &job->train->classes[cls];
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
-    out->bytes = pp_class_bytes(job, c);
+    out->bytes = moved_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(m, c->kind, program) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
         out->ns = roofline(job, m, cls, rates->flops_per_ns, rates->bytes_per_ns);

@@ -63,7 +63,4 @@ pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost 
 /* Hops of the exchange behind the global norm: an all-gather by dissemination, ceil(log2 ranks) rounds. */
 int pp_norm_hops(const struct pp_plan *plan);
 
-/* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
-int64_t pp_class_bytes(const struct pp_job *job, const struct pp_class *cls);
-
 #endif

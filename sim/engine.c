@@ -60,7 +60,7 @@ static pp_status look_over_tasks(struct sim *s)
         total += (double)s->duration[cls] + (double)s->cost->launch_ns;
         if (s->cost->host_issues) total += (double)s->cost->classes[cls].host_ns + (double)s->cost->issue_latency_ns;
     }
-    if (s->cost->cores > 0) total *= (double)s->cost->workers / s->cost->cores;
+    if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;
     if (total < longest_step_ns) return PP_OK;
     return pp_fail(
         PP_INPUT,

@@ -16,14 +16,14 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
 
 static int device_of(const struct pp_placement *p, int worker) { return worker / p->sharers; }
 
-int pp_placement_host(const struct pp_placement *p, int worker)
+static int host_of(const struct pp_placement *p, int worker)
 {
     return p->devices > 0 ? device_of(p, worker) / p->devices : 0;
 }
 
 bool pp_placement_several(const struct pp_placement *p)
 {
-    return pp_placement_host(p, p->plan->ranks * p->plan->replicas - 1) > 0;
+    return host_of(p, p->plan->ranks * p->plan->replicas - 1) > 0;
 }
 
 /* Replicas in which the two ranks are on two hosts. */
@@ -31,7 +31,7 @@ static int apart(const struct pp_placement *p, int source, int target)
 {
     int n = 0;
     for (int first = 0; first < p->plan->ranks * p->plan->replicas; first += p->plan->ranks)
-        n += pp_placement_host(p, first + source) != pp_placement_host(p, first + target);
+        n += host_of(p, first + source) != host_of(p, first + target);
     return n;
 }
 
@@ -75,9 +75,9 @@ static struct ring ring_of(const struct pp_placement *p, int rank)
     int host = -1, device = -1, here = 0;
     for (int replica = 0; replica < p->plan->replicas; replica++) {
         const int worker = replica * p->plan->ranks + rank;
-        if (pp_placement_host(p, worker) != host) {
+        if (host_of(p, worker) != host) {
             if (ring.hosts > 0 && (ring.fewest == 0 || here < ring.fewest)) ring.fewest = here;
-            host = pp_placement_host(p, worker);
+            host = host_of(p, worker);
             ring.hosts++;
             here = 0;
         }
@@ -109,7 +109,7 @@ int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
     if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
     for (int first = 0; first < p->plan->ranks * p->plan->replicas; first += p->plan->ranks)
-        if (pp_placement_host(p, first) != pp_placement_host(p, first + p->plan->ranks - 1))
+        if (host_of(p, first) != host_of(p, first + p->plan->ranks - 1))
             return longer(p->network.latency_ns, latency_ns);
     return latency_ns;
 }

@@ -21,8 +21,7 @@ struct pp_placement {
 /* machine NULL: one host holds all. */
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine);
 
-/* Of a worker. */
-int pp_placement_host(const struct pp_placement *p, int worker);
+/* Do the workers take several hosts? */
 bool pp_placement_several(const struct pp_placement *p);
 
 /* Sets cost->network and which classes it carries; cost->link is there. Where only some replicas have the two ranks of

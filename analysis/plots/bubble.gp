@@ -15,8 +15,12 @@ values = width / ((ranks + 1) * n) >= 50
 eval heading
 set tmargin at screen 1 - 62.0 / height
 set ylabel 'bubble: idle share of the step (%)'
-set yrange [0:*<100]
-set offsets 0, 0, graph 0.08, 0
+top = 1 # also where nobody waits
+do for [i = 1:n] {
+    stats 'bubble.dat' using column_of(i) nooutput
+    top = STATS_max > top ? STATS_max : top
+}
+set yrange [0:1.08 * top]
 set xrange [-0.6:ranks + 0.6]
 set xtics scale 0 ()
 do for [r = 0:ranks - 1] { set xtics add (sprintf('rank %d', r) r) }

@@ -13,6 +13,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "core/queue.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus
@@ -37,9 +38,8 @@ struct pp_cuda_call {
 PP_KERNEL_LIST(X)
 #undef X
 
-/* Calls of one kernel that are one launch: as many tensors as the parameters of each have room for. c: [n] calls of one
- * frame and stream, none of which reads what another writes. The same bits as one after the other. */
-enum { PP_CUDA_GROUP = 64 };
+/* Calls of one kernel that are one launch, up to PP_CUDA_GROUP. c: [n] calls of one frame and stream, none of which
+ * reads what another writes. The same bits as one after the other. */
 cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);

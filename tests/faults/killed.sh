@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # killed.sh threads|mpi TIMES [SEED]: a run is killed that often, each time at another moment, from its start to some way into its steps:
 # the whole process (threads), or one process of mpirun, once all have begun: a process that dies while it joins the others can let
-# mpirun itself hang. Nothing is left soon after, the database opens and is sound, and no step is missing
-# that a reader saw before, nor any in between. One file for all runs: what earlier ones wrote stays.
+# mpirun itself hang. The processes of mpirun take turns: the first prints for all. Nothing is left soon after, the database opens and is
+# sound, and no step is missing that a reader saw before, nor any in between. One file for all runs: what earlier ones wrote stays.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/../mpi/common.sh"
 need sqlite3
@@ -44,7 +44,7 @@ launch() {
 # One that can be killed: the process itself, or a child of mpirun (mpirun, while it has none).
 victim_of() {
     mapfile -t children < <(pgrep -P "$1" -x ppexec || true)
-    if [ "$how" = threads ] || [ ${#children[@]} -eq 0 ]; then echo "$1"; else pick "${children[@]}"; fi
+    if [ "$how" = threads ] || [ ${#children[@]} -eq 0 ]; then echo "$1"; else echo "${children[round % ${#children[@]}]}"; fi
 }
 
 # Half of the runs shall come to their steps: how long does it take today?
@@ -74,6 +74,7 @@ for round in $(seq "$times"); do
     [ "$status" -ne 0 ] || fail "round $round: exit status 0"
     for process in "${all[@]}"; do await_gone "$process"; done
     [ ! -s out.log ] || fail "round $round: something was printed"
+    ! grep -qx 'ppexec: stopped by a signal' err.log || fail "round $round: it was not the user who sent a signal"
     [ ! -e run.db ] || check_all "${seen:-0}"
 done
 total=$(query 'SELECT count(*) FROM step')

@@ -3,9 +3,9 @@
  * Profiles as text. One that was accepted can be written, and is the same when it is read again; a prediction from it
  * is refused or has a time.
  */
-#include <sqlite3.h>
 
 #include "core/db_profile_text.h"
+#include "core/db_query.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 #include "sim/predict.h"
@@ -33,7 +33,7 @@ static pp_status take(const char *text, size_t size)
     static const char clear[] =
         "DELETE FROM run; DELETE FROM task_time; DELETE FROM kernel_time; DELETE FROM link_time; DELETE FROM link";
     fuzz_must(pp_db_flush(predictor.db) == PP_OK, "what was read is kept");
-    fuzz_must(sqlite3_exec(pp_db_handle(predictor.db), clear, NULL, NULL, NULL) == SQLITE_OK, "tables can be emptied");
+    fuzz_must(sqlite3_exec(predictor.db->sql, clear, NULL, NULL, NULL) == SQLITE_OK, "tables can be emptied");
     FILE *in = fmemopen((char *)text, size, "r");
     const pp_status status = pp_profile_text_read(in, "file.tsv", predictor.db);
     fclose(in);

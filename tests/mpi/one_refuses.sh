@@ -4,12 +4,24 @@
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 
+export OMPI_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
+
 mkdir weights
 mpirun -n 2 ppexec --preset lab --save weights >out.log 2>err.log &
 await_end $!
 [ "$status" -ne 0 ] || fail "exit status 0"
 [ ! -s out.log ] || fail "something was printed"
 grep -q 'weights is a folder' err.log || fail "no message"
+
+# What all refuse one says, and none is killed: ppprof as it starts, and once it knows its configurations.
+for wrong in '--device delay' '--stages 3'; do
+    # shellcheck disable=SC2086 # words
+    mpirun -n 2 ppprof --preset lab $wrong --db profile.db >out.log 2>err.log &
+    await_end $!
+    [ "$status" -eq 2 ] || fail "ppprof $wrong: exit status $status"
+    [ "$(grep -c '^ppprof: ' err.log)" -eq 1 ] || fail "ppprof $wrong: not one message"
+    ! grep -q MPI_ABORT err.log || fail "ppprof $wrong: killed"
+done
 
 # A profile each process looks for by itself, perhaps on a disk of its own: who lacks it, first or not, ends all.
 ppprof --preset lab --stages 2 --seconds 0.01 --db profile.db >out.log 2>err.log || fail "ppprof fails: $(cat err.log)"

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <sqlite3.h>
 
+#include "core/db_query.h"
 #include "tests/unit/synthetic_db.h"
 
 #define PATH "test.db"
@@ -37,8 +37,8 @@ static double number(struct pp_db *db, const char *text)
 {
     sqlite3_stmt *statement;
     double value = NAN;
-    if (sqlite3_prepare_v2(pp_db_handle(db), text, -1, &statement, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", text, sqlite3_errmsg(pp_db_handle(db)));
+    if (sqlite3_prepare_v2(db->sql, text, -1, &statement, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", text, sqlite3_errmsg(db->sql));
     if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_type(statement, 0) != SQLITE_NULL)
         value = sqlite3_column_double(statement, 0);
     sqlite3_finalize(statement);

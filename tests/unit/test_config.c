@@ -201,6 +201,7 @@ static void impossible_numbers_are_refused(void **state)
         {"--lr -1", "outside 0..3.4"},
         {"--micro-batch-size 4 --chunks 2", "leave one out"},
         {"--micro-batch-size 0", "outside"},
+        {"--batch-w 65536", "outside 1..65535"},
         {"--optimizer adam", "did you mean adamw?"},
         {"--weight-decay 0.1", "--weight-decay is of --optimizer adamw"},
         {"--optimizer adamw --adam-beta2 1", "--adam-beta2: with 1 nothing would be learnt"},

@@ -133,6 +133,40 @@ static void test_profile(void **state)
     must(pp_db_close(db));
 }
 
+/* Links, too, of a profile that ended well, unless another fits better; and the device and its cores. */
+static void test_best_profile(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    int cores = 0;
+    double value;
+    bool found;
+    char device[16];
+    const struct pp_run_result ok = {.status = "ok"};
+    synthetic_open(&s, &two_stages);
+    pp_plan_free(s.job.train);
+    s.job.train = NULL;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    const int64_t first = begin_run(db, &s, "ppprof");
+    add_times(db, first, 100);
+    add_times(db, begin_run(db, &s, "ppprof"), 200);
+    must(pp_db_run_end(db, first, &ok));
+    must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
+    near(value, 350);
+    s.config.threads = 7;
+    add_times(db, begin_run(db, &s, "ppprof"), 300);
+    must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
+    near(value, 1050);
+    must(pp_db_flush(db));
+    script("UPDATE run SET cores = 64 WHERE id > 1");
+    must(pp_db_has_profile(db, "cpu", &cores, &found));
+    assert_int_equal(cores, 2);
+    script("UPDATE run SET device = 'cuda' WHERE id > 1");
+    must(pp_db_newest_device(db, device, sizeof device));
+    assert_string_equal(device, "cpu");
+    must(pp_db_close(db));
+}
+
 /* Medians and quantiles of steps 10, 20, ... ns: warm-up, traced and short steps do not count. */
 static void test_ms_per_batch(void **state)
 {
@@ -240,7 +274,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_schema),  TEST(test_run),       TEST(test_profile),        TEST(test_ms_per_batch),
-        TEST(test_compare), TEST(test_same_plan), TEST(test_transfer_start),
+        TEST(test_compare), TEST(test_same_plan), TEST(test_transfer_start), TEST(test_best_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

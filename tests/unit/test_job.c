@@ -166,6 +166,10 @@ static void test_accumulation_key(void **state)
         {"--preset small --threads 1 --vocab-multiple 128", "D1 M4 threads 1 logits 28800 rows 4x5"},
         {"--preset small --threads 1 --attention flash", "D1 M4 threads 1 flash rows 4x5"},
         {"--preset tutorial --threads 2 --precision bf16 --batch-w 4", "D2 M7 threads 2 bf16 rows 6x3 1x2 batch-w 4"},
+        {"--preset small --threads 4096 --precision tf32 --attention flash --replicas 65536 --rows 1000003 --chunks "
+         "1000 "
+         "--batch-w 1000 --vocab-multiple 128",
+         "D65536 M1000 threads 4096 tf32 logits 28800 flash rows 999x1001 1x4 batch-w 1000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct pp_job *job;

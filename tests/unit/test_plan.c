@@ -206,6 +206,8 @@ static void test_refusals(void **state)
 {
     (void)state;
     refuse("gpipe", 2, 2, 4, "--virtual must be 1");
+    refuse("zbv", 2, 1, 4, "two stages per rank: --virtual must be 2, not 1");
+    refuse("dualpipev", 2, 3, 6, "--virtual must be 2");
     refuse("interleaved", 4, 2, 9, "8 and 10 microbatches work");
     refuse("zero", 4, 2, 9, pp_schedules.names());
     refuse("1f1b", 0, 1, 1, "at least 1");
@@ -248,6 +250,9 @@ static void test_broken(void **state)
     expect_bad(plan, &x->lane, 0, "another kind");
     expect_bad(plan, &x->dep[1], -1, "may still be in use");
     expect_bad(plan, &f->cls, 1000, "cost class");
+    expect_bad(plan, &f->stage, -1, "out of range");
+    expect_bad(plan, &b->microbatch, -1, "out of range");
+    expect_bad(plan, &x->stage, -1, "out of range");
     /* Swap two transfers in the receiver's list only. */
     int32_t *issue = NULL, *second = NULL;
     for (int64_t i = plan->issue_start[1]; i < plan->issue_start[2]; i++) {

@@ -27,7 +27,9 @@ static void fill(struct pp_db *db, const struct pp_config *config)
 {
     const struct pp_run about = {
         .tool = "ppprof", .device = "cuda", .device_text = "a GPU\twith a tab", .processes = 1, .cores = 16};
-    struct pp_run_result result = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, 305600, "ok"};
+    struct pp_run_result result = pp_result_none;
+    result.reference_ns = 305600;
+    result.status = "ok";
     static const int ages[] = {2, 1, 3};
     for (int i = 0; i < 3; i++) {
         const int age = ages[i];

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/movers.h"
 #include "crew.h"
+#include "exec/agree.h"
 #include "exec/collective.h"
 #include "exec/reduce.h"
 
@@ -337,6 +338,18 @@ static void threads_unless_asked_or_launched(void **state)
     }
 }
 
+static void no_term_is_left_out_silently(void **state)
+{
+    (void)state;
+    const struct pp_processes two = {.count = 2, .on_host = 2, .hosts = 1};
+    struct pp_terms *terms = calloc(1, sizeof *terms);
+    assert_non_null(terms);
+    for (int i = 0; i <= PP_TERMS; i++) pp_terms_add(terms, "number", "count again", "%d", i);
+    assert_int_equal(pp_agree(transport, &two, PP_OK, terms), PP_INTERNAL);
+    assert_non_null(strstr(pp_message(), "96 terms, and 97 to agree on"));
+    free(terms);
+}
+
 static int test_threads(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +364,7 @@ static int test_threads(void)
     const struct CMUnitTest registry[] = {
         cmocka_unit_test(transports_are_those_of_the_list),
         cmocka_unit_test(threads_unless_asked_or_launched),
+        cmocka_unit_test(no_term_is_left_out_silently),
     };
     int failed = 0;
     processes = (struct pp_processes){.count = 1, .on_host = 1, .hosts = 1};
@@ -362,7 +376,7 @@ static int test_threads(void)
     return failed + cmocka_run_group_tests(registry, NULL, NULL);
 }
 
-/* A failure of one process ends the others (tests/mpi/killed.sh), so here nothing fails. */
+/* A failure of one process ends the others (tests/faults/killed.sh), so here nothing fails. */
 static int test_processes(const char *name)
 {
     const struct CMUnitTest tests[] = {
