@@ -103,7 +103,7 @@ void pp_config_cut_rows(struct pp_config *config);
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);
 
 /* The presets (presets.c describes each), and a line about each for --list. */
-#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b"
+#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b|llama-2-7b|llama-3-8b"
 void pp_config_list_presets(FILE *out);
 
 #endif

@@ -4,7 +4,8 @@
  * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest
  * GPT-2 (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the rate,
  * betas, decay and clipping of the latter. What is not GPT's: sinusoidal positions, a decoder with weights of its own,
- * exact GELU.
+ * exact GELU. llama-2-7b (Touvron et al., 2023) and llama-3-8b (Grattafiori et al., 2024) are those models, number for
+ * number, but for the schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's.
  */
 #include "core/config.h"
 
@@ -16,7 +17,7 @@ struct setting {
     const char *option, *value;
 };
 
-enum { MAX_SETTINGS = 28 };
+enum { MAX_SETTINGS = 36 };
 
 struct preset {
     const char *name, *summary;
@@ -56,6 +57,20 @@ static const struct preset presets[] = {
       {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
       {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "1.2e-4"}, {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+    {"llama-2-7b", "32 layers, d 4096, 6.74e9 parameters, Llama 2 7B; 32 x 4096 tokens, 8 stages, 32 chunks",
+     {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "32"}, {"d-ff", "11008"}, {"layers", "32"}, {"vocab", "32000"},
+      {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"}, {"activation", "swiglu"}, {"bias", "no"},
+      {"positions", "rope"}, {"rope-theta", "10000"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
+      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"},
+      {"lr-decay", "1"}, {"lr", "3e-4"}, {"rows", "32"}, {"tokens", "4096"}, {"stages", "8"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+    {"llama-3-8b", "32 layers, d 4096, 8.03e9 parameters, Llama 3 8B; 16 x 8192 tokens, 8 stages, 16 chunks",
+     {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "8"}, {"d-ff", "14336"}, {"layers", "32"}, {"vocab", "128256"},
+      {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"}, {"activation", "swiglu"}, {"bias", "no"},
+      {"positions", "rope"}, {"rope-theta", "500000"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
+      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"},
+      {"lr-decay", "1"}, {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"},
       {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
 };
 

@@ -144,6 +144,8 @@ def check_facts(args):
         ("lab", 5068),
         ("gpt-small", 162301009),
         ("gpt-6.7b", 6855918673),
+        ("llama-2-7b", 6738415616),
+        ("llama-3-8b", 8030261248),
     ):
         done = subprocess.run(
             [args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True

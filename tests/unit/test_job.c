@@ -137,6 +137,8 @@ static void test_presets(void **state)
         {"--preset lab", 5068, 2},
         {"--preset gpt-small", 162301009, 8},
         {"--preset gpt-6.7b", 6855918673, 32},
+        {"--preset llama-2-7b", 6738415616, 32},
+        {"--preset llama-3-8b", 8030261248, 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;
