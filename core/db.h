@@ -64,6 +64,9 @@ pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, int step, int epoch, 
 pp_status pp_db_add_epoch(struct pp_db *db, int64_t run_id, int epoch, double valid_loss, int64_t ns) PP_MUST_CHECK;
 /* kind: pp_memory_names[], "arena", "live_peak", "process" (resident bytes). */
 pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const char *kind, int64_t bytes) PP_MUST_CHECK;
+/* All kinds of a worker: what the layout has for its rank, and the resident bytes of its process, if there are any. */
+pp_status pp_db_add_worker_memory(struct pp_db *db, int64_t run_id, int worker, const struct pp_layout *layout,
+                                  int64_t process_bytes) PP_MUST_CHECK;
 
 /* One measured thing: a kernel, a whole task, or a link, under one load. Quantiles in ns. */
 struct pp_sample {

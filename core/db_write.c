@@ -184,6 +184,17 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
                      PP_VALUES(PP_INT(run_id), PP_INT(worker), PP_TEXT(kind), PP_INT(bytes)));
 }
 
+pp_status pp_db_add_worker_memory(struct pp_db *db, int64_t run_id, int worker, const struct pp_layout *layout,
+                                  int64_t process_bytes)
+{
+    const int rank = worker % layout->ranks;
+    for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
+        PP_TRY(pp_db_add_memory(db, run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
+    PP_TRY(pp_db_add_memory(db, run_id, worker, "arena", layout->arena_bytes[rank]));
+    PP_TRY(pp_db_add_memory(db, run_id, worker, "live_peak", layout->live_peak_bytes[rank]));
+    return process_bytes > 0 ? pp_db_add_memory(db, run_id, worker, "process", process_bytes) : PP_OK;
+}
+
 struct pp_sample pp_sample_of(const char *name, const char *context, int load, const struct pp_quantiles *ns)
 {
     return (struct pp_sample){.name = name,

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/mix.h"
+
 enum { FIELDS = 4, NEEDED = 3 };
 static const double longest_ms = 1e9;       /* 11 days */
 static const double longest_task_ns = 1e16; /* 115 days: of a step that the simulator can count */
@@ -137,21 +139,12 @@ pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_
 
 int64_t pp_given_hop_ns(const struct pp_given_times *times) { return llround(times->hop_ms * 1e6); }
 
-/* A bijection of 64-bit numbers that mixes well (splitmix64's output function). */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-    return x ^ x >> 31;
-}
-
 int64_t pp_jitter_ns(int64_t ns, double jitter, uint64_t seed, int64_t step, int32_t task, int worker)
 {
-    const uint64_t odd = 0x9e3779b97f4a7c15U;
-    uint64_t key = mix(seed + odd);
+    uint64_t key = pp_mix(seed);
     if (jitter == 0) return ns;
-    key = mix((key ^ (uint64_t)step) + odd);
-    key = mix((key ^ ((uint64_t)(uint32_t)worker << 32 | (uint32_t)task)) + odd);
+    key = pp_mix(key ^ (uint64_t)step);
+    key = pp_mix(key ^ ((uint64_t)(uint32_t)worker << 32 | (uint32_t)task));
     double u = (double)(key >> 11) * 0x1p-52 - 1; /* uniform in [-1, 1) */
     return llround((double)ns * (1 + jitter * u));
 }

@@ -58,7 +58,7 @@ struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 /* A stage's input or output: what travels, and what checkpoints keep. */
 static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
 {
-    return (int64_t)rows * phase->seq * model->shape.d_model * pp_element_bytes(model->shape.precision);
+    return pp_hidden_bytes(&model->shape, (int64_t)rows * phase->seq);
 }
 
 static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)

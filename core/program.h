@@ -215,6 +215,12 @@ static inline int pp_padded_vocab(const struct pp_shape *shape)
     return (shape->vocab + m - 1) / m * m;
 }
 
+/* What stages send each other, and keep at checkpoints, of so many tokens. */
+static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t tokens)
+{
+    return tokens * shape->d_model * pp_element_bytes(shape->precision);
+}
+
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */

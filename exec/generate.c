@@ -8,20 +8,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/mix.h"
 #include "exec/data.h"
 
 enum { SUCCESSORS = 4, SKEW = 6 };
 
 static const double weights[SUCCESSORS] = {0.55, 0.25, 0.15, 0.05};
-
-/* SplitMix64: a counter in, 64 well-mixed bits out. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
 
 static double uniform(uint64_t bits) { return (double)(bits >> 11) * 0x1p-53; }
 
@@ -31,7 +23,7 @@ static void choose_successors(int32_t *successors, int vocabulary, int n, uint64
     for (int64_t word = 0; word < vocabulary; word++) {
         int32_t *mine = successors + word * n;
         for (int j = 0; j < n; j++) {
-            uint64_t bits = mix(mix(seed ^ 0x5eed) + (uint64_t)word * SUCCESSORS + (uint64_t)j);
+            uint64_t bits = pp_mix(pp_mix(seed ^ 0x5eed) + (uint64_t)word * SUCCESSORS + (uint64_t)j);
             mine[j] = (int32_t)(vocabulary * pow(uniform(bits), SKEW));
             for (int i = 0; i < j; i++)
                 if (mine[i] == mine[j])
@@ -59,7 +51,7 @@ static void walk(const int32_t *successors, int n, uint64_t seed, int32_t *words
     int32_t word = 0;
     double total = total_weight(n);
     for (int64_t i = 0; i < length; i++) {
-        double u = uniform(mix(seed + (uint64_t)i)) * total;
+        double u = uniform(pp_mix(seed + (uint64_t)i)) * total;
         int j = 0;
         while (j < n - 1 && u >= weights[j]) u -= weights[j++];
         words[i] = word = successors[(int64_t)word * n + j];
@@ -83,7 +75,8 @@ pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
     for (int part = 0; part < PP_PARTS && status == PP_OK; part++) {
         status = PP_NEW(&data->words[part], data->length[part]);
         if (status == PP_OK)
-            walk(successors, n, mix(config->seed * PP_PARTS + (uint64_t)part), data->words[part], data->length[part]);
+            walk(successors, n, pp_mix(config->seed * PP_PARTS + (uint64_t)part), data->words[part],
+                 data->length[part]);
     }
     free(successors);
     data->reachable_loss = entropy(n);

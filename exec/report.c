@@ -223,18 +223,10 @@ pp_status pp_report_update(struct pp_report *r)
 
 static pp_status store_memory(const struct pp_report *r)
 {
-    const struct pp_layout *layout = r->session->job->layout;
-    struct pp_db *db = r->exec->db;
-    for (int worker = 0; worker < r->session->world->workers; worker++) {
-        const struct pp_worker_summary *summary = &r->session->summaries[worker];
-        int rank = worker % layout->ranks;
-        for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
-            PP_TRY(pp_db_add_memory(db, r->run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
-        PP_TRY(pp_db_add_memory(db, r->run_id, worker, "arena", layout->arena_bytes[rank]));
-        PP_TRY(pp_db_add_memory(db, r->run_id, worker, "live_peak", layout->live_peak_bytes[rank]));
-        if (summary->resident_bytes)
-            PP_TRY(pp_db_add_memory(db, r->run_id, worker, "process", summary->resident_bytes));
-    }
+    const struct pp_session *session = r->session;
+    for (int worker = 0; worker < session->world->workers; worker++)
+        PP_TRY(pp_db_add_worker_memory(r->exec->db, r->run_id, worker, session->job->layout,
+                                       session->summaries[worker].resident_bytes));
     return PP_OK;
 }
 

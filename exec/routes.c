@@ -7,8 +7,7 @@
 
 int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
 {
-    const struct pp_shape *shape = &job->model->shape;
-    return (int64_t)rows * seq * shape->d_model * pp_element_bytes(shape->precision);
+    return pp_hidden_bytes(&job->model->shape, (int64_t)rows * seq);
 }
 
 static int64_t largest_transfer(const struct pp_job *job)

@@ -80,7 +80,7 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job));
-        int64_t row = (int64_t)s->config.tokens * s->config.d_model * pp_element_bytes(s->config.precision);
+        int64_t row = pp_hidden_bytes(&job->model->shape, s->config.tokens);
         int workers = job->train->ranks * job->train->replicas / s->processes.count;
         if (workers > setup->workers) setup->workers = workers;
         for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/bf16.h"
+#include "core/mix.h"
 
 enum { PIECE = 1 << 18 }; /* numbers made; longer data repeats them */
 
@@ -13,13 +14,12 @@ static const float gradient_scale = 1e-4F;
 /* Weights must not drift while the same batch is trained on for seconds, yet the step must do its work. */
 static const float learning_rate = 1e-9F;
 
-/* SplitMix64: the values only have to look like data. */
+/* The values only have to look like data. */
 static uint64_t next_random(uint64_t *state)
 {
-    uint64_t z = *state += 0x9E3779B97F4A7C15U;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
+    const uint64_t bits = pp_mix(*state);
+    *state += PP_MIX_STEP;
+    return bits;
 }
 
 /* Numbers to fill memory with: uniform in center +- bound, equal for equal seeds whatever the type. */

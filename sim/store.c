@@ -9,15 +9,9 @@ static pp_status add_memory(struct pp_db *db, int64_t run, const struct pp_predi
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
-    for (int worker = 0; layout && worker < layout->ranks * job->train->replicas; worker++) {
-        int rank = worker % layout->ranks;
-        for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
-            PP_TRY(pp_db_add_memory(db, run, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
-        PP_TRY(pp_db_add_memory(db, run, worker, "arena", layout->arena_bytes[rank]));
-        PP_TRY(pp_db_add_memory(db, run, worker, "live_peak", layout->live_peak_bytes[rank]));
-        const int64_t process = pp_process_bytes(job, &prediction->process, p->data_bytes, worker);
-        if (process > 0) PP_TRY(pp_db_add_memory(db, run, worker, "process", process));
-    }
+    for (int worker = 0; layout && worker < layout->ranks * job->train->replicas; worker++)
+        PP_TRY(pp_db_add_worker_memory(db, run, worker, layout,
+                                       pp_process_bytes(job, &prediction->process, p->data_bytes, worker)));
     return PP_OK;
 }
 

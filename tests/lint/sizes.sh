@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Files fit the eye: at most 400 lines of 120 columns; functions at most 60 lines and 15 paths (McCabe).
+# Files fit the eye: at most 400 lines of 120 columns; functions at most 60 lines and 15 paths (McCabe). A kernel of a GPU may have 25: the
+# same loop once for each pass over memory, with the ends of rows in each. Templates of *.cuh pmccabe cannot read.
 set -euo pipefail
 cd "$1"
 source tests/lint/files.sh
@@ -15,9 +16,10 @@ mapfile -t sources < <(source_files '*.c' '*.h' '*.cu' '*.cuh')
 report "$(wc -l "${sources[@]}" | awk '$2 != "total" && $1 > 400 { print $2 ": " $1 " lines, more than 400" }')"
 report "$(awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, more than 120" }' "${sources[@]}")"
 
-mapfile -t units < <(printf '%s\n' "${sources[@]}" | grep '\.c$')
+mapfile -t units < <(printf '%s\n' "${sources[@]}" | grep -E '\.cu?$')
 # modified McCabe, McCabe, statements, first line, lines, place, name
 report "$(pmccabe "${units[@]}" | awk '
-    $2 > 15 { print $6 " " $7 ": McCabe " $2 ", more than 15" }
+    { most = $6 ~ /\.cu\(/ ? 25 : 15 }
+    $2 > most { print $6 " " $7 ": McCabe " $2 ", more than " most }
     $5 > 60 { print $6 " " $7 ": " $5 " lines, more than 60" }')"
 exit $bad
