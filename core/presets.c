@@ -65,7 +65,8 @@ static const struct preset presets[] = {
       {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "3e-4"}, {"rows", "32"}, {"tokens", "4096"}, {"stages", "8"}, {"chunks", "32"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"eval-batches", "10"}}},
     {"llama-3-8b", "32 layers, d 4096, 8.03e9 parameters, Llama 3 8B; 16 x 8192 tokens, 8 stages, 16 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "8"}, {"d-ff", "14336"}, {"layers", "32"},
       {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
@@ -73,7 +74,8 @@ static const struct preset presets[] = {
       {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"eval-batches", "10"}}},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };
