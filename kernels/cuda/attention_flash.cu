@@ -15,6 +15,7 @@
  * done part by part, some pairs at a time; rows of which not even one pair does are refused.
  */
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/flash.h"
 
 namespace
 {
@@ -25,15 +26,15 @@ using pp_tile::SIDE;
 using pp_tile::THREADS;
 using pp_tile::tokens_of;
 
-enum { ROLES = 3 }; /* query, key, value */
-enum { MOST_TILES = 4, MOST_PAIRS = 65535 };
+enum { MOST_TILES = 4 };
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */
 template <int N> __device__ inline int first_column() { return (int)blockIdx.y * N * SIDE; }
 
-/* With a mask the last queries have most to do: they begin. */
-__device__ inline int query_tile() { return (int)(gridDim.x - 1 - blockIdx.x) * SIDE; }
+/* With a mask the last queries, and the first keys, have most to do: they begin, those of all pairs. */
+__device__ inline int query_tile() { return (int)(gridDim.z - 1 - blockIdx.z) * SIDE; }
+__device__ inline int key_tile() { return (int)blockIdx.z * SIDE; }
 
 /* Over the threads that have the same rows of a tile. */
 __device__ inline float row_max(float v)
@@ -87,14 +88,13 @@ __device__ inline float take_in(const pp_attention &a, int open, int key, pp_qua
     return factor;
 }
 
-/* ctx = drop(P) v, lse. Blocks: query tile, N tiles of columns, pair. */
+/* ctx = drop(P) v, lse. Blocks: pair, N tiles of columns, query tile. */
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) forward(pp_attention a, int first_pair, T *ctx, float *lse, const T *qkv)
+__global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float *lse, const T *qkv)
 {
     __shared__ pp_tile::memory m;
     __shared__ held p; /* [key][query] */
-    const int pair = first_pair + (int)blockIdx.z, i = query_tile(), row = i + pp_tile::row(),
-              columns = first_column<N>();
+    const int pair = (int)blockIdx.x, i = query_tile(), row = i + pp_tile::row(), columns = first_column<N>();
     const T *head = pp_attention_head(a, qkv, pair);
     const pp_tile::matrix<T> queries = tokens_of(a, head, 3 * a.d), keys = tokens_of(a, head + a.d, 3 * a.d),
                              values = tokens_of(a, head + 2 * a.d, 3 * a.d);
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, int first_pai
 struct stage {
     int pair, pairs;
     int pitch;    /* of gradients: dh in whole quads */
-    float *grads; /* [ROLES, pairs, seq, pitch], or of the queries alone */
+    float *grads; /* [pp_flash_roles(), pairs, seq, pitch]: of queries, or all */
     float *means; /* [pairs, seq]: a query's ctx times its dctx */
 };
 
@@ -188,14 +188,14 @@ __device__ inline pp_quad probabilities(const pp_attention &a, int pair, int que
     return p;
 }
 
-/* Gradients of queries into scratch. Blocks: query tile, N tiles of columns, pair. Threads have keys as rows. */
+/* Gradients of queries into scratch. Blocks: pair, N tiles of columns, query tile. Threads have keys as rows. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     query_grad(pp_attention a, stage s, const T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held dscores; /* [key][query] */
-    const int turn = (int)blockIdx.z, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
+    const int turn = (int)blockIdx.x, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
     const T *head = pp_attention_head(a, qkv, pair);
     const pp_tile::matrix<T> queries = tokens_of(a, head, 3 * a.d), keys = tokens_of(a, head + a.d, 3 * a.d),
                              values = tokens_of(a, head + 2 * a.d, 3 * a.d),
@@ -231,14 +231,14 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* Gradients of keys and values: into scratch, or where nobody else needs the block's keys and values in their place.
- * Blocks: key tile, N tiles of columns, pair. Threads have queries as rows. */
+ * Blocks: pair, N tiles of columns, key tile. Threads have queries as rows. */
 template <typename T, int N, bool staged>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held kept, dscores; /* [query][key] */
-    const int turn = (int)blockIdx.z, pair = s.pair + turn, j = (int)blockIdx.x * SIDE, columns = first_column<N>();
+    const int turn = (int)blockIdx.x, pair = s.pair + turn, j = key_tile(), columns = first_column<N>();
     T *head = pp_attention_head(a, qkv, pair);
     const pp_tile::matrix<T> queries = tokens_of<T>(a, head, 3 * a.d), keys = tokens_of<T>(a, head + a.d, 3 * a.d),
                              values = tokens_of<T>(a, head + 2 * a.d, 3 * a.d),
@@ -300,21 +300,19 @@ int shares_of(const pp_attention &a) { return pp_div_up(a.dh, tiles_of(a) * SIDE
 
 dim3 grid_of(const pp_attention &a, int pairs)
 {
-    return dim3((unsigned)pp_tile::tiles(a.seq), (unsigned)shares_of(a), (unsigned)pairs);
+    return dim3((unsigned)pairs, (unsigned)shares_of(a), (unsigned)pp_tile::tiles(a.seq));
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
     T *ctx = static_cast<T *>(c->p[0]), *qkv = static_cast<T *>(c->p[2]);
     const pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
-    const int pairs = a.rows * a.heads, n = tiles_of(a);
-    void (*const kernel)(pp_attention, int, T *, float *, const T *) = n == 1   ? forward<T, 1>
-                                                                       : n == 2 ? forward<T, 2>
-                                                                                : forward<T, MOST_TILES>;
+    const int n = tiles_of(a);
+    void (*const kernel)(pp_attention, T *, float *, const T *) = n == 1   ? forward<T, 1>
+                                                                  : n == 2 ? forward<T, 2>
+                                                                           : forward<T, MOST_TILES>;
     pp_tile::add_bias<T>(c, a, qkv);
-    for (int pair = 0; pair < pairs; pair += MOST_PAIRS)
-        PP_LAUNCH(kernel, grid_of(a, std::min(pairs - pair, (int)MOST_PAIRS)), THREADS, 0, c->stream, a, pair, ctx,
-                  static_cast<float *>(c->p[1]), qkv);
+    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]), qkv);
     return cudaGetLastError();
 }
 
@@ -325,7 +323,7 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     const T *ctx = static_cast<const T *>(c->p[2]), *dctx = static_cast<const T *>(c->p[3]);
     pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(dctx);
-    const int pairs = a.rows * a.heads, n = tiles_of(a), roles = shares_of(a) > 1 ? ROLES : 1;
+    const int pairs = a.rows * a.heads, n = tiles_of(a), roles = pp_flash_roles(c->call);
     void (*const of_queries)(pp_attention, stage, const T *, const float *, const T *) =
         n == 1   ? query_grad<T, 1>
         : n == 2 ? query_grad<T, 2>
@@ -337,12 +335,10 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
                   : key_value_grad<T, MOST_TILES, false>;
     stage s = {};
     s.pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD;
-    const int64_t floats = (int64_t)a.seq * (roles * s.pitch + 1),
-                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / floats;
-    if (room == 0) return cudaErrorInvalidValue;
-    const int most = (int)std::min((int64_t)std::min(pairs, (int)MOST_PAIRS), room);
-    for (s.pair = 0; s.pair < pairs; s.pair += most) {
-        s.pairs = std::min(most, pairs - s.pair);
+    const struct pp_flash_parts parts = pp_flash_divide(c->call, false, c->scratch_bytes);
+    if (parts.parts == 0) return cudaErrorInvalidValue;
+    for (s.pair = 0; s.pair < pairs; s.pair += parts.pairs) {
+        s.pairs = std::min(parts.pairs, pairs - s.pair);
         s.grads = static_cast<float *>(c->scratch);
         s.means = s.grads + (int64_t)roles * s.pairs * a.seq * s.pitch;
         const int64_t rows = (int64_t)s.pairs * a.seq;
@@ -357,8 +353,15 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 
 } // namespace
 
-cudaError_t pp_cuda_flash(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
-cudaError_t pp_cuda_flash_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }
+cudaError_t pp_cuda_flash(const struct pp_cuda_call *c)
+{
+    return pp_attention_mma_does(c) ? pp_attention_mma(c) : PP_BY_PRECISION(run_forward, c);
+}
+
+cudaError_t pp_cuda_flash_grad(const struct pp_cuda_call *c)
+{
+    return pp_attention_mma_does(c) ? pp_attention_mma_grad(c) : PP_BY_PRECISION(run_backward, c);
+}
 
 template <typename T> static cudaError_t prepare(void)
 {

@@ -114,6 +114,12 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
     {PP_KERNEL_FLASH, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 1100, 1, 4, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 70, 3, 16, 1}, PLAIN}, /* bf16: tensor cores */
+    {PP_KERNEL_FLASH, {2, 200, 1, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 131, 1, 80, 0}, LARGE},
+    {PP_KERNEL_FLASH, {1, 33, 2, 96, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 300, 1, 128, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 1, 1, 128, 0}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -125,6 +131,12 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1}, LARGE}, /* more than a block has */
     {PP_KERNEL_FLASH_GRAD, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1100, 1, 4, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 3, 16, 1}, PLAIN}, /* bf16: tensor cores */
+    {PP_KERNEL_FLASH_GRAD, {2, 200, 1, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 131, 1, 80, 0}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 33, 2, 96, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 300, 1, 128, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {2, 1, 1, 128, 0}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
     /* rows, seq, d, plain; then those with the residual stream: the norm comes first */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},

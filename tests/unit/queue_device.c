@@ -88,6 +88,12 @@ static pp_status prepare(struct pp_device *device, const struct pp_program *prog
     return PP_OK;
 }
 
+static int launches(struct pp_device *device, const struct pp_program *program)
+{
+    (void)device;
+    return program->ncalls;
+}
+
 static pp_status run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
     int i = 0;
@@ -220,6 +226,7 @@ static const struct pp_queue_ops ops = {
     .host_release = host_release,
     .copy = copy,
     .prepare = prepare,
+    .launches = launches,
     .run = run,
     .sum = sum,
     .clip_factor = clip_factor,
