@@ -317,7 +317,7 @@ static bool run_block(struct runner *r, uint64_t b, char *const *range)
     r->clock_ns = 0;
     if (n > 1 || !b) poison(r, range); /* a lone thread shares with nobody, and there may be many blocks of it */
     leave(r, &r->home, false);
-    if (r->ended < n) diagnose(r);
+    if (r->ended < n && !*r->fault) diagnose(r);
     for (int i = 0; i < CANARY_BYTES; i++) {
         if (r->shared[r->kernel->shared_bytes + i] != (char)CANARY)
             complain(r, "wrote %d bytes behind its %d bytes of shared memory", i, (int)r->kernel->shared_bytes);
