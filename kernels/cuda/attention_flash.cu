@@ -13,6 +13,8 @@
  * the queries any more, whose place they take; a block is the only one that needs its keys and values, unless heads are
  * so wide that several share the columns of their gradients: then these wait, too. What does not fit into scratch is
  * done part by part, some pairs at a time; rows of which not even one pair does are refused.
+ *
+ * In bf16 most heads go to tensor cores instead (attention_mma.cu).
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/flash.h"

@@ -78,6 +78,7 @@ template <int W>
 __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     forward(pp_attention a, int group, number *ctx, float *lse, const number *qkv)
 {
+    constexpr int TILE = 2 * KEYS * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries */
     const int pair = (int)blockIdx.z * group + (int)blockIdx.x, i = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
               first = i + first_row(), end = open_keys(a, i + QUERIES - 1);
@@ -85,7 +86,6 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     const number *keys = head_of(a, qkv, pair, KEY);
     const int step = 3 * a.d;
     const float scale2 = a.scale * LOG2E;
-    const sight s = sight_of(a, first);
     held_rows<W> queries;
     running r[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
@@ -96,16 +96,15 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     __syncthreads();
     fetch<W, KEYS, THREADS, 2>(a, shared, keys, step, 0, a.d);
     for (int j = 0; j < end; j += KEYS) {
-        number *const tile = shared + j / KEYS % 2 * 2 * KEYS * pitch<W>, *const next = shared + (j / KEYS + 1) % 2 *
-                                                                                                     2 * KEYS *
-                                                                                                     pitch<W>;
+        number *const tile = shared + j / KEYS % 2 * TILE;
         pp_copy_wait();
         __syncthreads(); /* this tile is there, and the other one, which the next replaces, is done with */
-        if (j + KEYS < end) fetch<W, KEYS, THREADS, 2>(a, next, keys, step, j + KEYS, a.d);
-        if (j >= s.some) continue;
+        if (j + KEYS < end)
+            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, keys, step, j + KEYS, a.d);
+        if (is_blind(a, first, j)) continue;
         float score[KEYS / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, KEYS>(queries, tile, score);
-        hide(a, s, j, score);
+        hide(a, first, j, score);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const float factor = take_in(scale2, half, score, r[half]);

@@ -31,7 +31,7 @@ static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * P
 
 constexpr float LOG2E = 1.44269504088896340736f;
 
-/* A head's queries, keys or values; gradients of ctx lie otherwise. */
+/* The queries, keys or values of a pair, or their gradients: the only place that knows where they lie. */
 enum role { QUERY, KEY, VALUE };
 template <typename T> static __device__ inline T *head_of(const pp_attention &a, T *qkv, int pair, role r)
 {
@@ -44,22 +44,18 @@ static __device__ inline int open_keys(const pp_attention &a, int query)
     return min(pp_attention_open(a, query), a.seq);
 }
 
-/* Keys that some, and that all, of the warp's queries see. */
-struct sight {
-    int first, some, all; /* query */
-};
-
-static __device__ inline sight sight_of(const pp_attention &a, int first)
+/* Do all queries of the warp, which begins with `first`, lie beyond the row, or before the key? */
+static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
 {
-    return {first, first < a.seq ? open_keys(a, first + PP_MMA_ROWS - 1) : 0, open_keys(a, first)};
+    return first >= a.seq || key >= open_keys(a, first + PP_MMA_ROWS - 1);
 }
 
-/* Scores of keys that are not seen, of a tile that begins with `key`. */
+/* Hides the scores of keys that are not seen, of a tile that begins with `key`. */
 template <int N>
-static __device__ inline void hide(const pp_attention &a, const sight &s, int key, float (&score)[N][PP_MMA_SUMS])
+static __device__ inline void hide(const pp_attention &a, int first, int key, float (&score)[N][PP_MMA_SUMS])
 {
-    if (key + N * PP_MMA_COLUMNS <= s.all) return;
-    const int open[2] = {open_keys(a, s.first + g()) - key - 2 * t(), open_keys(a, s.first + 8 + g()) - key - 2 * t()};
+    if (key + N * PP_MMA_COLUMNS <= open_keys(a, first)) return;
+    const int open[2] = {open_keys(a, first + g()) - key - 2 * t(), open_keys(a, first + 8 + g()) - key - 2 * t()};
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll

@@ -54,14 +54,13 @@ template <int W>
 __global__ void __launch_bounds__(THREADS)
     query_grad(pp_attention a, stage s, const number *qkv, const float *lse, const number *ctx, const number *dctx)
 {
-    constexpr int N = OVER;
+    constexpr int N = OVER, TILE = 2 * N * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries and gradients of ctx */
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = (int)(gridDim.y - 1 - blockIdx.y) * TOKENS,
               first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
     const number *keys = head_of(a, qkv, pair, KEY), *grad = pp_attention_context(a, dctx, pair);
     const int step = 3 * a.d;
     const float scale2 = a.scale * LOG2E;
-    const sight seen = sight_of(a, first);
     held_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
     fetch<W, TOKENS, THREADS>(a, shared, head_of(a, qkv, pair, QUERY), step, i);
@@ -79,16 +78,15 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     fetch<W, N, THREADS, 2>(a, shared, keys, step, 0, a.d);
     for (int j = 0; j < end; j += N) {
-        number *const tile = shared + j / N % 2 * 2 * N * pitch<W>, *const next =
-                                                                        shared + (j / N + 1) % 2 * 2 * N * pitch<W>;
+        number *const tile = shared + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end) fetch<W, N, THREADS, 2>(a, next, keys, step, j + N, a.d);
-        if (j >= seen.some) continue;
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, shared + (j / N + 1) % 2 * TILE, keys, step, j + N, a.d);
+        if (is_blind(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
         multiply<W, N>(grads, tile + N * pitch<W>, dkept);
-        hide(a, seen, j, score);
+        hide(a, first, j, score);
 #pragma unroll
         for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
             const uint32_t kept = a.drop.on ? kept_by_queries(a, pair, first, j + n * PP_MMA_COLUMNS) : ~0u;
