@@ -2,7 +2,7 @@
  *
  * Attention on the device: what its two ways share. Short rows are worked on in shared memory, a thread block for each
  * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
- * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu).
+ * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu, attention_mma.cu).
  *
  * A pair is one head of one row; pair = row * heads + head. Successive pairs share keys and values: a group, of one
  * where each has its own; pair p's are number p / group of [rows, kv]. Probabilities carry dropout in their sign:
@@ -37,6 +37,11 @@ cudaError_t pp_attention_short_prepare(int most_shared_bytes);
 cudaError_t pp_attention_long(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_prepare(void);
+
+/* Flash on tensor cores (attention_mma.cu): can they do the call? */
+bool pp_attention_mma_does(const struct pp_cuda_call *c);
+cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
+cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
 
 /* p, qkv, ctx: P, qkv, and ctx or its gradient. */
 template <typename T>
