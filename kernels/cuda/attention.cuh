@@ -18,7 +18,8 @@
 struct pp_attention {
     int rows, seq, heads, dh, d; /* d = heads * dh */
     int kv, group;               /* heads of keys and values, heads of queries of each */
-    int width;                   /* of qkv: d + 2 * kv * dh; the next token lies so far behind */
+    int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
+    int apart;                   /* from a key to its value: kv * dh */
     bool causal;
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
@@ -58,6 +59,7 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.kv = PP_KV_HEADS(n);
     a.group = a.heads / a.kv;
     a.width = PP_QKV_HEADS(n) * a.dh;
+    a.apart = a.kv * a.dh;
     a.causal = n[4];
     a.whole_heads =
         a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
@@ -81,7 +83,7 @@ template <typename T> static __host__ __device__ inline T *pp_attention_keys(con
 }
 template <typename T> static __host__ __device__ inline T *pp_attention_values(const pp_attention &a, T *qkv)
 {
-    return qkv + a.d + a.kv * a.dh;
+    return qkv + a.d + a.apart;
 }
 
 /* First token's key of a pair, or its value. from: where those begin. */

@@ -36,7 +36,8 @@ using pp_tile::tokens_of;
 using pp_tile::values_of;
 
 enum { MOST_TILES = 4 };
-static_assert(MOST_TILES * SIDE == PP_FLASH_COLUMNS && SIDE == PP_FLASH_TOKENS, "flash.h knows the blocks");
+static_assert(MOST_TILES * (int)SIDE == (int)PP_FLASH_COLUMNS && (int)SIDE == (int)PP_FLASH_TOKENS,
+              "flash.h knows the blocks");
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */

@@ -7,7 +7,10 @@
  * the other side in tiles, of which the next is on its way to shared memory while one is worked on. Scores never leave
  * registers: rounded, they are a factor of the next product as they lie (kernels/cuda/mma.cuh). Backward makes P again
  * in two kernels, so that no two blocks add to one place: gradients of queries, which also make the means, wait in
- * scratch, in bfloat16, until those of keys and values, which need the queries, lie in their place.
+ * scratch, in bfloat16, until those of keys and values, which need the queries, lie in their place. Where heads share
+ * keys and values it is the other way round, as there are fewer of these: a block goes over the queries of all heads
+ * of its group, in their order, adds what they give in registers, and the sums wait until those of queries, which need
+ * the keys and values, are there.
  *
  * Blocks of pairs run beside each other, tiles one after another, those first that have most to do behind a mask; so
  * many pairs at a time that their keys and values may stay in the cache.
@@ -32,7 +35,7 @@ using namespace pp_warp;
 enum { QUERIES = 128, KEYS = 64, THREADS = QUERIES / PP_MMA_ROWS * PP_WARP };
 static_assert(QUERIES <= 4 * KEYS, "queries have room where two tiles of keys and values come");
 
-enum { GROUP_BYTES = 16 << 20 /* of keys and values of pairs that run beside each other */ };
+enum { BATCH_BYTES = 16 << 20 /* of keys and values of pairs that run beside each other */ };
 
 /* Over the lanes that have a row together. */
 __device__ inline float row_max(float v)
@@ -73,34 +76,33 @@ template <int N> __device__ inline float take_in(float scale2, int half, float (
     return factor;
 }
 
-/* ctx = drop(P) v, lse. Blocks: pair of a group, query tile, group of pairs. */
+/* ctx = drop(P) v, lse. Blocks: pair of a batch, query tile, batch of pairs. */
 template <int W>
 __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
-    forward(pp_attention a, int group, number *ctx, float *lse, const number *qkv)
+    forward(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
 {
     constexpr int TILE = 2 * KEYS * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries */
-    const int pair = (int)blockIdx.z * group + (int)blockIdx.x, i = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
+    const int pair = (int)blockIdx.z * batch + (int)blockIdx.x, i = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
               first = i + first_row(), end = open_keys(a, i + QUERIES - 1);
     if (pair >= a.rows * a.heads) return;
-    const number *keys = key_of(a, qkv, pair);
-    const int step = a.width, apart = apart_of(a);
+    const heads<const number> at = heads_of(a, qkv, pair);
     const float scale2 = a.scale * LOG2E;
     held_rows<W> queries;
     running r[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, QUERIES, THREADS>(a, shared, pp_attention_query(a, qkv, pair), step, i);
+    fetch<W, QUERIES, THREADS>(a, shared, at.query, a.width, i);
     pp_copy_wait();
     __syncthreads();
     queries.take(shared + first_row() * pitch<W>);
     __syncthreads();
-    fetch<W, KEYS, THREADS, 2>(a, shared, keys, step, 0, apart);
+    fetch<W, KEYS, THREADS, 2>(a, shared, at.key, a.width, 0, a.apart);
     for (int j = 0; j < end; j += KEYS) {
         number *const tile = shared + j / KEYS % 2 * TILE;
         pp_copy_wait();
         __syncthreads(); /* this tile is there, and the other one, which the next replaces, is done with */
         if (j + KEYS < end)
-            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, keys, step, j + KEYS, apart);
+            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, at.key, a.width, j + KEYS, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[KEYS / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, KEYS>(queries, tile, score);
@@ -159,13 +161,14 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
     number *ctx = static_cast<number *>(c->p[0]), *qkv = static_cast<number *>(c->p[2]);
     const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx);
     const int pairs = a.rows * a.heads;
-    const int64_t room = GROUP_BYTES / ((int64_t)2 * a.seq * a.dh * (int64_t)sizeof(number));
-    const int groups = pp_div_up(pairs, (int)std::max(room, (int64_t)1)), group = pp_div_up(pairs, groups);
-    const dim3 grid((unsigned)group, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)groups);
+    const int64_t room = BATCH_BYTES / ((int64_t)2 * a.seq * a.dh * (int64_t)sizeof(number));
+    const int most = a.group * (int)std::max(std::min(room, (int64_t)a.rows * a.kv), (int64_t)1),
+              batches = pp_div_up(pairs, most), batch = pp_div_up(pairs, batches);
+    const dim3 grid((unsigned)batch, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)batches);
     const kind *k = kinds;
     while (k->width < a.dh) k++;
     pp_tile::add_bias<number>(c, a, qkv);
-    PP_LAUNCH(k->forward, grid, THREADS, k->bytes, c->stream, a, group, ctx, static_cast<float *>(c->p[1]), qkv);
+    PP_LAUNCH(k->forward, grid, THREADS, k->bytes, c->stream, a, batch, ctx, static_cast<float *>(c->p[1]), qkv);
     return cudaGetLastError();
 }
 

@@ -31,13 +31,15 @@ static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * P
 
 constexpr float LOG2E = 1.44269504088896340736f;
 
-/* From the keys of a head to its values. */
-static __device__ inline int apart_of(const pp_attention &a) { return a.kv * a.dh; }
-
-/* First token's key of a pair; its value is apart_of() behind it. */
-template <typename T> static __device__ inline T *key_of(const pp_attention &a, T *qkv, int pair)
+/* Of a pair the first token's query, and the key that it shares; its value lies a.apart behind that. */
+template <typename T> struct heads {
+    T *query, *key;
+};
+template <typename T> static __device__ inline heads<T> heads_of(const pp_attention &a, T *qkv, int pair)
 {
-    return pp_attention_shared(a, pp_attention_keys(a, qkv), pair);
+    const int place = pair / a.group, row = place / a.kv;
+    T *token = qkv + (int64_t)row * a.seq * a.width;
+    return {token + (pair - row * a.heads) * a.dh, pp_attention_keys(a, token) + (place - row * a.kv) * a.dh};
 }
 
 /* Keys that a query sees. One beyond the row sees what the last one does, and is not written. */
@@ -79,7 +81,7 @@ static __device__ inline void fetch(const pp_attention &a, number *to, const num
         const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
         if (ROWS * CHUNKS % THREADS && row >= ROWS) break;
         const bool real = first + row < a.seq && column < a.dh;
-        const number *from = real ? tile + (row * step + column) : head;
+        const number *from = tile + (real ? row * step + column : 0);
 #pragma unroll
         for (int m = 0; m < MATRICES; m++)
             pp_copy_start<PP_COPY_BYTES>(to + (m * ROWS + row) * pitch<W> + column, from + m * apart, real);

@@ -16,11 +16,18 @@ using namespace pp_warp;
 /* Tokens of a block, and of a tile of the other side: what they make of each other has room in registers. */
 enum { TOKENS = 64, OVER = 32, THREADS = TOKENS / PP_MMA_ROWS * PP_WARP };
 
-/* What the backward has in scratch, of some pairs. */
+/* What the backward has in scratch, of some whole groups. */
 struct stage {
     int pair, pairs;
-    number *grads; /* [pairs, seq, dh]: of queries */
-    float *means;  /* [pairs, seq]: a query's ctx times its dctx */
+    number *queries; /* [pairs, seq, dh] gradients; NULL: they take the place of the queries at once */
+    number *keys;    /* [2, pairs / group, seq, dh] of keys and values; NULL: likewise */
+    float *means;    /* [pairs, seq]: a query's ctx times its dctx */
+};
+
+/* Where gradients go, from token to token `step` apart. */
+struct target {
+    number *to;
+    int step;
 };
 
 /* The means of the warp's queries, into scratch; those of the lane's two come back. */
@@ -43,27 +50,36 @@ __device__ inline void make_means(const pp_attention &a, const number *ctx, cons
     }
 }
 
+/* The same alone, where those of keys and values come before gradients of queries. Blocks: pair, query tile. */
+__global__ void __launch_bounds__(THREADS) means(pp_attention a, stage s, const number *ctx, const number *dctx)
+{
+    const int turn = (int)blockIdx.x, pair = s.pair + turn;
+    float mine[2];
+    make_means(a, pp_attention_context(a, ctx, pair), pp_attention_context(a, dctx, pair),
+               (int)blockIdx.y * TOKENS + first_row(), s.means + (int64_t)turn * a.seq, mine);
+}
+
 /* Gradient of a score before its scaling. */
 __device__ inline float gradient_of(const pp_attention &a, float p, float dkept, float mean, bool kept)
 {
     return p * ((kept ? dkept * a.drop.scale : 0) - mean);
 }
 
-/* Means and gradients of queries into scratch. Blocks: pair, query tile. */
+/* Means, and gradients of queries. Blocks: pair, query tile. */
 template <int W>
 __global__ void __launch_bounds__(THREADS)
-    query_grad(pp_attention a, stage s, const number *qkv, const float *lse, const number *ctx, const number *dctx)
+    query_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *ctx, const number *dctx)
 {
     constexpr int N = OVER, TILE = 2 * N * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries and gradients of ctx */
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = (int)(gridDim.y - 1 - blockIdx.y) * TOKENS,
               first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
-    const number *keys = key_of(a, qkv, pair), *grad = pp_attention_context(a, dctx, pair);
-    const int step = a.width, apart = apart_of(a);
+    const heads<number> at = heads_of(a, qkv, pair);
+    const number *grad = pp_attention_context(a, dctx, pair);
     const float scale2 = a.scale * LOG2E;
     held_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
-    fetch<W, TOKENS, THREADS>(a, shared, pp_attention_query(a, qkv, pair), step, i);
+    fetch<W, TOKENS, THREADS>(a, shared, at.query, a.width, i);
     fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, grad, a.d, i);
     make_means(a, pp_attention_context(a, ctx, pair), grad, first, s.means + (int64_t)turn * a.seq, mean);
 #pragma unroll
@@ -76,12 +92,12 @@ __global__ void __launch_bounds__(THREADS)
     queries.take(shared + first_row() * pitch<W>);
     grads.take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
-    fetch<W, N, THREADS, 2>(a, shared, keys, step, 0, apart);
+    fetch<W, N, THREADS, 2>(a, shared, at.key, a.width, 0, a.apart);
     for (int j = 0; j < end; j += N) {
         number *const tile = shared + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end) fetch<W, N, THREADS, 2>(a, shared + (j / N + 1) % 2 * TILE, keys, step, j + N, apart);
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, shared + (j / N + 1) % 2 * TILE, at.key, a.width, j + N, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
@@ -97,25 +113,41 @@ __global__ void __launch_bounds__(THREADS)
         }
         add_product<W, N>(score, tile, out);
     }
-    write<W>(a, s.grads + (int64_t)turn * a.seq * a.dh, a.dh, first, {a.scale, a.scale}, out);
+    const target grad_of =
+        s.queries ? target{s.queries + (int64_t)turn * a.seq * a.dh, a.dh} : target{at.query, a.width};
+    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, out);
+}
+
+/* Where a tile of queries begins. */
+struct place {
+    int pair, query;
+};
+
+/* The one behind it: of the same pair, or with query `begin` of the next. */
+__device__ inline place behind(const pp_attention &a, place p, int begin)
+{
+    if (p.query + OVER < a.seq) return {p.pair, p.query + OVER};
+    return {p.pair + 1, begin};
 }
 
 /* Starts to copy a tile of the other side's: queries, gradients of ctx, and lse and means of N of them. */
 template <int W, int N>
-__device__ inline void fetch_queries(const pp_attention &a, number *to, float *known, const number *queries,
-                                     const number *grads, const float *lse, const float *means, int i)
+__device__ inline void fetch_queries(const pp_attention &a, const stage &s, number *to, float *known, const number *qkv,
+                                     const number *dctx, const float *lse, place at)
 {
-    fetch<W, N, THREADS>(a, to, queries, a.width, i);
-    fetch<W, N, THREADS>(a, to + N * pitch<W>, grads, a.d, i);
+    fetch<W, N, THREADS>(a, to, heads_of(a, qkv, at.pair).query, a.width, at.query);
+    fetch<W, N, THREADS>(a, to + N * pitch<W>, pp_attention_context(a, dctx, at.pair), a.d, at.query);
     if ((int)threadIdx.x < 2 * N) {
-        const float *from = (int)threadIdx.x < N ? lse : means;
-        const int query = i + (int)threadIdx.x % N;
+        const float *from =
+            (int)threadIdx.x < N ? lse + (int64_t)at.pair * a.seq : s.means + (int64_t)(at.pair - s.pair) * a.seq;
+        const int query = at.query + (int)threadIdx.x % N;
         pp_copy_start<sizeof(float)>(known + threadIdx.x, from + min(query, a.seq - 1), query < a.seq);
     }
 }
 
-/* Gradients of keys and values in their place: the block is the only one that needs them. Blocks: pair, key tile. The
- * scores are transposed: rows are keys. Queries beyond the row have lse, mean and dctx of zero, and add nothing. */
+/* Gradients of keys and values: in their place where the block is the only one that needs them. Blocks: group, key
+ * tile; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond the
+ * row have lse, mean and dctx of zero, and add nothing. */
 template <int W>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *dctx)
@@ -124,27 +156,27 @@ __global__ void __launch_bounds__(THREADS)
     PP_SHARED(number, shared); /* keys, values; queries and gradients of ctx of two tiles; lse and means of these */
     number *const tiles = shared + 2 * TOKENS * pitch<W>;
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
-    const int turn = (int)blockIdx.x, pair = s.pair + turn, j = (int)blockIdx.y * TOKENS, first = j + first_row();
-    const number *queries = pp_attention_query(a, qkv, pair), *grads = pp_attention_context(a, dctx, pair);
-    const float *lse_of = lse + (int64_t)pair * a.seq, *means = s.means + (int64_t)turn * a.seq;
+    const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
+              first = j + first_row(), begin = a.causal ? j : 0;
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
     float dk[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, TOKENS, THREADS, 2>(a, shared, key_of(a, qkv, pair), a.width, j, apart_of(a));
-    const int begin = a.causal ? j : 0; /* an even number of tiles */
-    fetch_queries<W, N>(a, tiles, known, queries, grads, lse_of, means, begin);
+    fetch<W, TOKENS, THREADS, 2>(a, shared, heads_of(a, qkv, group).key, a.width, j, a.apart);
+    fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, begin});
     pp_copy_wait();
     __syncthreads();
     keys.take(shared + first_row() * pitch<W>);
     values.take(shared + (TOKENS + first_row()) * pitch<W>);
-    for (int i = begin; i < a.seq; i += N) {
-        const number *tile = tiles + i / N % 2 * TILE;
-        const float *of = known + i / N % 2 * 2 * N;
+    place next = {group, begin};
+    for (int odd = 0; next.pair < end; odd ^= 1) {
+        const number *tile = tiles + odd * TILE;
+        const float *of = known + odd * 2 * N;
+        const int pair = next.pair, i = next.query;
+        next = behind(a, next, begin);
         pp_copy_wait();
         __syncthreads();
-        if (i + N < a.seq)
-            fetch_queries<W, N>(a, tiles + (i / N + 1) % 2 * TILE, known + (i / N + 1) % 2 * 2 * N, queries, grads,
-                                lse_of, means, i + N);
+        if (next.pair < end)
+            fetch_queries<W, N>(a, s, tiles + (odd ^ 1) * TILE, known + (odd ^ 1) * 2 * N, qkv, dctx, lse, next);
         if (first >= a.seq || (a.causal && first >= i + N)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(keys, tile, score);
@@ -164,27 +196,46 @@ __global__ void __launch_bounds__(THREADS)
         add_product<W, N>(score, tile + N * pitch<W>, dv);
         add_product<W, N>(dkept, tile, dk);
     }
-    write<W>(a, key_of(a, qkv, pair), a.width, first, {a.scale, a.scale}, dk);
-    write<W>(a, key_of(a, qkv, pair) + apart_of(a), a.width, first, {a.drop.scale, a.drop.scale}, dv);
+    const int64_t matrix = (int64_t)a.seq * a.dh;
+    const target grad_of =
+        s.keys ? target{s.keys + blockIdx.x * matrix, a.dh} : target{heads_of(a, qkv, group).key, a.width};
+    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, dk);
+    write<W>(a, grad_of.to + (s.keys ? gridDim.x * matrix : a.apart), grad_of.step, first, {a.drop.scale, a.drop.scale},
+             dv);
 }
 
-/* Takes the gradients of queries to their place. */
-__global__ void settle(pp_attention a, stage s, number *qkv)
+/* Gradients in scratch, [roles, heads, seq, dh], of heads from `first` on, of which a row of tokens has of_row. */
+struct waiting {
+    const number *grads;
+    int first, heads, of_row;
+};
+
+/* Takes them to their place. to: where the first role begins; the next is as many heads further. Grid: any number of
+ * blocks, roles. */
+__global__ void settle(pp_attention a, waiting w, number *to)
 {
     const int chunks = a.dh / CHUNK;
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, end = (int64_t)s.pairs * a.seq * chunks;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x, end = (int64_t)w.heads * a.seq * chunks;
+    const number *grads = w.grads + (int64_t)blockIdx.y * w.heads * a.seq * a.dh;
+    to += (int64_t)blockIdx.y * w.of_row * a.dh;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < end; at += stride) {
         const int64_t row = at / chunks;
-        number *to =
-            pp_attention_query(a, qkv, s.pair + (int)(row / a.seq)) + row % a.seq * a.width + at % chunks * CHUNK;
-        *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(s.grads + at * CHUNK);
+        const int place = w.first + (int)(row / a.seq);
+        number *token = to + (place / w.of_row * (int64_t)a.seq + row % a.seq) * a.width + place % w.of_row * a.dh;
+        *reinterpret_cast<uint4 *>(token + at % chunks * CHUNK) = *reinterpret_cast<const uint4 *>(grads + at * CHUNK);
     }
+}
+
+void launch_settle(const struct pp_cuda_call *c, const pp_attention &a, const waiting &w, int roles, number *to)
+{
+    const dim3 grid((unsigned)pp_tile::loop_blocks((int64_t)w.heads * a.seq * a.dh / CHUNK), (unsigned)roles);
+    PP_LAUNCH(settle, grid, pp_tile::THREADS, 0, c->stream, a, w, to);
 }
 
 /* The kernels for heads of up to `width` columns. */
 struct kind {
     int width, query_bytes, key_bytes;
-    void (*query_grad)(pp_attention, stage, const number *, const float *, const number *, const number *);
+    void (*query_grad)(pp_attention, stage, number *, const float *, const number *, const number *);
     void (*key_value_grad)(pp_attention, stage, number *, const float *, const number *);
 };
 
@@ -197,37 +248,54 @@ template <int W> constexpr kind kind_of()
 
 const kind kinds[] = {kind_of<32>(), kind_of<64>(), kind_of<96>(), kind_of<PP_FLASH_WIDEST>()};
 
-} // namespace
-
-cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
+/* The kernels of a part. Whose gradients do not wait comes last. */
+void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, const kind &k)
 {
     number *qkv = static_cast<number *>(c->p[0]);
     const float *lse = static_cast<const float *>(c->p[1]);
     const number *ctx = static_cast<const number *>(c->p[2]), *dctx = static_cast<const number *>(c->p[3]);
-    const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx);
+    const int groups = s.pairs / a.group;
+    const unsigned tiles = (unsigned)pp_div_up(a.seq, TOKENS);
+    const dim3 pairs((unsigned)s.pairs, tiles), shared((unsigned)groups, tiles);
+    if (s.keys) {
+        PP_LAUNCH(means, pairs, THREADS, 0, c->stream, a, s, ctx, dctx);
+        PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
+        PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
+        launch_settle(c, a, {s.keys, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
+    } else {
+        PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
+        PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
+        launch_settle(c, a, {s.queries, s.pair, s.pairs, a.heads}, 1, qkv);
+    }
+}
+
+} // namespace
+
+cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
+{
+    const pp_attention a = pp_attention_of<number>(c, NULL, c->p[0], c->p[2]);
     const int pairs = a.rows * a.heads;
     const struct pp_flash_parts parts = pp_flash_divide(c->call, true, c->scratch_bytes);
+    number *const scratch = static_cast<number *>(c->scratch);
     const kind *k = kinds;
     while (k->width < a.dh) k++;
     if (parts.parts == 0) return cudaErrorInvalidValue;
     stage s = {};
-    s.grads = static_cast<number *>(c->scratch);
-    for (s.pair = 0; s.pair < pairs; s.pair += parts.groups) {
-        s.pairs = std::min(parts.groups, pairs - s.pair);
-        s.means = reinterpret_cast<float *>(s.grads + (int64_t)s.pairs * a.seq * a.dh);
-        const dim3 grid((unsigned)s.pairs, (unsigned)pp_div_up(a.seq, TOKENS));
-        const int blocks = pp_tile::loop_blocks((int64_t)s.pairs * a.seq * a.dh / CHUNK);
-        PP_LAUNCH(k->query_grad, grid, THREADS, k->query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
-        PP_LAUNCH(k->key_value_grad, grid, THREADS, k->key_bytes, c->stream, a, s, qkv, lse, dctx);
-        PP_LAUNCH(settle, blocks, pp_tile::THREADS, 0, c->stream, a, s, qkv);
+    for (s.pair = 0; s.pair < pairs; s.pair += s.pairs) {
+        const int groups = std::min(parts.groups, (pairs - s.pair) / a.group);
+        s.pairs = groups * a.group;
+        s.queries = parts.queries ? scratch : NULL;
+        s.keys = parts.keys ? scratch : NULL;
+        s.means = reinterpret_cast<float *>(scratch + groups * (parts.queries + parts.keys));
+        run_part(c, a, s, *k);
     }
     return cudaGetLastError();
 }
 
 cudaError_t pp_cuda_prepare_attention_mma_grad(void)
 {
-    const void *const other = reinterpret_cast<const void *>(settle);
-    cudaError_t error = pp_load_kernels(&other, 1);
+    const void *const others[] = {reinterpret_cast<const void *>(means), reinterpret_cast<const void *>(settle)};
+    cudaError_t error = pp_load_kernels(others, 2);
     for (const kind &k : kinds) {
         if (error == cudaSuccess) error = prepare(reinterpret_cast<const void *>(k.query_grad), k.query_bytes);
         if (error == cudaSuccess) error = prepare(reinterpret_cast<const void *>(k.key_value_grad), k.key_bytes);

@@ -35,8 +35,7 @@ struct pp_flash_parts {
 /* Operands, which are aligned to 16 bytes, can go to tensor cores. */
 static inline bool pp_flash_multiplies(const struct pp_call *call)
 {
-    return call->precision == PP_BF16 && call->n[3] % PP_FLASH_STEP == 0 && call->n[3] <= PP_FLASH_WIDEST &&
-           PP_KV_HEADS(call->n) == call->n[2];
+    return call->precision == PP_BF16 && call->n[3] % PP_FLASH_STEP == 0 && call->n[3] <= PP_FLASH_WIDEST;
 }
 
 /* Forward: the bias, unless there is none, and all the rest. */

@@ -145,6 +145,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 33, 2, 96, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 300, 1, 128, 1}, LARGE},
     {PP_KERNEL_FLASH, {2, 1, 1, 128, 0}, LARGE},
+    {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -167,6 +170,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 33, 2, 96, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 300, 1, 128, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {2, 1, 1, 128, 0}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 4, 64, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {2, 40, 6, 128, 0, 2}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
     /* rows, seq, heads, dh, 0, kv, plain; theta */
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},

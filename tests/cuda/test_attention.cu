@@ -30,7 +30,7 @@ const shape shapes[] = {
     {2, 9, 4, 3, 0, 0, 0},       {1, 1, 2, 2, 1, 0.5f, 0},    {2, 35, 2, 20, 1, 0.2f, 0},  {1, 35, 2, 256, 0, 0.2f, 0},
     {1, 64, 2, 64, 1, 0, 0},     {1, 65, 1, 65, 1, 0.3f, 0},  {2, 70, 1, 16, 0, 0.1f, 0},  {1, 127, 1, 33, 1, 0.1f, 0},
     {1, 128, 2, 8, 0, 0.25f, 0}, {1, 100, 2, 48, 1, 0.2f, 0}, {1, 66, 1, 112, 0, 0.1f, 0}, {2, 35, 4, 20, 1, 0.2f, 2},
-    {1, 70, 3, 16, 0, 0.1f, 1},
+    {1, 70, 3, 16, 0, 0.1f, 1},  {2, 100, 4, 48, 1, 0.2f, 2}, {1, 66, 6, 112, 0, 0.1f, 2},
 };
 
 cudaStream_t stream;
@@ -197,22 +197,28 @@ void test_large_scores(void **)
     check_large_scores<__nv_bfloat16>(16, 2e-2);
 }
 
-/* Where scratch has room for few pairs, they are done part by part: the same bits. */
-template <typename T> void check_parts(int dh)
+/* Where scratch has room for few groups, they are done part by part: the same bits. Of a token of a group of g heads
+ * wait dh columns for each, or of keys and values those of all heads in float arithmetic, and once in bf16; the wider
+ * have both; and a mean of each. */
+template <typename T> void check_parts(int dh, int kv)
 {
-    const shape s = {2, 20, 4, dh, 1, 0.25f};
+    const shape s = {2, 20, 4, dh, 1, 0.25f, kv};
+    const int g = kv ? s.heads / kv : 1, groups = s.rows * s.heads / g, number = (int)sizeof(T),
+              roles = (dh > 256 || g == 1) * g + (dh > 256 || g > 1) * 2 * (number == 2 ? 1 : g);
     const outcome whole = run<T>(s, flash, NULL);
-    for (int pairs : {1, 3, 7}) {
-        const int64_t bytes = (int64_t)pairs * s.seq * 4 * (1 + (dh > 256 ? 3 : 1) * dh);
+    for (int some : {1, 3, groups - 1}) {
+        const int64_t bytes = (int64_t)some * s.seq * (roles * dh * number + 4 * g);
         near("dqkv", run<T>(s, flash, NULL, 1, bytes).dqkv, whole.dqkv, 0);
     }
 }
 
 void test_parts(void **)
 {
-    check_parts<float>(8);
-    check_parts<float>(260);
-    check_parts<__nv_bfloat16>(16);
+    for (int kv : {0, 2}) {
+        check_parts<float>(8, kv);
+        check_parts<float>(260, kv);
+        check_parts<__nv_bfloat16>(16, kv);
+    }
 }
 
 } // namespace
