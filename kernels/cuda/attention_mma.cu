@@ -160,10 +160,9 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
 {
     number *ctx = static_cast<number *>(c->p[0]), *qkv = static_cast<number *>(c->p[2]);
     const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx);
-    const int pairs = a.rows * a.heads;
     const int64_t room = BATCH_BYTES / ((int64_t)2 * a.seq * a.dh * (int64_t)sizeof(number));
-    const int most = a.group * (int)std::max(std::min(room, (int64_t)a.rows * a.kv), (int64_t)1),
-              batches = pp_div_up(pairs, most), batch = pp_div_up(pairs, batches);
+    const int groups = a.rows * a.kv, most = (int)std::max(std::min(room, (int64_t)groups), (int64_t)1),
+              batches = pp_div_up(groups, most), batch = a.group * pp_div_up(groups, batches);
     const dim3 grid((unsigned)batch, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)batches);
     const kind *k = kinds;
     while (k->width < a.dh) k++;
