@@ -66,6 +66,8 @@ struct pp_queue_ops {
     /* Outside of steps, once for each program that run() will get: chooses what its products use and loads its kernels,
      * so that no step does. Blocks; the regions' addresses are not needed. */
     pp_status (*prepare)(struct pp_device *device, const struct pp_program *program);
+    /* Room that run() takes in the compute queue, about: kernels. */
+    int (*launches)(struct pp_device *device, const struct pp_program *program);
     /* Puts all calls into the compute queue. */
     pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
     /* to[i] = ((parts[0][i] + parts[1][i]) + parts[2][i]) ...: device memory, of other devices of the process too. `to`

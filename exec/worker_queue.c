@@ -73,10 +73,10 @@ static bool has_reached(struct pp_worker *w, const void *mark)
 static pp_status bound_lead(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
-    if (q->calls < PP_LEAD_CALLS) return PP_OK;
+    if (q->launches < PP_LEAD_LAUNCHES) return PP_OK;
     PP_TRY(pp_worker_wait(w, has_reached, &q->lead[q->leads % PP_LEADS]));
     PP_TRY(record(w, q->lead[q->leads++ % PP_LEADS]));
-    q->calls = 0;
+    q->launches = 0;
     return PP_OK;
 }
 
@@ -85,7 +85,7 @@ static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_
     char name[64];
     (void)posted_ns; /* of marks, worker_trace.c makes the times */
     PP_TRY(bound_lead(w));
-    w->queue->calls += w->step.phase->programs[w->step.phase->plan->tasks[stop->task].cls].ncalls;
+    w->queue->launches += PP_OPS(w, launches, &w->step.phase->programs[w->step.phase->plan->tasks[stop->task].cls]);
     w->queue->ops->push_range(pp_task_text(&w->step.phase->plan->tasks[stop->task], name, sizeof name));
     pp_status status = issue(w, stop, frame);
     w->queue->ops->pop_range();

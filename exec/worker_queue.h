@@ -5,8 +5,8 @@
  *
  * The compute queue gets, per task: waits for the marks of its receive and of whatever still reads its output slot, the
  * kernels, and a mark if something waits for the task. Channels and sums have queues of their own, in their carriers.
- * The device may be some hundred calls behind the thread (PP_LEAD_CALLS); at the end of a step the thread waits for the
- * compute queue.
+ * The device may be some hundred launches behind the thread (PP_LEAD_LAUNCHES); at the end of a step the thread waits
+ * for the compute queue.
  */
 #ifndef PP_EXEC_WORKER_QUEUE_H
 #define PP_EXEC_WORKER_QUEUE_H
@@ -28,9 +28,9 @@ struct pp_base {
 };
 
 /* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
- * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_CALLS and the calls of PP_LEADS programs
- * ahead; most calls are a kernel or two. When it goes on there is as much as one part of it left in the queue. */
-enum { PP_LEADS = 2, PP_LEAD_CALLS = 150 };
+ * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_LAUNCHES and the launches of PP_LEADS
+ * programs ahead. When it goes on there is as much as one part of it left in the queue. */
+enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200 };
 
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;
@@ -51,8 +51,8 @@ struct pp_worker_queue {
     int turn;
     unsigned checks; /* of the carriers: not at every look */
     /* How far the thread is ahead of the device: see bound_lead(). */
-    struct pp_mark *lead[PP_LEADS]; /* in the compute queue, behind every PP_LEAD_CALLS or more calls, by turns */
-    int leads, calls;               /* recorded so far; calls since the last one */
+    struct pp_mark *lead[PP_LEADS]; /* in the compute queue, behind every PP_LEAD_LAUNCHES or more, by turns */
+    int leads, launches;            /* recorded so far; launches since the last one */
     bool traces;                    /* there are timed marks */
 };
 

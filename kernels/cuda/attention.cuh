@@ -2,7 +2,7 @@
  *
  * Attention on the device: what its two ways share. Short rows are worked on in shared memory, a thread block for each
  * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
- * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu).
+ * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu, attention_mma.cu).
  *
  * A pair is one head of one row; pair = row * heads + head. Successive pairs share keys and values: a group, of one
  * where each has its own; pair p's are number p / group of [rows, kv]. Probabilities carry dropout in their sign:
@@ -18,7 +18,8 @@
 struct pp_attention {
     int rows, seq, heads, dh, d; /* d = heads * dh */
     int kv, group;               /* heads of keys and values, heads of queries of each */
-    int width;                   /* of qkv: d + 2 * kv * dh; the next token lies so far behind */
+    int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
+    int apart;                   /* from a key to its value: kv * dh */
     bool causal;
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
@@ -38,6 +39,11 @@ cudaError_t pp_attention_long(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_prepare(void);
 
+/* Flash on tensor cores (attention_mma.cu): can they do the call? */
+bool pp_attention_mma_does(const struct pp_cuda_call *c);
+cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
+cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
+
 /* p, qkv, ctx: P, qkv, and ctx or its gradient. */
 template <typename T>
 static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
@@ -53,6 +59,7 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.kv = PP_KV_HEADS(n);
     a.group = a.heads / a.kv;
     a.width = PP_QKV_HEADS(n) * a.dh;
+    a.apart = a.kv * a.dh;
     a.causal = n[4];
     a.whole_heads =
         a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
@@ -76,7 +83,7 @@ template <typename T> static __host__ __device__ inline T *pp_attention_keys(con
 }
 template <typename T> static __host__ __device__ inline T *pp_attention_values(const pp_attention &a, T *qkv)
 {
-    return qkv + a.d + a.kv * a.dh;
+    return qkv + a.d + a.apart;
 }
 
 /* First token's key of a pair, or its value. from: where those begin. */

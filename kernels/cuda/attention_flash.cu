@@ -15,8 +15,11 @@
  * needs its keys and values; where heads share them it is the other way round, as there are fewer of these. Where heads
  * are so wide that several blocks share the columns of their gradients, all of them wait. What does not fit into
  * scratch is done part by part, some groups at a time; rows of which not even one group does are refused.
+ *
+ * In bf16 most heads go to tensor cores instead (attention_mma.cu).
  */
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/flash.h"
 
 namespace
 {
@@ -32,14 +35,17 @@ using pp_tile::THREADS;
 using pp_tile::tokens_of;
 using pp_tile::values_of;
 
-enum { MOST_TILES = 4, MOST_PAIRS = 65535, ENOUGH_BLOCKS = 512 };
+enum { MOST_TILES = 4 };
+static_assert(MOST_TILES * (int)SIDE == (int)PP_FLASH_COLUMNS && (int)SIDE == (int)PP_FLASH_TOKENS,
+              "flash.h knows the blocks");
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */
 template <int N> __device__ inline int first_column() { return (int)blockIdx.y * N * SIDE; }
 
-/* With a mask the last queries have most to do: they begin. */
-__device__ inline int query_tile() { return (int)(gridDim.x - 1 - blockIdx.x) * SIDE; }
+/* With a mask the last queries, and the first keys, have most to do: they begin, those of all pairs. */
+__device__ inline int query_tile() { return (int)(gridDim.z - 1 - blockIdx.z) * SIDE; }
+__device__ inline int key_tile() { return (int)blockIdx.z * SIDE; }
 
 /* Keys that a query sees; none beyond the row. */
 __device__ inline int open_keys(const pp_attention &a, int query)
@@ -79,14 +85,13 @@ __device__ inline float take_in(const pp_attention &a, int open, int key, pp_qua
     return factor;
 }
 
-/* ctx = drop(P) v, lse. Blocks: query tile, N tiles of columns, pair. */
+/* ctx = drop(P) v, lse. Blocks: pair, N tiles of columns, query tile. */
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS) forward(pp_attention a, int first_pair, T *ctx, float *lse, const T *qkv)
+__global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float *lse, const T *qkv)
 {
     __shared__ pp_tile::memory m;
     __shared__ held p; /* [key][query] */
-    const int pair = first_pair + (int)blockIdx.z, i = query_tile(), row = i + pp_tile::row(),
-              columns = first_column<N>();
+    const int pair = (int)blockIdx.x, i = query_tile(), row = i + pp_tile::row(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of(a, qkv, pair), keys = keys_of(a, qkv, pair),
                              values = values_of(a, qkv, pair);
     running r[PP_QUAD];
@@ -181,14 +186,14 @@ __device__ inline pp_quad probabilities(const pp_attention &a, int pair, int que
     return p;
 }
 
-/* Gradients of queries. Blocks: query tile, N tiles of columns, pair. Threads have keys as rows. */
+/* Gradients of queries. Blocks: pair, N tiles of columns, query tile. Threads have keys as rows. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     query_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held dscores; /* [key][query] */
-    const int turn = (int)blockIdx.z, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
+    const int turn = (int)blockIdx.x, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), keys = keys_of<T>(a, qkv, pair),
                              values = values_of<T>(a, qkv, pair),
                              grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
@@ -227,16 +232,16 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     }
 }
 
-/* Gradients of keys and values. Blocks: key tile, N tiles of columns, terms of groups. Threads have queries as rows. */
+/* Gradients of keys and values. Blocks: terms of groups, N tiles of columns, key tile. Threads have queries as rows. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
     __shared__ pp_tile::memory m;
     __shared__ held kept, dscores; /* [query][key] */
-    const int group = s.pair + (int)blockIdx.z / s.terms * a.group, some = pp_div_up(a.group, s.terms),
-              first = group + (int)blockIdx.z % s.terms * some, last = min(first + some, group + a.group),
-              j = (int)blockIdx.x * SIDE, columns = first_column<N>(), key = j + pp_tile::column();
+    const int group = s.pair + (int)blockIdx.x / s.terms * a.group, some = pp_div_up(a.group, s.terms),
+              first = group + (int)blockIdx.x % s.terms * some, last = min(first + some, group + a.group),
+              j = key_tile(), columns = first_column<N>(), key = j + pp_tile::column();
     const pp_tile::matrix<T> keys = keys_of<T>(a, qkv, first), values = values_of<T>(a, qkv, first);
     pp_quad dk[N][PP_QUAD] = {}, dv[N][PP_QUAD] = {};
     for (int pair = first; pair < last; pair++) {
@@ -268,9 +273,9 @@ __global__ void __launch_bounds__(THREADS)
     for (int n = 0; n < N; n++) {
         const int column = columns + n * SIDE;
         if (s.keys) {
-            float *to = s.keys + blockIdx.z * matrix;
+            float *to = s.keys + blockIdx.x * matrix;
             pp_tile::write(to, s.pitch, a.seq, a.dh, true, j, column, dk[n]);
-            pp_tile::write(to + gridDim.z * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
+            pp_tile::write(to + gridDim.x * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
         } else {
             pp_tile::write(pp_attention_shared(a, pp_attention_keys(a, qkv), first), a.width, a.seq, a.dh,
                            a.whole_heads, j, column, dk[n]);
@@ -288,32 +293,20 @@ int shares_of(const pp_attention &a) { return pp_div_up(a.dh, tiles_of(a) * SIDE
 
 dim3 grid_of(const pp_attention &a, int pairs)
 {
-    return dim3((unsigned)pp_tile::tiles(a.seq), (unsigned)shares_of(a), (unsigned)pairs);
+    return dim3((unsigned)pairs, (unsigned)shares_of(a), (unsigned)pp_tile::tiles(a.seq));
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
     T *ctx = static_cast<T *>(c->p[0]), *qkv = static_cast<T *>(c->p[2]);
     const pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
-    const int pairs = a.rows * a.heads, n = tiles_of(a);
-    void (*const kernel)(pp_attention, int, T *, float *, const T *) = n == 1   ? forward<T, 1>
-                                                                       : n == 2 ? forward<T, 2>
-                                                                                : forward<T, MOST_TILES>;
+    const int n = tiles_of(a);
+    void (*const kernel)(pp_attention, T *, float *, const T *) = n == 1   ? forward<T, 1>
+                                                                  : n == 2 ? forward<T, 2>
+                                                                           : forward<T, MOST_TILES>;
     pp_tile::add_bias<T>(c, a, qkv);
-    for (int pair = 0; pair < pairs; pair += MOST_PAIRS)
-        PP_LAUNCH(kernel, grid_of(a, std::min(pairs - pair, (int)MOST_PAIRS)), THREADS, 0, c->stream, a, pair, ctx,
-                  static_cast<float *>(c->p[1]), qkv);
+    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]), qkv);
     return cudaGetLastError();
-}
-
-/* Terms of a group: enough blocks for a large device at one row of tokens, if there is scratch for a group. That and
- * the shape alone decide, so equal calls have equal bits. */
-int terms_of(const pp_attention &a, int pitch)
-{
-    const int64_t blocks = (int64_t)pp_tile::tiles(a.seq) * a.kv, others = shares_of(a) > 1 ? pitch + 1 : 1,
-                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / a.seq - a.group * others,
-                  most = std::max((int64_t)1, std::min(ENOUGH_BLOCKS / blocks, room / (2 * pitch)));
-    return pp_div_up(a.group, pp_div_up(a.group, (int)std::min((int64_t)a.group, most)));
 }
 
 /* The two kernels of a part, and then what waits. Whose gradients do not wait comes last. */
@@ -346,24 +339,19 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     const T *ctx = static_cast<const T *>(c->p[2]), *dctx = static_cast<const T *>(c->p[3]);
     pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(dctx);
-    const bool shared = a.group > 1, wide = shares_of(a) > 1;
-    const int pitch = pp_div_up(a.dh, PP_QUAD) * PP_QUAD, groups = a.rows * a.kv, terms = terms_of(a, pitch);
-    const int64_t of_queries = wide || !shared ? (int64_t)a.group * a.seq * pitch : 0, /* floats, of a group */
-        of_keys = wide || shared ? 2 * (int64_t)terms * a.seq * pitch : 0,
-                  room = PP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) /
-                         (of_queries + of_keys + (int64_t)a.group * a.seq);
-    const int most = (int)std::min((int64_t)std::min(groups, MOST_PAIRS / a.group), room);
-    if (most == 0) return cudaErrorInvalidValue;
+    const int pairs = a.rows * a.heads;
+    const struct pp_flash_parts parts = pp_flash_divide(c->call, false, c->scratch_bytes);
+    if (parts.parts == 0) return cudaErrorInvalidValue;
     float *scratch = static_cast<float *>(c->scratch);
-    for (int first = 0; first < groups; first += most) {
-        const int n = std::min(most, groups - first);
-        const stage s = {first * a.group,
-                         n * a.group,
-                         pitch,
-                         of_queries ? scratch : NULL,
-                         of_keys ? scratch + n * of_queries : NULL,
-                         terms,
-                         scratch + n * (of_queries + of_keys)};
+    stage s = {};
+    s.pitch = parts.pitch;
+    s.terms = parts.terms;
+    for (s.pair = 0; s.pair < pairs; s.pair += s.pairs) {
+        const int groups = std::min(parts.groups, (pairs - s.pair) / a.group);
+        s.pairs = groups * a.group;
+        s.queries = parts.queries ? scratch : NULL;
+        s.keys = parts.keys ? scratch + groups * parts.queries : NULL;
+        s.means = scratch + groups * (parts.queries + parts.keys);
         PP_LAUNCH(make_means<T>, pp_div_up((int64_t)s.pairs * a.seq, MEAN_WARPS), MEAN_THREADS, 0, c->stream, a, s, ctx,
                   dctx);
         run_part(c, a, s, qkv, lse, dctx);
@@ -373,8 +361,15 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 
 } // namespace
 
-cudaError_t pp_cuda_flash(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
-cudaError_t pp_cuda_flash_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }
+cudaError_t pp_cuda_flash(const struct pp_cuda_call *c)
+{
+    return pp_attention_mma_does(c) ? pp_attention_mma(c) : PP_BY_PRECISION(run_forward, c);
+}
+
+cudaError_t pp_cuda_flash_grad(const struct pp_cuda_call *c)
+{
+    return pp_attention_mma_does(c) ? pp_attention_mma_grad(c) : PP_BY_PRECISION(run_backward, c);
+}
 
 template <typename T> static cudaError_t prepare(void)
 {

@@ -130,6 +130,9 @@ int pp_cuda_group(const struct pp_program *program, int first);
 /* One call, or n that pp_cuda_group() allows. */
 pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_call *calls, int n,
                               const struct pp_frame *frame);
+/* Launches of a call (launches.c): of attention that stores no scores exactly, of others about, and rather too many. */
+int pp_cuda_launches(const struct pp_call *call);
+int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,

@@ -29,7 +29,8 @@ struct pp_cuda_call {
     const struct pp_frame *frame;
     void *p[PP_CALL_REFS]; /* addresses of the operands; NULL where a region has no memory */
     int sms;               /* multiprocessors of this worker */
-    void *scratch;         /* PP_CUDA_SCRATCH_BYTES, contents undefined; calls of one stream use it one after another */
+    void *scratch;         /* contents undefined; calls of one stream use it one after another */
+    int64_t scratch_bytes; /* PP_CUDA_SCRATCH_BYTES, or fewer for the calls that ask */
     cudaStream_t stream;
     struct pp_cuda_gemm *gemm;
 };

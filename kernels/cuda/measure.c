@@ -9,8 +9,6 @@
 
 enum {
     HELD_KERNELS = 500, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 */
-    CALL_KERNELS = 2,
-    PART_KERNELS = 8, /* of a part of long attention, with room for parts that are not full */
     REFERENCE_CYCLES = 400000,
     LONGEST_HOLD_CYCLES = 400000000 /* some 200 ms */
 };
@@ -34,19 +32,6 @@ static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
     return kernel_ns && program->ncalls > 0 ? program->ncalls : 1;
 }
 
-/* Kernels of a call, about, with the events around it. Attention of long rows goes part by part through the scratch. */
-static int64_t kernels_of(const struct pp_call *call)
-{
-    const int32_t *n = call->n;
-    const bool stored = call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD,
-               flash = call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
-    if (!stored && !flash) return CALL_KERNELS;
-    const int64_t keys = stored ? n[1] : 0; /* flash has gradients in scratch, and no scores */
-    const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (keys + 3 * n[3]); /* row, head, query; keys and gradients */
-    const int64_t group = stored ? n[2] / PP_KV_HEADS(n) : 1; /* each pair is a part where all of a group do not fit */
-    return PART_KERNELS * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES);
-}
-
 /* The gate opens before the queue is full: the host would wait in a launch, for itself. */
 static pp_status queue_timed(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                              bool each)
@@ -56,7 +41,7 @@ static pp_status queue_timed(struct pp_device *device, const struct pp_program *
     PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
     for (int i = 0, n; i < program->ncalls; i += n) {
         n = each ? 1 : pp_cuda_group(program, i);
-        kernels += kernels_of(&program->calls[i]);
+        kernels += pp_cuda_launches(&program->calls[i]) + each; /* and the event */
         if (kernels > HELD_KERNELS) open_gate(device);
         PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
         if (each && i + 1 < program->ncalls)

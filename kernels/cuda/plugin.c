@@ -19,6 +19,7 @@ static const struct pp_queue_ops queue_ops = {
     .host_release = pp_cuda_host_release,
     .copy = pp_cuda_queue_copy,
     .prepare = pp_cuda_prepare_program,
+    .launches = pp_cuda_queue_launches,
     .run = pp_cuda_queue_run,
     .sum = pp_cuda_queue_sum,
     .clip_factor = pp_cuda_queue_clip,

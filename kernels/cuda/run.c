@@ -35,6 +35,7 @@ static struct pp_cuda_call cuda_call(const struct pp_device *device, const struc
                              .frame = frame,
                              .sms = device->share.sms,
                              .scratch = device->scratch,
+                             .scratch_bytes = PP_CUDA_SCRATCH_BYTES,
                              .stream = device->compute.stream,
                              .gemm = device->gemm};
     for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
@@ -62,6 +63,15 @@ pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *p
         PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
     }
     return PP_OK;
+}
+
+int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *program)
+{
+    int launches = 0;
+    (void)device;
+    for (int i = 0; i < program->ncalls; i += pp_cuda_group(program, i))
+        launches += pp_cuda_launches(&program->calls[i]);
+    return launches;
 }
 
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program)

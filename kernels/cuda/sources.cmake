@@ -8,6 +8,7 @@ set(PP_CUDA_SOURCES
   device.c
   queue.c
   run.c
+  launches.c
   measure.c
   probe.c
   algorithms.c

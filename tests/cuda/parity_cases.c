@@ -139,6 +139,15 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 70, 6, 20, 0, 2, 1}, LARGE},
     {PP_KERNEL_FLASH, {2, 66, 2, 100, 1, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 35, 2, 260, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 70, 3, 16, 1}, PLAIN}, /* bf16: tensor cores */
+    {PP_KERNEL_FLASH, {2, 200, 1, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 131, 1, 80, 0}, LARGE},
+    {PP_KERNEL_FLASH, {1, 33, 2, 96, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 300, 1, 128, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 1, 1, 128, 0}, LARGE},
+    {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -155,7 +164,16 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {2, 66, 2, 100, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 35, 2, 260, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 3, 600, 1, 0, 200}, LARGE}, /* blocks of two heads of a group, and of the third */
-    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE},    /* gradients do not fit into scratch at once */
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 3, 16, 1}, PLAIN},      /* bf16: tensor cores */
+    {PP_KERNEL_FLASH_GRAD, {2, 200, 1, 64, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 131, 1, 80, 0}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 33, 2, 96, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 300, 1, 128, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {2, 1, 1, 128, 0}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 4, 64, 1, 2}, PLAIN},
+    {PP_KERNEL_FLASH_GRAD, {2, 40, 6, 128, 0, 2}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 131, 3, 16, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
     /* rows, seq, heads, dh, 0, kv, plain; theta */
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false},

@@ -27,9 +27,10 @@ struct shape {
 };
 
 const shape shapes[] = {
-    {2, 9, 4, 3, 0, 0, 0},       {1, 1, 2, 2, 1, 0.5f, 0},   {2, 35, 2, 20, 1, 0.2f, 0}, {1, 35, 2, 256, 0, 0.2f, 0},
-    {1, 64, 2, 64, 1, 0, 0},     {1, 65, 1, 65, 1, 0.3f, 0}, {2, 70, 1, 16, 0, 0.1f, 0}, {1, 127, 1, 33, 1, 0.1f, 0},
-    {1, 128, 2, 8, 0, 0.25f, 0}, {2, 35, 4, 20, 1, 0.2f, 2}, {1, 70, 3, 16, 0, 0.1f, 1},
+    {2, 9, 4, 3, 0, 0, 0},       {1, 1, 2, 2, 1, 0.5f, 0},    {2, 35, 2, 20, 1, 0.2f, 0},  {1, 35, 2, 256, 0, 0.2f, 0},
+    {1, 64, 2, 64, 1, 0, 0},     {1, 65, 1, 65, 1, 0.3f, 0},  {2, 70, 1, 16, 0, 0.1f, 0},  {1, 127, 1, 33, 1, 0.1f, 0},
+    {1, 128, 2, 8, 0, 0.25f, 0}, {1, 100, 2, 48, 1, 0.2f, 0}, {1, 66, 1, 112, 0, 0.1f, 0}, {2, 35, 4, 20, 1, 0.2f, 2},
+    {1, 70, 3, 16, 0, 0.1f, 1},  {2, 100, 4, 48, 1, 0.2f, 2}, {1, 66, 6, 112, 0, 0.1f, 2},
 };
 
 cudaStream_t stream;
@@ -83,7 +84,9 @@ struct outcome {
     std::vector<float> ctx, p, qkv, dqkv;
 };
 
-template <typename T> outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 1)
+template <typename T>
+outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 1,
+            int64_t scratch_bytes = PP_CUDA_SCRATCH_BYTES)
 {
     const int64_t tokens = (int64_t)s.rows * s.seq, d = s.heads * s.dh, width = d + 2 * (s.kv ? s.kv : s.heads) * s.dh;
     buffer<T> ctx(tokens * d, 1), p(tokens * s.heads * s.seq, 2), qkv(tokens * width, 3), dctx(tokens * d, 4);
@@ -107,6 +110,7 @@ template <typename T> outcome run(const shape &s, const way &w, const int64_t *n
     c.call = &call;
     c.frame = &frame;
     c.scratch = scratch;
+    c.scratch_bytes = scratch_bytes;
     c.stream = stream;
     c.p[0] = ctx.p, c.p[1] = p.p, c.p[2] = qkv.p, c.p[3] = bias.p;
     if (w.flash) c.p[1] = lse.p;
@@ -157,12 +161,12 @@ int64_t nans(const std::vector<float> &v)
 }
 
 /* One bad query spoils its ctx, and every key and value of its pair backward; one bad value spoils its column. */
-void test_not_a_number(void **)
+template <typename T> void check_nans(int dh)
 {
-    const shape s = {1, 9, 2, 4, 0, 0.25f, 0};
-    const int64_t query = 3 * 24 + 1, value = 5 * 24 + 16 + 6;
+    const shape s = {1, 9, 2, dh, 0, 0.25f, 0};
+    const int64_t query = 3 * 6 * dh + 1, value = 5 * 6 * dh + 4 * dh + dh + 2;
     for (const way &w : {short_way, long_way, flash}) {
-        const outcome bad_query = run<float>(s, w, &query), bad_value = run<float>(s, w, &value);
+        const outcome bad_query = run<T>(s, w, &query), bad_value = run<T>(s, w, &value);
         assert_int_equal(nans(bad_query.ctx), s.dh);
         if (!w.flash) assert_int_equal(nans(bad_query.p), s.seq);
         assert_true(nans(bad_query.dqkv) >= 2 * s.seq * s.dh);
@@ -170,14 +174,50 @@ void test_not_a_number(void **)
     }
 }
 
+void test_not_a_number(void **)
+{
+    check_nans<float>(4);
+    check_nans<__nv_bfloat16>(16); /* flash: tensor cores */
+}
+
 /* Scores far apart: what was summed up before a much larger one comes does not count any more. */
+template <typename T> void check_large_scores(int dh, double tolerance)
+{
+    const shape s = {1, 200, 2, dh, 1, 0.25f, 0};
+    for (float spread : {8.0f, 60.0f}) {
+        const outcome a = run<T>(s, flash, NULL, spread), b = run<T>(s, long_way, NULL, spread);
+        near("ctx", a.ctx, b.ctx, tolerance);
+        assert_int_equal(nans(a.dqkv), 0);
+    }
+}
+
 void test_large_scores(void **)
 {
-    const shape s = {1, 200, 2, 4, 1, 0.25f, 0};
-    for (float spread : {8.0f, 60.0f}) {
-        const outcome a = run<float>(s, flash, NULL, spread), b = run<float>(s, long_way, NULL, spread);
-        near("ctx", a.ctx, b.ctx, 1e-3);
-        assert_int_equal(nans(a.dqkv), 0);
+    check_large_scores<float>(4, 1e-3);
+    check_large_scores<__nv_bfloat16>(16, 2e-2);
+}
+
+/* Where scratch has room for few groups, they are done part by part: the same bits. Of a token of a group of g heads
+ * wait dh columns for each, or of keys and values those of all heads in float arithmetic, and once in bf16; the wider
+ * have both; and a mean of each. */
+template <typename T> void check_parts(int dh, int kv)
+{
+    const shape s = {2, 20, 4, dh, 1, 0.25f, kv};
+    const int g = kv ? s.heads / kv : 1, groups = s.rows * s.heads / g, number = (int)sizeof(T),
+              roles = (dh > 256 || g == 1) * g + (dh > 256 || g > 1) * 2 * (number == 2 ? 1 : g);
+    const outcome whole = run<T>(s, flash, NULL);
+    for (int some : {1, 3, groups - 1}) {
+        const int64_t bytes = (int64_t)some * s.seq * (roles * dh * number + 4 * g);
+        near("dqkv", run<T>(s, flash, NULL, 1, bytes).dqkv, whole.dqkv, 0);
+    }
+}
+
+void test_parts(void **)
+{
+    for (int kv : {0, 2}) {
+        check_parts<float>(8, kv);
+        check_parts<float>(260, kv);
+        check_parts<__nv_bfloat16>(16, kv);
     }
 }
 
@@ -186,9 +226,10 @@ void test_large_scores(void **)
 int main(void)
 {
     if (cudaSetDevice(0) || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) ||
-        cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention())
+        cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention() || pp_cuda_prepare_attention_mma() ||
+        pp_cuda_prepare_attention_mma_grad())
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number),
-                                       cmocka_unit_test(test_large_scores)};
+                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

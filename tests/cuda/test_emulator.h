@@ -20,10 +20,6 @@ cudaError_t test_spin(int blocks, int64_t ns, cudaStream_t stream);
 /* out: 64 numbers of the device. name: see test_emulator_kernels.cu. */
 cudaError_t test_kernel(const char *name, double *out, int threads, int shared_bytes, cudaStream_t stream);
 
-#ifdef __cplusplus
-}
-#endif
-
 /* In a case's process: says why and ends it. */
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
@@ -36,5 +32,9 @@ cudaError_t test_kernel(const char *name, double *out, int threads, int shared_b
 /* The emulator reads its environment once, and failed devices stay so: runs `body` in `processes` new ones, with up to
  * four settings NAME=VALUE. Fails the test unless all end with 0. */
 void in_processes(int processes, void (*body)(int process), const char *const *settings);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

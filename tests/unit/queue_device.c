@@ -15,7 +15,24 @@ static struct {
 } memories[MEMORIES];
 static struct queued_settings settings;
 
-void queued_set(const struct queued_settings *to) { settings = to ? *to : (struct queued_settings){0}; }
+static int64_t most_ahead;
+
+void queued_set(const struct queued_settings *to)
+{
+    settings = to ? *to : (struct queued_settings){0};
+    most_ahead = 0;
+}
+
+int64_t queued_most_ahead(void) { return most_ahead; }
+
+/* One more run() is in the compute queue. */
+static void note_run(struct pp_device *device)
+{
+    pthread_mutex_lock(&queued_lock);
+    const int64_t ahead = ++device->put - device->runs;
+    if (ahead > most_ahead) most_ahead = ahead;
+    pthread_mutex_unlock(&queued_lock);
+}
 
 /* --- memory that the device may touch --- */
 
@@ -88,6 +105,11 @@ static pp_status prepare(struct pp_device *device, const struct pp_program *prog
     return PP_OK;
 }
 
+static int launches(struct pp_device *device, const struct pp_program *program)
+{
+    return program->ncalls * (device->settings.launches ? device->settings.launches : 1);
+}
+
 static pp_status run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
     int i = 0;
@@ -104,6 +126,7 @@ static pp_status run(struct pp_device *device, const struct pp_program *program,
         pthread_mutex_unlock(&queued_lock);
         PP_TRY(queued_usable(device, NULL));
     }
+    note_run(device);
     return queued_put(device->compute, &(struct work){.kind = WORK_RUN, .program = program, .frame = *frame});
 }
 
@@ -220,6 +243,7 @@ static const struct pp_queue_ops ops = {
     .host_release = host_release,
     .copy = copy,
     .prepare = prepare,
+    .launches = launches,
     .run = run,
     .sum = sum,
     .clip_factor = clip_factor,

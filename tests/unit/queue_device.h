@@ -27,7 +27,10 @@ struct queued_settings {
     int fail_worker;
     int64_t fail_run;
     bool at_once;
+    int launches; /* that it says a call is; 0: one */
 };
+/* By how many run() a host was ahead of its device at most, since queued_set(). */
+int64_t queued_most_ahead(void);
 /* Of how many workers the device that was opened last was told. */
 int queued_workers(void);
 void queued_set(const struct queued_settings *settings); /* NULL: none of it */

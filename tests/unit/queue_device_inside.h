@@ -53,7 +53,8 @@ struct pp_device {
     struct pp_device *cpu;
     struct pp_queue *compute;
     int worker;
-    int64_t runs, calls; /* run() that the queue has worked off; that were called */
+    int64_t runs, calls; /* run() that the queue has worked off; that were called, where one is to fail in the call */
+    int64_t put;         /* run() that were put into the queue */
     bool failed;         /* for good, as a GPU's context */
     struct queued_settings settings;
     const struct pp_program *programs[QUEUED_PROGRAMS]; /* prepared */

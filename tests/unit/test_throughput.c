@@ -63,9 +63,10 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
 static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
-    static char *options[] = {"ppsim", "--layers",    "7",      "--heads",    "4",  "--d-ff",      "72",  "--rows",
-                              "11",    "--mask",      "causal", "--d-model",  "64", "--vocab",     "99",  "--tokens",
-                              "13",    "--precision", "fp32",   "--kv-heads", "0",  "--attention", "math"};
+    static char *options[] = {
+        "ppsim",  "--layers",   "7",  "--heads",     "4",   "--d-ff",   "72", "--rows",      "11",   "--mask",
+        "causal", "--d-model",  "64", "--vocab",     "99",  "--tokens", "13", "--precision", "fp32", "--activation",
+        "relu",   "--kv-heads", "0",  "--attention", "math"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -76,6 +77,7 @@ static void test_products_of_the_programs(void **state)
             struct pp_point point = points[i];
             options[OPTIONS - 1] = turn / 2 ? "flash" : "math";
             options[OPTIONS - 3] = turn / 2 ? "2" : "0";
+            options[OPTIONS - 5] = turn / 2 ? "swiglu" : "gelu";
             point.checkpoint = checkpoints ? PP_CHECKPOINT_ALWAYS : PP_CHECKPOINT_NEVER;
             predict(&f, OPTIONS, options, &point);
             const double work = step_flops(f.prediction.job, &again);

@@ -94,6 +94,16 @@ static void delays_change_nothing(void **state)
     queued_set(NULL);
 }
 
+/* Calls of so many launches that two fill a GPU's queue: the host waits before each until all but two have run. */
+static void a_host_is_ahead_by_launches(void **state)
+{
+    (void)state;
+    queued_set(&(struct queued_settings){.seed = 3, .most_delay_us = 3000, .launches = 500});
+    compare(SHORT "--schedule gpipe --stages 1 --rows 8 --chunks 8");
+    assert_in_range(queued_most_ahead(), 1, 3);
+    queued_set(NULL);
+}
+
 /* --- traces --- */
 
 static int64_t count(struct pp_db *db, const char *text)
@@ -197,9 +207,10 @@ static void a_signal_ends_all_workers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_those_of_the_cpu),  cmocka_unit_test(replicas_too),
-        cmocka_unit_test(delays_change_nothing),      cmocka_unit_test(traces_have_every_task_once),
-        cmocka_unit_test(a_failure_ends_all_workers), cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
+        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
+        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
+        cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);

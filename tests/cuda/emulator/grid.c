@@ -23,6 +23,7 @@ enum {
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
     LEAP_NS = 1000000, /* of the clock of a grid of several blocks */
+    COPIES = 40,       /* that a thread may have under way */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
 
@@ -37,6 +38,8 @@ struct thread {
     unsigned mask;
     int source;
     uint64_t in, out;
+    struct pp_emu_copy copy[COPIES]; /* under way: [first_copy .. copies - 1] */
+    int first_copy, copies;
 };
 
 struct warp {
@@ -141,6 +144,7 @@ static void release_warp(struct runner *r, int w, unsigned mask)
 static void end_thread(struct runner *r)
 {
     const int t = r->running, w = t / PP_EMU_WARP;
+    if (r->thread[t].copies) complain(r, "thread %d ends with %d copies under way", t, r->thread[t].copies);
     r->thread[t].wait = ENDED;
     r->ended++;
     r->warp[w].ended |= 1u << t % PP_EMU_WARP;
@@ -224,6 +228,34 @@ uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane) { return at_war
 unsigned pp_emu_ballot(unsigned mask, int predicate) { return (unsigned)at_warp(BALLOT, mask, predicate != 0, 0); }
 void *pp_emu_shared(void) { return runner->shared; }
 
+void pp_emu_check_aligned(const void *p, int bytes)
+{
+    if ((uintptr_t)p % (unsigned)bytes)
+        complain(runner, "thread %d: address not aligned to %d bytes", runner->running, bytes);
+}
+
+int pp_emu_copy_put(const struct pp_emu_copy *copy)
+{
+    struct thread *me = &runner->thread[runner->running];
+    if (runner->reversed) return 0;
+    if (me->copies == COPIES)
+        complain(runner, "thread %d has more than %d copies under way", runner->running, COPIES);
+    else
+        me->copy[me->copies++] = *copy;
+    return 1;
+}
+
+int pp_emu_copy_get(struct pp_emu_copy *copy)
+{
+    struct thread *me = &runner->thread[runner->running];
+    if (me->first_copy == me->copies) {
+        me->first_copy = me->copies = 0;
+        return 0;
+    }
+    *copy = me->copy[me->first_copy++];
+    return 1;
+}
+
 int64_t pp_emu_clock(void)
 {
     struct timespec t;
@@ -272,7 +304,10 @@ static void diagnose(struct runner *r)
 static bool run_block(struct runner *r, uint64_t b, char *const *range)
 {
     const int n = r->threads;
-    for (int t = 0; t < n; t++) r->thread[t].wait = RUNS;
+    for (int t = 0; t < n; t++) {
+        r->thread[t].wait = RUNS;
+        r->thread[t].first_copy = r->thread[t].copies = 0;
+    }
     for (int w = 0; w * PP_EMU_WARP < n; w++) {
         const int lanes = n - w * PP_EMU_WARP;
         r->warp[w] = (struct warp){.ended = lanes >= PP_EMU_WARP ? 0 : ~0u << lanes};
@@ -282,7 +317,7 @@ static bool run_block(struct runner *r, uint64_t b, char *const *range)
     r->clock_ns = 0;
     if (n > 1 || !b) poison(r, range); /* a lone thread shares with nobody, and there may be many blocks of it */
     leave(r, &r->home, false);
-    if (r->ended < n) diagnose(r);
+    if (r->ended < n && !*r->fault) diagnose(r);
     for (int i = 0; i < CANARY_BYTES; i++) {
         if (r->shared[r->kernel->shared_bytes + i] != (char)CANARY)
             complain(r, "wrote %d bytes behind its %d bytes of shared memory", i, (int)r->kernel->shared_bytes);

@@ -58,6 +58,19 @@ void pp_emu_syncwarp(unsigned mask);
 uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane);
 unsigned pp_emu_ballot(unsigned mask, int predicate);
 void *pp_emu_shared(void);
+/* The launch fails unless p is aligned to so many bytes. */
+void pp_emu_check_aligned(const void *p, int bytes);
+/* An asynchronous copy to shared memory; zeros unless real. */
+struct pp_emu_copy {
+    void *to;
+    const void *from;
+    int bytes, real;
+};
+/* Keeps a copy that the running thread has started until it waits. False where it is to land at once. A thread that
+ * ends with copies under way is a fault. */
+int pp_emu_copy_put(const struct pp_emu_copy *copy);
+/* The next of those it has started; false: no more. */
+int pp_emu_copy_get(struct pp_emu_copy *copy);
 /* The device's clock, at 1 GHz. In a grid of one block it is the real one. Blocks of larger ones run one after another
  * here and beside each other there, so their clock leaps at each look, and sms.c says what time the launch takes. */
 int64_t pp_emu_clock(void);

@@ -2,7 +2,8 @@
  *
  * CUDA C++ for a host compiler: g++ -x c++ -include kernel.h compiles a .cu file that launches through PP_LAUNCH.
  *
- * What it knows is what the kernels use: indices, shared memory, barriers, shuffles with masks, the usual intrinsics.
+ * What it knows is what the kernels use: indices, shared memory, barriers, shuffles with masks, the usual intrinsics,
+ * tensor cores (mma.h).
  * Shared memory and fresh device memory hold NaN. grid.h runs the result.
  */
 #ifndef PP_EMULATOR_KERNEL_H
@@ -217,5 +218,7 @@ template <class... P> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out,
 {
     return cudaFuncGetAttributes(out, reinterpret_cast<const void *>(kernel));
 }
+
+#include "mma.h"
 
 #endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernels of attention_mma.cu are made of: tiles of tokens in shared memory, the products of a warp with them,
+ * dropout's bits where a warp has its probabilities.
+ *
+ * A warp has 16 rows of each product, a block several warps. W: columns of a tile, those of a head and zeros behind.
+ * Lanes are called by the g and t of kernels/cuda/mma.cuh.
+ */
+#ifndef PP_KERNELS_CUDA_ATTENTION_MMA_CUH
+#define PP_KERNELS_CUDA_ATTENTION_MMA_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/mma.cuh"
+
+namespace pp_warp
+{
+
+typedef __nv_bfloat16 number;
+
+/* Numbers that are copied at once; and as many lie behind each row, so that eight rows begin in different banks: W is a
+ * multiple of 16, and a row an odd number of 16 bytes. */
+enum { CHUNK = PP_COPY_BYTES / (int)sizeof(number) };
+
+template <int W> constexpr int pitch = W + CHUNK;
+
+static __device__ inline int lane() { return (int)threadIdx.x % PP_WARP; }
+static __device__ inline int g() { return lane() / 4; }
+static __device__ inline int t() { return lane() % 4; }
+/* First of the warp's rows in the block's. */
+static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * PP_MMA_ROWS; }
+
+constexpr float LOG2E = 1.44269504088896340736f;
+
+/* Of a pair the first token's query, and the key that it shares; its value lies a.apart behind that. */
+template <typename T> struct heads {
+    T *query, *key;
+};
+template <typename T> static __device__ inline heads<T> heads_of(const pp_attention &a, T *qkv, int pair)
+{
+    const int place = pair / a.group, row = place / a.kv;
+    T *token = qkv + (int64_t)row * a.seq * a.width;
+    return {token + (pair - row * a.heads) * a.dh, pp_attention_keys(a, token) + (place - row * a.kv) * a.dh};
+}
+
+/* Keys that a query sees. One beyond the row sees what the last one does, and is not written. */
+static __device__ inline int open_keys(const pp_attention &a, int query)
+{
+    return min(pp_attention_open(a, query), a.seq);
+}
+
+/* Do all queries of the warp, which begins with `first`, lie beyond the row, or before the key? */
+static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
+{
+    return first >= a.seq || key >= open_keys(a, first + PP_MMA_ROWS - 1);
+}
+
+/* Hides the scores of keys that are not seen, of a tile that begins with `key`. */
+template <int N>
+static __device__ inline void hide(const pp_attention &a, int first, int key, float (&score)[N][PP_MMA_SUMS])
+{
+    if (key + N * PP_MMA_COLUMNS <= open_keys(a, first)) return;
+    const int open[2] = {open_keys(a, first + g()) - key - 2 * t(), open_keys(a, first + 8 + g()) - key - 2 * t()};
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < PP_MMA_SUMS; e++)
+            if (n * PP_MMA_COLUMNS + e % 2 >= open[e / 2]) score[n][e] = -INFINITY;
+}
+
+/* Starts to copy tokens first .. first + ROWS - 1 of a head to shared memory, zeros beyond the last one and beyond the
+ * head's columns; of MATRICES that lie `apart` elements from each other, one after another. step: from token to token.
+ * All threads of the block. */
+template <int W, int ROWS, int THREADS, int MATRICES = 1>
+static __device__ inline void fetch(const pp_attention &a, number *to, const number *head, int step, int first,
+                                    int apart = 0)
+{
+    constexpr int CHUNKS = W / CHUNK;
+    const number *tile = head + (int64_t)first * step;
+#pragma unroll
+    for (int i = 0; i < pp_div_up(ROWS * CHUNKS, THREADS); i++) {
+        const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
+        if (ROWS * CHUNKS % THREADS && row >= ROWS) break;
+        const bool real = first + row < a.seq && column < a.dh;
+        const number *from = tile + (real ? row * step + column : 0);
+#pragma unroll
+        for (int m = 0; m < MATRICES; m++)
+            pp_copy_start<PP_COPY_BYTES>(to + (m * ROWS + row) * pitch<W> + column, from + m * apart, real);
+    }
+}
+
+/* 16 rows of a tile as the left factor: in registers, or where they lie. */
+template <int W> struct held_rows {
+    uint32_t v[W / PP_MMA_TERMS][4];
+
+    __device__ inline void take(const number *tile)
+    {
+#pragma unroll
+        for (int k = 0; k < W / PP_MMA_TERMS; k++)
+            pp_ldmatrix(v[k], tile + lane() % 16 * pitch<W> + k * PP_MMA_TERMS + lane() / 16 * 8);
+    }
+    __device__ inline void get(uint32_t (&to)[4], int k) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) to[i] = v[k][i];
+    }
+};
+
+template <int W> struct lying_rows {
+    const number *at;
+
+    __device__ inline void take(const number *tile) { at = tile + lane() % 16 * pitch<W> + lane() / 16 * 8; }
+    __device__ inline void get(uint32_t (&to)[4], int k) const { pp_ldmatrix(to, at + k * PP_MMA_TERMS); }
+};
+
+/* sum = a x (N rows of a tile, transposed) */
+template <int W, int N, class A>
+static __device__ inline void multiply(const A &a, const number *tile, float (&sum)[N / PP_MMA_COLUMNS][PP_MMA_SUMS])
+{
+    const number *at = tile + (lane() % 8 + lane() / 16 * 8) * pitch<W> + lane() / 8 % 2 * 8;
+#pragma unroll
+    for (int n = 0; n < N / PP_MMA_COLUMNS; n++)
+#pragma unroll
+        for (int e = 0; e < PP_MMA_SUMS; e++) sum[n][e] = 0;
+#pragma unroll
+    for (int k = 0; k < W / PP_MMA_TERMS; k++) {
+        uint32_t rows[4], columns[4];
+        a.get(rows, k);
+#pragma unroll
+        for (int n = 0; n < N / 16; n++) {
+            pp_ldmatrix(columns, at + n * 16 * pitch<W> + k * PP_MMA_TERMS);
+            pp_mma(sum[2 * n], rows, columns[0], columns[1]);
+            pp_mma(sum[2 * n + 1], rows, columns[2], columns[3]);
+        }
+    }
+}
+
+/* sum += p, rounded, x (N rows of a tile) */
+template <int W, int N>
+static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][PP_MMA_SUMS], const number *tile,
+                                          float (&sum)[W / PP_MMA_COLUMNS][PP_MMA_SUMS])
+{
+    const number *at = tile + lane() % 16 * pitch<W> + lane() / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < N / PP_MMA_TERMS; k++) {
+        uint32_t columns[4];
+        const uint32_t rows[4] = {pp_pair_of(p[2 * k][0], p[2 * k][1]), pp_pair_of(p[2 * k][2], p[2 * k][3]),
+                                  pp_pair_of(p[2 * k + 1][0], p[2 * k + 1][1]),
+                                  pp_pair_of(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+        for (int n = 0; n < W / 16; n++) {
+            pp_ldmatrix_transposed(columns, at + k * PP_MMA_TERMS * pitch<W> + n * 16);
+            pp_mma(sum[2 * n], rows, columns[0], columns[1]);
+            pp_mma(sum[2 * n + 1], rows, columns[2], columns[3]);
+        }
+    }
+}
+
+/* Writes sums times their row's factor. to: the first token; first: the first of the warp's. */
+template <int W>
+static __device__ inline void write(const pp_attention &a, number *to, int64_t step, int first,
+                                    const float (&factor)[2], const float (&sum)[W / PP_MMA_COLUMNS][PP_MMA_SUMS])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int token = first + half * 8 + g();
+        if (token >= a.seq) continue;
+        number *row = to + token * step + 2 * t();
+#pragma unroll
+        for (int n = 0; n < W / PP_MMA_COLUMNS; n++)
+            if (n * PP_MMA_COLUMNS < a.dh)
+                *reinterpret_cast<uint32_t *>(row + n * PP_MMA_COLUMNS) =
+                    pp_pair_of(sum[n][2 * half] * factor[half], sum[n][2 * half + 1] * factor[half]);
+    }
+}
+
+/* Which of four keys a query keeps, as bits. */
+static __device__ inline uint32_t kept_keys(const pp_attention &a, int pair, int query, int quad)
+{
+    const uint32_t vector = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
+    const uint4 random = pp_random(a.drop, vector, (uint32_t)quad);
+    return (uint32_t)(random.x >= a.drop.threshold) | (uint32_t)(random.y >= a.drop.threshold) << 1 |
+           (uint32_t)(random.z >= a.drop.threshold) << 2 | (uint32_t)(random.w >= a.drop.threshold) << 3;
+}
+
+/* Bit e: is this lane's element e of a tile of 16 queries x 8 keys kept? Two lanes share a quad of two queries: each
+ * asks for one. */
+static __device__ inline uint32_t kept_by_queries(const pp_attention &a, int pair, int query, int key)
+{
+    const int odd = lane() & 1;
+    const uint32_t mine = kept_keys(a, pair, query + g() + odd * 8, key / PP_QUAD + t() / 2),
+                   other = __shfl_xor_sync(0xffffffffu, mine, 1), low = odd ? other : mine, high = odd ? mine : other;
+    return (low >> 2 * odd & 3) | (high >> 2 * odd & 3) << 2;
+}
+
+/* The same of 16 keys x 8 queries. Four lanes share two quads of two queries: each asks for one of the four, and all
+ * get them as four bits each. */
+static __device__ inline uint32_t kept_by_keys(const pp_attention &a, int pair, int query, int key)
+{
+    const int which = g() % PP_QUAD;
+    uint32_t all = kept_keys(a, pair, query + 2 * t() + which % 2, key / PP_QUAD + which / 2 * 2 + g() / PP_QUAD)
+                   << which * PP_QUAD;
+    all |= __shfl_xor_sync(0xffffffffu, all, 4);
+    all |= __shfl_xor_sync(0xffffffffu, all, 8);
+    all >>= which;
+    return (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) | (all >> 9 & 8);
+}
+
+template <int W> constexpr int bytes_of(int rows) { return rows * pitch<W> * (int)sizeof(number); }
+
+/* Loads a kernel, and lets it have so much shared memory. */
+static inline cudaError_t prepare(const void *kernel, int shared_bytes)
+{
+    const cudaError_t error = pp_load_kernels(&kernel, 1);
+    return error == cudaSuccess
+               ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes)
+               : error;
+}
+
+} // namespace pp_warp
+
+#endif

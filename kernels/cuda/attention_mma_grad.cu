@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients of attention that stores no scores, on tensor cores: see attention_mma.cu.
+ */
+#include <algorithm>
+
+#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/flash.h"
+
+namespace
+{
+
+using namespace pp_warp;
+
+/* Tokens of a block, and of a tile of the other side: what they make of each other has room in registers. */
+enum { TOKENS = 64, OVER = 32, THREADS = TOKENS / PP_MMA_ROWS * PP_WARP };
+
+/* What the backward has in scratch, of some whole groups. */
+struct stage {
+    int pair, pairs;
+    number *queries; /* [pairs, seq, dh] gradients; NULL: they take the place of the queries at once */
+    number *keys;    /* [2, pairs / group, seq, dh] of keys and values; NULL: likewise */
+    float *means;    /* [pairs, seq]: a query's ctx times its dctx */
+};
+
+/* Where gradients go, from token to token `step` apart. */
+struct target {
+    number *to;
+    int step;
+};
+
+/* The means of the warp's queries, into scratch; those of the lane's two come back. */
+__device__ inline void make_means(const pp_attention &a, const number *ctx, const number *dctx, int first, float *to,
+                                  float (&mine)[2])
+{
+    for (int row = 0; row < PP_MMA_ROWS; row++) {
+        const int token = first + row, column = lane() * PP_QUAD;
+        const int64_t at = (int64_t)token * a.d + column;
+        float sum = 0;
+        if (token < a.seq && column < a.dh) {
+            const pp_quad x = pp_load<true>(ctx + at, PP_QUAD), y = pp_load<true>(dctx + at, PP_QUAD);
+#pragma unroll
+            for (int i = 0; i < PP_QUAD; i++) sum += x.v[i] * y.v[i];
+        }
+        sum = pp_warp_sum(sum);
+        if (lane() == 0 && token < a.seq) to[token] = sum;
+        if (row == g()) mine[0] = sum;
+        if (row == g() + 8) mine[1] = sum;
+    }
+}
+
+/* The same alone, where those of keys and values come before gradients of queries. Blocks: pair, query tile. */
+__global__ void __launch_bounds__(THREADS) means(pp_attention a, stage s, const number *ctx, const number *dctx)
+{
+    const int turn = (int)blockIdx.x, pair = s.pair + turn;
+    float mine[2];
+    make_means(a, pp_attention_context(a, ctx, pair), pp_attention_context(a, dctx, pair),
+               (int)blockIdx.y * TOKENS + first_row(), s.means + (int64_t)turn * a.seq, mine);
+}
+
+/* Gradient of a score before its scaling. */
+__device__ inline float gradient_of(const pp_attention &a, float p, float dkept, float mean, bool kept)
+{
+    return p * ((kept ? dkept * a.drop.scale : 0) - mean);
+}
+
+/* Means, and gradients of queries. Blocks: pair, query tile. */
+template <int W>
+__global__ void __launch_bounds__(THREADS)
+    query_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *ctx, const number *dctx)
+{
+    constexpr int N = OVER, TILE = 2 * N * pitch<W>;
+    PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries and gradients of ctx */
+    const int turn = (int)blockIdx.x, pair = s.pair + turn, i = (int)(gridDim.y - 1 - blockIdx.y) * TOKENS,
+              first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
+    const heads<number> at = heads_of(a, qkv, pair);
+    const number *grad = pp_attention_context(a, dctx, pair);
+    const float scale2 = a.scale * LOG2E;
+    held_rows<W> queries, grads;
+    float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
+    fetch<W, TOKENS, THREADS>(a, shared, at.query, a.width, i);
+    fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, grad, a.d, i);
+    make_means(a, pp_attention_context(a, ctx, pair), grad, first, s.means + (int64_t)turn * a.seq, mean);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int query = min(first + half * 8 + g(), a.seq - 1);
+        lse2[half] = lse[(int64_t)pair * a.seq + query] * LOG2E;
+    }
+    pp_copy_wait();
+    __syncthreads();
+    queries.take(shared + first_row() * pitch<W>);
+    grads.take(shared + (TOKENS + first_row()) * pitch<W>);
+    __syncthreads();
+    fetch<W, N, THREADS, 2>(a, shared, at.key, a.width, 0, a.apart);
+    for (int j = 0; j < end; j += N) {
+        number *const tile = shared + j / N % 2 * TILE;
+        pp_copy_wait();
+        __syncthreads();
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, shared + (j / N + 1) % 2 * TILE, at.key, a.width, j + N, a.apart);
+        if (is_blind(a, first, j)) continue;
+        float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
+        multiply<W, N>(queries, tile, score);
+        multiply<W, N>(grads, tile + N * pitch<W>, dkept);
+        hide(a, first, j, score);
+#pragma unroll
+        for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
+            const uint32_t kept = a.drop.on ? kept_by_queries(a, pair, first, j + n * PP_MMA_COLUMNS) : ~0u;
+#pragma unroll
+            for (int e = 0; e < PP_MMA_SUMS; e++)
+                score[n][e] =
+                    gradient_of(a, exp2f(score[n][e] * scale2 - lse2[e / 2]), dkept[n][e], mean[e / 2], kept >> e & 1);
+        }
+        add_product<W, N>(score, tile, out);
+    }
+    const target grad_of =
+        s.queries ? target{s.queries + (int64_t)turn * a.seq * a.dh, a.dh} : target{at.query, a.width};
+    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, out);
+}
+
+/* Where a tile of queries begins. */
+struct place {
+    int pair, query;
+};
+
+/* The one behind it: of the same pair, or with query `begin` of the next. */
+__device__ inline place behind(const pp_attention &a, place p, int begin)
+{
+    if (p.query + OVER < a.seq) return {p.pair, p.query + OVER};
+    return {p.pair + 1, begin};
+}
+
+/* Starts to copy a tile of the other side's: queries, gradients of ctx, and lse and means of N of them. */
+template <int W, int N>
+__device__ inline void fetch_queries(const pp_attention &a, const stage &s, number *to, float *known, const number *qkv,
+                                     const number *dctx, const float *lse, place at)
+{
+    fetch<W, N, THREADS>(a, to, heads_of(a, qkv, at.pair).query, a.width, at.query);
+    fetch<W, N, THREADS>(a, to + N * pitch<W>, pp_attention_context(a, dctx, at.pair), a.d, at.query);
+    if ((int)threadIdx.x < 2 * N) {
+        const float *from =
+            (int)threadIdx.x < N ? lse + (int64_t)at.pair * a.seq : s.means + (int64_t)(at.pair - s.pair) * a.seq;
+        const int query = at.query + (int)threadIdx.x % N;
+        pp_copy_start<sizeof(float)>(known + threadIdx.x, from + min(query, a.seq - 1), query < a.seq);
+    }
+}
+
+/* Gradients of keys and values: in their place where the block is the only one that needs them. Blocks: group, key
+ * tile; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond the
+ * row have lse, mean and dctx of zero, and add nothing. */
+template <int W>
+__global__ void __launch_bounds__(THREADS)
+    key_value_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *dctx)
+{
+    constexpr int N = OVER, TILE = 2 * N * pitch<W>;
+    PP_SHARED(number, shared); /* keys, values; queries and gradients of ctx of two tiles; lse and means of these */
+    number *const tiles = shared + 2 * TOKENS * pitch<W>;
+    float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
+    const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
+              first = j + first_row(), begin = a.causal ? j : 0;
+    const float scale2 = a.scale * LOG2E;
+    lying_rows<W> keys, values;
+    float dk[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
+    fetch<W, TOKENS, THREADS, 2>(a, shared, heads_of(a, qkv, group).key, a.width, j, a.apart);
+    fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, begin});
+    pp_copy_wait();
+    __syncthreads();
+    keys.take(shared + first_row() * pitch<W>);
+    values.take(shared + (TOKENS + first_row()) * pitch<W>);
+    place next = {group, begin};
+    for (int odd = 0; next.pair < end; odd ^= 1) {
+        const number *tile = tiles + odd * TILE;
+        const float *of = known + odd * 2 * N;
+        const int pair = next.pair, i = next.query;
+        next = behind(a, next, begin);
+        pp_copy_wait();
+        __syncthreads();
+        if (next.pair < end)
+            fetch_queries<W, N>(a, s, tiles + (odd ^ 1) * TILE, known + (odd ^ 1) * 2 * N, qkv, dctx, lse, next);
+        if (first >= a.seq || (a.causal && first >= i + N)) continue;
+        float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
+        multiply<W, N>(keys, tile, score);
+        multiply<W, N>(values, tile + N * pitch<W>, dkept);
+#pragma unroll
+        for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
+            const int column = n * PP_MMA_COLUMNS + 2 * t();
+            const uint32_t kept = a.drop.on ? kept_by_keys(a, pair, i + n * PP_MMA_COLUMNS, first) : ~0u;
+#pragma unroll
+            for (int e = 0; e < PP_MMA_SUMS; e++) {
+                const bool seen = !a.causal || first + e / 2 * 8 + g() <= i + column + e % 2, keeps = kept >> e & 1;
+                const float p = seen ? exp2f(score[n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
+                score[n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
+                dkept[n][e] = gradient_of(a, p, dkept[n][e], of[N + column + e % 2], keeps);
+            }
+        }
+        add_product<W, N>(score, tile + N * pitch<W>, dv);
+        add_product<W, N>(dkept, tile, dk);
+    }
+    const int64_t matrix = (int64_t)a.seq * a.dh;
+    const target grad_of =
+        s.keys ? target{s.keys + blockIdx.x * matrix, a.dh} : target{heads_of(a, qkv, group).key, a.width};
+    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, dk);
+    write<W>(a, grad_of.to + (s.keys ? gridDim.x * matrix : a.apart), grad_of.step, first, {a.drop.scale, a.drop.scale},
+             dv);
+}
+
+/* Gradients in scratch, [roles, heads, seq, dh], of heads from `first` on, of which a row of tokens has of_row. */
+struct waiting {
+    const number *grads;
+    int first, heads, of_row;
+};
+
+/* Takes them to their place. to: where the first role begins; the next is as many heads further. Grid: any number of
+ * blocks, roles. */
+__global__ void settle(pp_attention a, waiting w, number *to)
+{
+    const int chunks = a.dh / CHUNK;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x, end = (int64_t)w.heads * a.seq * chunks;
+    const number *grads = w.grads + (int64_t)blockIdx.y * w.heads * a.seq * a.dh;
+    to += (int64_t)blockIdx.y * w.of_row * a.dh;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < end; at += stride) {
+        const int64_t row = at / chunks;
+        const int place = w.first + (int)(row / a.seq);
+        number *token = to + (place / w.of_row * (int64_t)a.seq + row % a.seq) * a.width + place % w.of_row * a.dh;
+        *reinterpret_cast<uint4 *>(token + at % chunks * CHUNK) = *reinterpret_cast<const uint4 *>(grads + at * CHUNK);
+    }
+}
+
+void launch_settle(const struct pp_cuda_call *c, const pp_attention &a, const waiting &w, int roles, number *to)
+{
+    const dim3 grid((unsigned)pp_tile::loop_blocks((int64_t)w.heads * a.seq * a.dh / CHUNK), (unsigned)roles);
+    PP_LAUNCH(settle, grid, pp_tile::THREADS, 0, c->stream, a, w, to);
+}
+
+/* The kernels for heads of up to `width` columns. */
+struct kind {
+    int width, query_bytes, key_bytes;
+    void (*query_grad)(pp_attention, stage, number *, const float *, const number *, const number *);
+    void (*key_value_grad)(pp_attention, stage, number *, const float *, const number *);
+};
+
+template <int W> constexpr kind kind_of()
+{
+    static_assert(2 * TOKENS <= 4 * OVER, "queries and gradients have room where two tiles of keys and values come");
+    return {W, bytes_of<W>(4 * OVER), bytes_of<W>(2 * TOKENS + 4 * OVER) + 4 * OVER * (int)sizeof(float), query_grad<W>,
+            key_value_grad<W>};
+}
+
+const kind kinds[] = {kind_of<32>(), kind_of<64>(), kind_of<96>(), kind_of<PP_FLASH_WIDEST>()};
+
+/* The kernels of a part. Whose gradients do not wait comes last. */
+void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, const kind &k)
+{
+    number *qkv = static_cast<number *>(c->p[0]);
+    const float *lse = static_cast<const float *>(c->p[1]);
+    const number *ctx = static_cast<const number *>(c->p[2]), *dctx = static_cast<const number *>(c->p[3]);
+    const int groups = s.pairs / a.group;
+    const unsigned tiles = (unsigned)pp_div_up(a.seq, TOKENS);
+    const dim3 pairs((unsigned)s.pairs, tiles), shared((unsigned)groups, tiles);
+    if (s.keys) {
+        PP_LAUNCH(means, pairs, THREADS, 0, c->stream, a, s, ctx, dctx);
+        PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
+        PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
+        launch_settle(c, a, {s.keys, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
+    } else {
+        PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
+        PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
+        launch_settle(c, a, {s.queries, s.pair, s.pairs, a.heads}, 1, qkv);
+    }
+}
+
+} // namespace
+
+cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
+{
+    const pp_attention a = pp_attention_of<number>(c, NULL, c->p[0], c->p[2]);
+    const int pairs = a.rows * a.heads;
+    const struct pp_flash_parts parts = pp_flash_divide(c->call, true, c->scratch_bytes);
+    number *const scratch = static_cast<number *>(c->scratch);
+    const kind *k = kinds;
+    while (k->width < a.dh) k++;
+    if (parts.parts == 0) return cudaErrorInvalidValue;
+    stage s = {};
+    for (s.pair = 0; s.pair < pairs; s.pair += s.pairs) {
+        const int groups = std::min(parts.groups, (pairs - s.pair) / a.group);
+        s.pairs = groups * a.group;
+        s.queries = parts.queries ? scratch : NULL;
+        s.keys = parts.keys ? scratch : NULL;
+        s.means = reinterpret_cast<float *>(scratch + groups * (parts.queries + parts.keys));
+        run_part(c, a, s, *k);
+    }
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_prepare_attention_mma_grad(void)
+{
+    const void *const others[] = {reinterpret_cast<const void *>(means), reinterpret_cast<const void *>(settle)};
+    cudaError_t error = pp_load_kernels(others, 2);
+    for (const kind &k : kinds) {
+        if (error == cudaSuccess) error = prepare(reinterpret_cast<const void *>(k.query_grad), k.query_bytes);
+        if (error == cudaSuccess) error = prepare(reinterpret_cast<const void *>(k.key_value_grad), k.key_bytes);
+    }
+    return error;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How calls of attention that stores no scores are launched: for the launchers, and for who counts launches.
+ */
+#ifndef PP_KERNELS_CUDA_FLASH_H
+#define PP_KERNELS_CUDA_FLASH_H
+
+#include <stdbool.h>
+
+#include "kernels/cuda/launch.h"
+
+enum {
+    /* In bf16, heads of a multiple of so many columns, up to so many, go to tensor cores (attention_mma.cu). */
+    PP_FLASH_STEP = 16,
+    PP_FLASH_WIDEST = 128,
+    /* In attention_flash.cu: */
+    PP_FLASH_TOKENS = 64,   /* that a block has */
+    PP_FLASH_COLUMNS = 256, /* and the columns: those of wider heads are shared by several */
+    PP_FLASH_BLOCKS = 512   /* that keep a large device busy */
+};
+
+/* The backward does some groups of heads, which share keys and values, at a time, as many as have room in scratch:
+ * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
+ * of: those of queries where each head has keys and values of its own, else those of keys and values, as there are
+ * fewer of these. A launch takes the ones, or the others, to their place. */
+struct pp_flash_parts {
+    int groups, parts; /* of a part; 0: not even one group has room */
+    int launches;      /* of a part */
+    int terms;         /* parts of a group whose gradients of keys and values are made apart, then added */
+    int pitch;         /* numbers of a token's gradients that wait */
+    int64_t queries;   /* numbers of a group's gradients that wait: of queries, */
+    int64_t keys;      /* of keys and values */
+};
+
+/* Operands, which are aligned to 16 bytes, can go to tensor cores. */
+static inline bool pp_flash_multiplies(const struct pp_call *call)
+{
+    return call->precision == PP_BF16 && call->n[3] % PP_FLASH_STEP == 0 && call->n[3] <= PP_FLASH_WIDEST;
+}
+
+/* Forward: the bias, unless there is none, and all the rest. */
+static inline int pp_flash_launches(const struct pp_call *call) { return call->n[6] ? 1 : 2; }
+
+static inline int64_t pp_flash_ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
+static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Terms of a group in float arithmetic: enough blocks for a large device at one row of tokens, if there is scratch for
+ * a group. That and the shape alone decide, so equal calls have equal bits. fixed: floats of a token of a group beside
+ * its gradients of keys and values. */
+static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t fixed, int64_t scratch_bytes)
+{
+    const int32_t *n = call->n;
+    const int64_t group = n[2] / PP_KV_HEADS(n), blocks = pp_flash_ceil(n[1], PP_FLASH_TOKENS) * PP_KV_HEADS(n),
+                  room = scratch_bytes / (int64_t)sizeof(float) / n[1] - fixed,
+                  most = pp_flash_least(PP_FLASH_BLOCKS / blocks, room / (2 * pitch));
+    return (int)pp_flash_ceil(group, pp_flash_ceil(group, most > 1 ? pp_flash_least(group, most) : 1));
+}
+
+/* multiplies: on tensor cores, where the gradients that wait are bfloat16. There those of queries are made by the
+ * kernel that also makes the means, and means alone are launched only where those of keys and values come first. */
+static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, bool multiplies, int64_t scratch_bytes)
+{
+    const int32_t *n = call->n;
+    const int64_t seq = n[1], groups = (int64_t)n[0] * PP_KV_HEADS(n), group = n[2] / PP_KV_HEADS(n);
+    const bool shared = group > 1, wide = n[3] > PP_FLASH_COLUMNS;
+    struct pp_flash_parts p = {0, 0, 0, 1, n[3], 0, 0};
+    if (!multiplies) {
+        p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */
+        p.terms = pp_flash_terms(call, p.pitch, group * (wide ? p.pitch + 1 : 1), scratch_bytes);
+    }
+    p.queries = wide || !shared ? group * seq * p.pitch : 0;
+    p.keys = wide || shared ? 2 * p.terms * seq * p.pitch : 0;
+    p.launches = (multiplies && !shared ? 2 : 3) + (p.queries > 0) + (p.keys > 0);
+    const int64_t number = multiplies ? 2 : (int64_t)sizeof(float),
+                  room = scratch_bytes / (number * (p.queries + p.keys) + (int64_t)sizeof(float) * group * seq);
+    if (room == 0) return p;
+    p.parts = (int)pp_flash_ceil(groups, room);
+    p.groups = (int)pp_flash_ceil(groups, p.parts);
+    return p;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kernels/cuda/mma.cuh has of PTX, for kernels that are compiled for the host: part of kernel.h.
+ *
+ * Each lane has of a matrix what the tables of the PTX ISA give it, and gets the rest from its warp, which meets for
+ * that as it would: whoever has numbers in another place computes something else. Sums are in float, one term after
+ * the other; how tensor cores add, no document says. Copies land when their thread waits for them, or, where blocks
+ * run in reverse (PP_EMULATE_ORDER), at once: both are allowed.
+ */
+#ifndef PP_EMULATOR_MMA_H
+#define PP_EMULATOR_MMA_H
+
+namespace pp_emu
+{
+
+/* What a warp's lanes show each other. A lane is one meeting ahead of another at most, so two sets of places do. */
+template <class T> struct meeting {
+    T of[2][PP_EMU_BLOCK_THREADS];
+    unsigned char turn[PP_EMU_BLOCK_THREADS]; /* of each thread; the same in all of a warp */
+};
+
+/* [PP_EMU_WARP] what the lanes brought, until the next meeting. */
+template <class T> const T *meet(const T &mine)
+{
+    static thread_local meeting<T> m;
+    const int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), turn = m.turn[t]++ % 2;
+    m.of[turn][t] = mine;
+    pp_emu_syncwarp(0xffffffffu);
+    return &m.of[turn][t - t % PP_EMU_WARP];
+}
+
+/* A lane's elements, by the names of the PTX ISA. */
+struct mma_operands {
+    float a[8], b[4];
+};
+
+/* Of the pair in a register. */
+inline float element(uint32_t pair, int i) { return value<float>((uint64_t)(pair >> 16 * i) << 16); }
+
+/* "Matrix Fragments for mma.m16n8k16 with floating point type" of the PTX ISA: row of ai = groupID for i < 2 and 4 <= i
+ * < 6, else groupID + 8; column = threadID_in_group * 2 + (i & 1), and 8 more for i >= 4. */
+inline float a_element(const mma_operands *lanes, int row, int column)
+{
+    return lanes[row % 8 * 4 + column % 8 / 2].a[column / 8 * 4 + row / 8 * 2 + column % 2];
+}
+
+/* Row of bi = threadID_in_group * 2 + (i & 1), and 8 more for i >= 2; column = groupID. */
+inline float b_element(const mma_operands *lanes, int row, int column)
+{
+    return lanes[column * 4 + row % 8 / 2].b[row / 8 * 2 + row % 2];
+}
+
+inline uint32_t element_at(const void *row, int i) { return static_cast<const uint16_t *>(row)[i]; }
+
+inline void land(const pp_emu_copy &copy)
+{
+    if (copy.real)
+        memcpy(copy.to, copy.from, copy.bytes);
+    else
+        memset(copy.to, 0, copy.bytes);
+}
+
+} // namespace pp_emu
+
+/* Row of ci = groupID for i < 2, else groupID + 8; column = threadID_in_group * 2 + (i & 1). */
+static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    pp_emu::mma_operands mine;
+    for (int i = 0; i < 8; i++) mine.a[i] = pp_emu::element(a[i / 2], i % 2);
+    for (int i = 0; i < 4; i++) mine.b[i] = pp_emu::element(i < 2 ? b0 : b1, i % 2);
+    const pp_emu::mma_operands *lanes = pp_emu::meet(mine);
+    const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
+    for (int k = 0; k < 16; k++) {
+        const float low = pp_emu::a_element(lanes, group, k), high = pp_emu::a_element(lanes, group + 8, k),
+                    left = pp_emu::b_element(lanes, k, thread * 2), right = pp_emu::b_element(lanes, k, thread * 2 + 1);
+        sum[0] += low * left;
+        sum[1] += low * right;
+        sum[2] += high * left;
+        sum[3] += high * right;
+    }
+}
+
+/* "ldmatrix": threads 8m .. 8m + 7 have the addresses of matrix m's rows; thread l gets elements 2 (l % 4) and the next
+ * of row l / 4 of each. */
+static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
+{
+    pp_emu_check_aligned(row, 16);
+    const void *const *rows = pp_emu::meet(row);
+    const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
+    for (int m = 0; m < 4; m++)
+        to[m] = pp_emu::element_at(rows[8 * m + group], 2 * thread) |
+                pp_emu::element_at(rows[8 * m + group], 2 * thread + 1) << 16;
+}
+
+/* .trans: of the transposed matrices. */
+static inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const void *row)
+{
+    pp_emu_check_aligned(row, 16);
+    const void *const *rows = pp_emu::meet(row);
+    const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
+    for (int m = 0; m < 4; m++)
+        to[m] = pp_emu::element_at(rows[8 * m + 2 * thread], group) |
+                pp_emu::element_at(rows[8 * m + 2 * thread + 1], group) << 16;
+}
+
+template <int bytes> static inline void pp_copy_start(void *to, const void *from, bool real)
+{
+    const pp_emu_copy copy = {to, from, bytes, real};
+    pp_emu_check_aligned(to, bytes);
+    pp_emu_check_aligned(from, bytes);
+    if (!pp_emu_copy_put(&copy)) pp_emu::land(copy);
+}
+
+static inline void pp_copy_wait(void)
+{
+    pp_emu_copy copy;
+    while (pp_emu_copy_get(&copy)) pp_emu::land(copy);
+}
+
+#endif
