@@ -112,12 +112,25 @@ static void print_ranks(const json_t *row, FILE *out)
                 pp_plural((int64_t)(ranks - shown)));
 }
 
+/* How --split has cut the model. */
+static void print_layers(const json_t *row, FILE *out)
+{
+    const json_t *layers = json_object_get(row, "stage_layers");
+    const size_t stages = json_array_size(layers);
+    if (stages < 2 || stages > MOST_RANKS) return;
+    fprintf(out, "\nlayers of stages: ");
+    for (size_t s = 0; s < stages; s++)
+        fprintf(out, "%s%d", s ? "," : "", (int)json_integer_value(json_array_get(layers, s)));
+    fputc('\n', out);
+}
+
 pp_status pp_rows_print(const json_t *rows, int format, FILE *out)
 {
     if (format != PP_FORMAT_TABLE) return pp_rows_write(rows, format, out);
     pp_rows_table(rows, columns, sizeof columns / sizeof *columns, out);
     if (json_array_size(rows) != 1) return PP_OK;
     print_ranks(json_array_get(rows, 0), out);
+    print_layers(json_array_get(rows, 0), out);
     print_path(json_array_get(rows, 0), out);
     return PP_OK;
 }

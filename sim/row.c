@@ -15,6 +15,13 @@ static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
     return array;
 }
 
+static json_t *layers_by_stage(const struct pp_model *model)
+{
+    json_t *array = json_array();
+    for (int s = 0; s < model->nstages; s++) array = pp_json_append(array, json_integer(model->stages[s].layers));
+    return array;
+}
+
 static void set_configuration(json_t **row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
@@ -24,7 +31,9 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(plan->replicas));
+    set(row, "zero", json_integer(plan->zero));
     set(row, "checkpoint", json_string(pp_checkpoint_names[plan->checkpoint]));
+    set(row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
 }
 
 static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }
