@@ -145,17 +145,17 @@ static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
     return true;
 }
 
+#define ASK_FOR_MODEL                                                                                                  \
+    "do --layers, --norm, --normalization, --bias, --kv-heads, the widths and --vocab describe the model that was "    \
+    "saved?"
+
 static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor,
                               int64_t *begin)
 {
     json_t *value = json_object_get(header, tensor->name);
     struct entry entry;
     char have[160], need[64];
-    if (!value)
-        return pp_fail(
-            PP_INPUT,
-            "%s has no tensor '%s'; do --layers, --norm, --d-model and --vocab describe the model that was saved?",
-            r->path, tensor->name);
+    if (!value) return pp_fail(PP_INPUT, "%s has no tensor '%s'; " ASK_FOR_MODEL, r->path, tensor->name);
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype || strcmp(dtype, "F32"))
         return pp_fail(PP_INPUT, "%s: tensor '%s' is of type %s; only F32 is read: save it as float32", r->path,
@@ -164,8 +164,8 @@ static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const
     snprintf(need, sizeof need, tensor->ndim > 1 ? "%" PRId64 ", %" PRId64 : "%" PRId64, tensor->shape[0],
              tensor->shape[1]);
     if (!shape_matches(json_object_get(value, "shape"), tensor))
-        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]", r->path, tensor->name,
-                       have, need);
+        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]; " ASK_FOR_MODEL, r->path,
+                       tensor->name, have, need);
     PP_TRY(parse_entry(r, tensor->name, value, &entry));
     if (entry.end - entry.begin != tensor->elements * (int64_t)sizeof(float))
         return pp_fail(PP_INPUT, "%s: tensor '%s' has %" PRId64 " bytes where its shape needs %" PRId64, r->path,
@@ -187,7 +187,7 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
         return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; %s", r->path, name,
                        checkpoint ? "it is a checkpoint of --save-every, with more than the weights: --resume goes on "
                                     "from it, and --save writes weights alone"
-                                  : "do --layers and --norm describe the model that was saved?");
+                                  : ASK_FOR_MODEL);
     }
     return PP_OK;
 }
