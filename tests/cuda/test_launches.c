@@ -266,7 +266,7 @@ static void test_flash(void **state)
     enum { SHAPES = sizeof flash_launches / sizeof flash_launches[0] };
     const long long none = counted(run_case(attend, (const char *const[]){"SHAPE=0", NULL}), "launches");
     for (int i = 1; i < SHAPES; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "SHAPE=%d", i);
         const long long launches = counted(run_case(attend, (const char *const[]){name, NULL}), "launches") - none;
         if (emulated()) assert_int_equal(launches, flash_launches[i]);
