@@ -125,8 +125,8 @@ const struct pp_opt pp_config_rows[] = {
      "data-parallel copies of the pipeline, D (default from the preset)", 0},
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
      "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
-     "of that, and gets the others' new parameters (ZeRO stage 1); the same bits",
-     0},
+     "of that, and gets the others' new parameters (ZeRO stage 1); the same bits with up to 16 replicas",
+     TIMED},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always",
      "which microbatches are computed again for the backward instead of kept (default from the preset)", 0},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,

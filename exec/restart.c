@@ -200,7 +200,7 @@ pp_status pp_restart_create(const char *path, const struct pp_notes *identity, c
 /* --- of a run --- */
 
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
-                          const char *bits, struct pp_restart *out)
+                          const char *bits, bool writes, struct pp_restart *out)
 {
     *out =
         (struct pp_restart){.every = config->save_every, .start = {.learning_rate = config->lr, .best_loss = INFINITY}};
@@ -209,6 +209,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     PP_TRY(PP_NEW(&out->path, size));
     snprintf(out->path, size, "%s%s", config->save, SUFFIX);
     identify(config, job, data, bits, &out->identity);
+    if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;
     PP_TRY(pp_restart_read(out->path, &out->identity, job->model, &state, &out->resumed));
@@ -221,6 +222,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
 
 void pp_restart_close(struct pp_restart *restart)
 {
+    pp_file_lock_release(&restart->lock);
     free(restart->path);
     restart->path = NULL;
 }

@@ -8,6 +8,7 @@
 #define PP_EXEC_RESTART_H
 
 #include "exec/data.h"
+#include "exec/file_lock.h"
 #include "exec/journal.h"
 #include "exec/parameters.h"
 #include "exec/weights.h"
@@ -26,13 +27,16 @@ struct pp_restart {
     bool resumed;             /* there was one, and `start` is from it */
     struct pp_notes identity; /* what must be equal in a run that goes on */
     struct pp_restart_state start;
+    struct pp_file_lock lock; /* of the process that writes: a run that goes on, and what survived of one that was
+                                 killed, would mix their weights */
 };
 
 /* What the options ask for: --save-every, --resume. bits: what equal bits need beside the accumulation key (the device,
  * ...); where that differs there is a warning. PP_INPUT where a checkpoint is damaged or of another run. No checkpoint:
- * the run starts from the beginning, and says so. All processes call it. */
+ * the run starts from the beginning, and says so. All processes call it. writes: this one is the first, which writes;
+ * PP_IO where another run is using the file. The caller closes it whatever is returned. */
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
-                          const char *bits, struct pp_restart *out) PP_MUST_CHECK;
+                          const char *bits, bool writes, struct pp_restart *out) PP_MUST_CHECK;
 void pp_restart_close(struct pp_restart *restart);
 
 /* Reads and checks the file against this run's identity and model; *found is false where there is none. */

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -122,35 +121,12 @@ static pp_status choose_place(const char *path, bool again, struct pp_weights_wr
     return PP_OK;
 }
 
-/* Is what was opened still what has the name? Another run may have put it in its place meanwhile. */
-static bool is_named(const struct pp_weights_writer *w)
-{
-    struct stat opened, named;
-    return fstat(w->fd, &opened) == 0 && stat(w->temporary, &named) == 0 && opened.st_ino == named.st_ino &&
-           opened.st_dev == named.st_dev;
-}
-
-/* Of a run that was killed a process may live on: two that write one file would mix their weights. File systems without
- * locks have none. */
-static pp_status open_temporary(struct pp_weights_writer *w)
-{
-    do {
-        if (w->fd >= 0) close(w->fd);
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (w->fd < 0) return failed(w, "create");
-        if (flock(w->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-            w->temporary[0] = '\0'; /* the other's */
-            return pp_fail(PP_IO, "--save: another run is writing %s; has a process of an earlier one survived?",
-                           w->path);
-        }
-    } while (!is_named(w));
-    return ftruncate(w->fd, 0) ? failed(w, "create") : PP_OK;
-}
-
 static pp_status open_place(struct pp_weights_writer *w)
 {
-    if (*w->temporary) return open_temporary(w);
-    w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+    if (*w->temporary)
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    else
+        w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
     return w->fd < 0 ? failed(w, "create") : PP_OK;
 }
 
@@ -199,14 +175,14 @@ static void sync_folder(const struct pp_weights_writer *w)
 
 static pp_status put_in_place(struct pp_weights_writer *w)
 {
-    const bool renamed = *w->temporary;
-    if (renamed && fsync(w->fd)) return failed(w, "write");
-    if (renamed && rename(w->temporary, w->path)) return failed(w, "create");
-    w->temporary[0] = '\0';
+    if (*w->temporary && fsync(w->fd)) return failed(w, "write");
     int fd = w->fd;
     w->fd = -1;
     if (close(fd)) return failed(w, "write");
-    if (renamed) sync_folder(w);
+    if (!*w->temporary) return PP_OK;
+    if (rename(w->temporary, w->path)) return failed(w, "create");
+    w->temporary[0] = '\0';
+    sync_folder(w);
     return PP_OK;
 }
 
@@ -220,7 +196,7 @@ pp_status pp_weights_commit(struct pp_weights_writer *w)
 void pp_weights_discard(struct pp_weights_writer *w)
 {
     if (!w) return;
+    if (w->fd >= 0) close(w->fd);
     if (*w->temporary) unlink(w->temporary);
-    if (w->fd >= 0) close(w->fd); /* the lock goes last */
     free(w);
 }

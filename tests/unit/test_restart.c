@@ -2,7 +2,6 @@
  *
  * Checkpoint files: around once, other runs, and every way in which a file can be wrong.
  */
-#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -251,25 +249,6 @@ static void the_one_before_stays_until_the_next_is_whole(void **state)
     assert_int_equal(access(FILE_NAME ".part", F_OK), -1);
 }
 
-/* A process of a killed run may live on, and write. What a dead one has left does not count. */
-static void another_run_writes(void **state)
-{
-    (void)state;
-    struct pp_weights_writer *writer = NULL;
-    const int other = open(FILE_NAME ".part", O_WRONLY | O_CREAT, 0666);
-    assert_int_equal(write(other, "half a file", 11), 11);
-    assert_int_equal(flock(other, LOCK_EX), 0);
-    assert_int_equal(pp_restart_create(FILE_NAME, &identity, &model, &plain, &writer), PP_IO);
-    assert_non_null(strstr(pp_message(), "another run is writing"));
-    assert_int_equal(access(FILE_NAME ".part", F_OK), 0);
-    close(other);
-    struct pp_restart_state read;
-    save(&evaluated);
-    assert_int_equal(read_it(&identity, &read), PP_OK);
-    assert_int_equal(read.step, evaluated.step);
-    assert_int_not_equal(access(FILE_NAME ".part", F_OK), 0);
-}
-
 static void all_fixed_options_fit(void **state)
 {
     (void)state;
@@ -285,7 +264,6 @@ int main(void)
         cmocka_unit_test(numbers_that_are_none_come_back),
         cmocka_unit_test(without_best_weights_it_is_a_weights_file),
         cmocka_unit_test(no_file),
-        cmocka_unit_test(another_run_writes),
         cmocka_unit_test(all_fixed_options_fit),
         cmocka_unit_test(another_run),
         cmocka_unit_test(a_long_list_of_differences_fits),

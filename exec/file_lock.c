@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/file_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX ".lock"
+
+/* Is what was opened still what has the name? Who held it before may have removed it meanwhile. */
+static bool is_named(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+/* *fd is -1 where there are no locks. */
+static pp_status lock(const char *path, const char *used, int *fd)
+{
+    for (;;) {
+        *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (*fd < 0) return PP_OK;
+        const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !locked && errno == EWOULDBLOCK;
+        if (locked && is_named(*fd, path)) return PP_OK;
+        close(*fd);
+        *fd = -1;
+        if (taken)
+            return pp_fail(PP_IO, "--save: another run uses %s; has a process of an earlier one survived?", used);
+        if (!locked) return PP_OK;
+    }
+}
+
+pp_status pp_file_lock_take(const char *path, struct pp_file_lock *out)
+{
+    const size_t size = strlen(path) + sizeof SUFFIX;
+    *out = (struct pp_file_lock){.fd = -1};
+    PP_TRY(PP_NEW(&out->path, size));
+    snprintf(out->path, size, "%s%s", path, SUFFIX);
+    pp_status status = lock(out->path, path, &out->fd);
+    if (out->fd >= 0) return PP_OK;
+    free(out->path);
+    out->path = NULL;
+    return status;
+}
+
+void pp_file_lock_release(struct pp_file_lock *lock)
+{
+    if (!lock->path) return;
+    unlink(lock->path);
+    close(lock->fd); /* last: nobody takes a file that is about to go */
+    free(lock->path);
+    lock->path = NULL;
+}
