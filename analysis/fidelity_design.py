@@ -21,7 +21,8 @@ VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "
 VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "v-half": 2, "v-min": 2})
 SCHEDULES = ("gpipe", "1f1b", "interleaved")  # if nothing else is asked for
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
-CHECKPOINTS = ("never", "except_last", "always")
+CHECKPOINTS = ("never", "except_last", "always")  # if nothing else is asked for
+WHOLE = ("gpipe", "1f1b", "1f1b-eager", "interleaved", "bfs")  # schedules that can have checkpoints of layers
 QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
 KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint", "precision")
 BLOCK = ("model", "stages", "checkpoint", "precision")
@@ -43,6 +44,8 @@ def fits(config, asked):
     if stages == 1 and config["schedule"] != "gpipe":
         return False
     if chunks == 1 and config["checkpoint"] == "except_last":
+        return False
+    if config["checkpoint"] == "layers" and config["schedule"] not in WHOLE:
         return False
     return not config["schedule"].startswith("interleaved") or m % max(1, m // stages) == 0
 

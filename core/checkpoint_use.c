@@ -57,6 +57,7 @@ static pp_status lay_out(const struct pp_job *job, struct pp_pool *pools, int64_
     struct pp_phase used[PP_PHASES];
     struct pp_layout *layout;
     int n = 0;
+    never.checkpoint = PP_CHECKPOINT_NEVER;
     never.pools = pools;
     never.nslots = 0;
     for (int p = 0; p < never.npools; p++) {

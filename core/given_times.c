@@ -81,7 +81,7 @@ pp_status pp_given_times_check(const struct pp_given_times *times, int ranks)
                    ranks, ranks - 1);
 }
 
-static double whole_rank_ms(const struct pp_given_times *times, int kind)
+static double whole_rank_ms(const struct pp_given_times *times, int kind, int checkpoint)
 {
     switch (kind) {
     case PP_F:
@@ -92,7 +92,7 @@ static double whole_rank_ms(const struct pp_given_times *times, int kind)
     case PP_W:
         return times->weight_ms;
     case PP_B:
-        return times->input_ms + times->weight_ms;
+        return times->input_ms + times->weight_ms + (checkpoint == PP_CHECKPOINT_LAYERS ? times->forward_ms : 0);
     default:
         return 0; /* the optimizer takes no time; hops are latency */
     }
@@ -101,7 +101,7 @@ static double whole_rank_ms(const struct pp_given_times *times, int kind)
 /* Rows of a task that serves several microbatches are those of all of them; the first is never smaller than others. */
 static double given_ms(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
 {
-    return whole_rank_ms(times, cls->kind) * cls->rows / plan->rows[0] / plan->virtual_stages;
+    return whole_rank_ms(times, cls->kind, plan->checkpoint) * cls->rows / plan->rows[0] / plan->virtual_stages;
 }
 
 static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)

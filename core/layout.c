@@ -52,13 +52,22 @@ struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
     return (struct pp_program_spec){.seq = phase->seq,
                                     .slot_rows = rows,
                                     .training = phase->plan->training,
-                                    .split_backward = phase->plan->split_backward};
+                                    .split_backward = phase->plan->split_backward,
+                                    .checkpoint_layers =
+                                        phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS};
 }
 
-/* A stage's input or output: what travels, and what checkpoints keep. */
+/* A stage's input or output: what travels. */
 static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
 {
     return pp_hidden_bytes(&model->shape, (int64_t)rows * phase->seq);
+}
+
+/* What a microbatch keeps to run a stage again. */
+static int64_t checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows)
+{
+    if (phase->plan->checkpoint != PP_CHECKPOINT_LAYERS) return hidden_bytes(model, phase, rows);
+    return model->stages[stage].layers * pp_checkpoint_bytes(&model->shape, (int64_t)rows * phase->seq);
 }
 
 static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)
@@ -82,8 +91,8 @@ static void widen(struct shared_pool *pool, int64_t slot_bytes)
     if (slot_bytes > pool->slot_bytes) pool->slot_bytes = slot_bytes;
 }
 
-/* The pools of one plan. All slots are as large as the largest microbatch; those of activations as the largest of the
- * stages that use them. */
+/* The pools of one plan. All slots are as large as the largest microbatch; those of activations and checkpoints as the
+ * largest of the stages that use them. */
 static void merge_plan(struct build *b, const struct pp_phase *phase)
 {
     const struct pp_plan *plan = phase->plan;
@@ -94,11 +103,13 @@ static void merge_plan(struct build *b, const struct pp_phase *phase)
         struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
         if (!shared) shared = make_pool(b, pool);
         if (pool->slots > shared->slots) shared->slots = pool->slots;
-        if (pool->kind != PP_POOL_ACT) widen(shared, hidden);
+        if (pool->kind != PP_POOL_ACT && pool->kind != PP_POOL_CKPT) widen(shared, hidden);
     }
     for (int s = 0; s < plan->stages; s++) {
         struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
         if (shared) widen(shared, align(b->ops->act_bytes(b->model, s, &spec)));
+        shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
+        if (shared) widen(shared, align(checkpoint_bytes(b->model, phase, s, max_rows(plan))));
     }
 }
 
@@ -265,7 +276,7 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     int rows = phase->plan->rows[t->microbatch];
     const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
     int64_t act = ops->act_bytes(model, t->stage, &spec);
-    int64_t ckpt = hidden_bytes(model, phase, rows);
+    int64_t ckpt = checkpoint_bytes(model, phase, t->stage, rows);
     if (t->flags & PP_TASK_TAKE_ACT) *taken += align(act);
     if (t->flags & PP_TASK_TAKE_CKPT) *taken += align(ckpt);
     if (t->flags & PP_TASK_FREE_ACT) *freed += align(act);

@@ -12,7 +12,7 @@ const struct pp_kind_info pp_kinds[PP_KINDS] = {
 #undef X
 };
 
-const char *const pp_checkpoint_names[] = {"never", "except_last", "always"};
+const char *const pp_checkpoint_names[] = {"never", "except_last", "always", "layers"};
 
 const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
 {

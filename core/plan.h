@@ -73,7 +73,7 @@ enum pp_task_flag {
     PP_TASK_FIRST = 1,     /* first contribution of this step to its stage's gradients: write, do not add */
     PP_TASK_TAKE_ACT = 2,  /* the activation slot comes into use with this task */
     PP_TASK_FREE_ACT = 4,  /* ... is free again when it ends */
-    PP_TASK_TAKE_CKPT = 8, /* the same for the checkpointed stage input */
+    PP_TASK_TAKE_CKPT = 8, /* the same for what is checkpointed */
     PP_TASK_FREE_CKPT = 16,
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
 };
@@ -87,7 +87,7 @@ struct pp_task {
     int32_t lane;
     int32_t cls; /* cost class: index into classes[] */
     int32_t dep[3];
-    int32_t act, ckpt; /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R reads it */
+    int32_t act, ckpt; /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R or B reads it */
     /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
     int32_t in, out;
 };
@@ -120,7 +120,17 @@ struct pp_wrap {
     int32_t from, to;
 };
 
-enum pp_checkpoint { PP_CHECKPOINT_NEVER, PP_CHECKPOINT_EXCEPT_LAST, PP_CHECKPOINT_ALWAYS };
+/* What a microbatch keeps for its backward: all activations; but for the last one, or always, its stage's input alone,
+ * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one layer
+ * again before it goes back through it (Megatron's --recompute-granularity full, method uniform, one layer at a time).
+ */
+enum pp_checkpoint {
+    PP_CHECKPOINT_NEVER,
+    PP_CHECKPOINT_EXCEPT_LAST,
+    PP_CHECKPOINT_ALWAYS,
+    PP_CHECKPOINT_LAYERS, /* of plans that are not split; without R */
+    PP_CHECKPOINTS
+};
 extern const char *const pp_checkpoint_names[];
 
 /* What a schedule may decide by. Times in one unit, memory in another, both as their giver likes; whole numbers, so

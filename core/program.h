@@ -30,7 +30,7 @@ enum pp_region {
     PP_MEM_PARAM,   /* the stage's parameters (pp_tensor.value_offset) */
     PP_MEM_GRAD,    /* the stage's gradients (pp_tensor.offset) */
     PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
-    PP_MEM_CKPT,    /* checkpointed stage input */
+    PP_MEM_CKPT,    /* checkpoint: the input of the stage, or of each of its layers (pp_checkpoint_bytes) */
     PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d] */
     PP_MEM_OUT,     /* output slot of the task: [rows*seq, d] */
     PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks */
@@ -221,6 +221,12 @@ static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t toke
     return tokens * shape->d_model * pp_element_bytes(shape->precision);
 }
 
+/* Of a checkpoint of layers: from the input of one to that of the next. */
+static inline int64_t pp_checkpoint_bytes(const struct pp_shape *shape, int64_t tokens)
+{
+    return (pp_hidden_bytes(shape, tokens) + 63) / 64 * 64;
+}
+
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */
@@ -253,7 +259,8 @@ struct pp_program_spec {
     int seq;       /* tokens per row */
     int slot_rows; /* rows that the activation slot has room for; offsets in it depend on that */
     bool training;
-    bool split_backward; /* the plan has I and W tasks */
+    bool split_backward;    /* the plan has I and W tasks */
+    bool checkpoint_layers; /* it keeps the inputs of layers alone; not with split_backward */
 };
 
 /* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */

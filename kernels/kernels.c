@@ -214,6 +214,7 @@ struct pp_work pp_call_work(const struct pp_call *call)
 static const char *norm_words(const struct pp_call *call)
 {
     static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
+    if (call->ref[0].region == PP_MEM_NONE) return " unsent"; /* then there is no sum, nor is it plain */
     return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
 }
 

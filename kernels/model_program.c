@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 24, /* B: 10 for the inputs, 8 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS = 32, /* B: 10 to make it again, 10 for the inputs, 8 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 8,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
@@ -288,9 +288,9 @@ static void write_signature(const struct pp_writer *w, int kind)
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s", heads, shape->d_ff, vocab, precision, layers,
                  kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s %s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
                  shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, layers, w->seq, w->rows);
+                 precision, layers, w->checkpoints ? " layers" : "", w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
@@ -315,6 +315,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .tokens = (int64_t)cls->rows * spec->seq,
                           .training = spec->training,
                           .split = spec->split_backward && spec->training,
+                          .checkpoints = spec->checkpoint_layers && spec->training,
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)

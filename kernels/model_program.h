@@ -18,7 +18,9 @@
  * first stage the gradient at the embedding's output. With swiglu that at linear1's output takes a's place, split or
  * not. The last stage holds the decoder's input and the logits (as many columns as the padded vocabulary), which become
  * their own gradient; bf16 has a second buffer for that. Evaluation keeps nothing for a backward pass: all layers use
- * the buffers of one.
+ * the buffers of one. So they do where the inputs of layers are checkpoints: F writes those on its way, B makes the
+ * buffers of one layer again from its checkpoint and goes back through it before it turns to the layer before. Where
+ * layers end with their norms that checkpoint is x.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix.
@@ -80,6 +82,7 @@ struct pp_writer {
     int rows, seq;
     int64_t tokens; /* rows * seq */
     bool training, split;
+    bool checkpoints; /* the inputs of layers are kept, and nothing else */
     struct pp_program *out;
 };
 
@@ -104,6 +107,18 @@ static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
 static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct pp_buffer buffer)
 {
     return pp_ref_slot((struct pp_buffer){buffer.offset + l * w->slot.layer_bytes, buffer.row_bytes});
+}
+
+/* The checkpoint of layer l: its input. */
+static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
+{
+    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->shape, w->tokens));
+}
+/* What in_proj of layer l reads. */
+static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
+{
+    const bool kept = w->checkpoints && w->model->shape.norm == PP_NORM_LAST;
+    return kept ? pp_ref_checkpoint(w, l) : pp_ref_act(w, l, w->slot.x);
 }
 
 /* Takes scratch for the whole program, in bytes or for so many activations per token; returns its place. */
@@ -133,8 +148,17 @@ static inline bool pp_writer_rotates(const struct pp_writer *w)
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 
+/* Scratch of layers on their way forward. */
+struct pp_scratch {
+    struct pp_ref attention;
+    struct pp_ref stream; /* norm first: the residual stream [T,d], to which layers add */
+    struct pp_ref z2;     /* norm first: linear2's output [T,d] */
+};
+
 /* F (or R where recompute is set), B, I, W. */
 void pp_write_forward(struct pp_writer *w, bool recompute);
+/* Layer l once more from its checkpoint, as far as its backward needs it; behind the last one of all, the decoder. */
+void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
 
 #endif

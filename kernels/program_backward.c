@@ -2,7 +2,8 @@
  *
  * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
  * first; the full backward (B) is both in turn for each layer, while its operands are in the caches. I and W alone
- * make the same calls in the same order, so they give the same bits.
+ * make the same calls in the same order, so they give the same bits. Where the inputs of layers are checkpoints, B makes
+ * a layer's activations again before its gradients.
  */
 #include "kernels/model_program.h"
 
@@ -209,7 +210,7 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
                        pp_ref_act(w, l, slot->y1), d);
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx), d);
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->shape),
-                       pp_ref_act(w, l, slot->x), d);
+                       pp_ref_x(w, l), d);
 }
 
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
@@ -263,14 +264,25 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
     return path;
 }
 
+/* The last layer's turn is before the decoder's gradients, while scratch is not in use; the others need of it no more
+ * than attention does. */
+static void write_again(struct pp_writer *w, int l, const struct path *path)
+{
+    const struct pp_scratch scratch = {.attention = path->scratch, .stream = path->stream, .z2 = path->dctx};
+    if (w->checkpoints) pp_write_layer_again(w, l, &scratch);
+}
+
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     struct path path = make_path(w, input_grads);
     const struct pp_ref output = stage_output(w, &path);
+    const int last = w->stage->layers - 1;
     void (*const write_layer)(struct pp_writer *, const struct path *, int, struct pp_ref) =
         pp_writer_norm_first(w) ? write_norm_first_layer : write_norm_last_layer;
+    write_again(w, last, &path);
     if (w->stage->decode) write_decoder_grads(w, &path, input_grads, weight_grads);
-    for (int l = w->stage->layers - 1; l >= 0; l--) {
+    for (int l = last; l >= 0; l--) {
+        if (l < last) write_again(w, l, &path);
         if (input_grads) {
             write_layer(w, &path, l, l ? path.stream : output);
             path.incoming = path.stream;

@@ -15,7 +15,7 @@ static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from
     call->ref[1] = from;
 }
 
-/* Brings the stage's input into x, and into the checkpoint where the task has one. */
+/* Brings the stage's input into x, and into the checkpoint where the task has one and x is not that. */
 static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
     const struct pp_shape *shape = &w->model->shape;
@@ -34,7 +34,7 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         return;
     }
     write_copy(w, x, pp_ref_to(PP_MEM_IN, 0));
-    if (w->training) write_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
+    if (w->training && !w->checkpoints) write_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
 }
 
 /* C [T, n] = A [T, k] * weight [n, k]' */
@@ -118,15 +118,16 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
 /* Where the output of layer l goes: the next layer's input, the decoder's input, or the next stage. */
 static struct pp_ref layer_output(const struct pp_writer *w, int l)
 {
-    if (l + 1 < w->stage->layers) return pp_ref_act(w, l + 1, w->slot.x);
+    if (l + 1 < w->stage->layers) return pp_ref_x(w, l + 1);
     return w->stage->decode ? pp_ref_slot(w->slot.decoder_input) : pp_ref_to(PP_MEM_OUT, 0);
 }
 
-static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
+/* Its output goes to y. */
+static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref scratch)
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_slot *slot = &w->slot;
-    const struct pp_ref x = pp_ref_act(w, l, slot->x), ctx = pp_ref_act(w, l, slot->ctx);
+    const struct pp_ref x = pp_ref_x(w, l), ctx = pp_ref_act(w, l, slot->ctx);
     const struct pp_ref y1 = pp_ref_act(w, l, slot->y1), u = pp_ref_act(w, l, slot->u);
     const struct residual first = {PP_DROP_RESIDUAL1,
                                    PP_OUT_PROJ_BIAS,
@@ -141,7 +142,7 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
                                     PP_LINEAR2_BIAS,
                                     PP_NORM2_WEIGHT,
                                     PP_NORM2_BIAS,
-                                    layer_output(w, l),
+                                    y,
                                     pp_ref_act(w, l, slot->xhat2),
                                     pp_ref_act(w, l, slot->rstd2),
                                     y1,
@@ -156,13 +157,6 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref scratch)
 }
 
 /* ---- norm first ---- */
-
-/* Scratch of a forward program. */
-struct scratch {
-    struct pp_ref attention;
-    struct pp_ref stream; /* the residual stream [T,d], to which layers add */
-    struct pp_ref z2;     /* linear2's output [T,d] */
-};
 
 /* y = the norm of x alone. gamma, beta: parameters. */
 static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], struct pp_ref gamma, struct pp_ref beta)
@@ -184,13 +178,15 @@ static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct 
     call->ref[3] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_BIAS);
 }
 
-static void write_norm_first_layer(struct pp_writer *w, int l, const struct scratch *scratch, bool recompute)
+/* The stream comes from `in` and goes to `out`; where that has no memory, the backward needs nothing of the rest. */
+static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in, struct pp_ref out,
+                                   const struct pp_scratch *scratch)
 {
     const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
     const struct pp_slot *slot = &w->slot;
     const struct pp_ref h1 = pp_ref_act(w, l, slot->x), h2 = pp_ref_act(w, l, slot->y1);
-    const struct pp_ref stream = scratch->stream, u = pp_ref_act(w, l, slot->u);
-    const bool last = l + 1 == w->stage->layers && !w->stage->decode;
+    const struct pp_ref none = {0}, u = pp_ref_act(w, l, slot->u);
+    const struct pp_ref stream = out.region == PP_MEM_NONE ? none : scratch->stream;
     const struct residual middle = {PP_DROP_RESIDUAL1,
                                     PP_OUT_PROJ_BIAS,
                                     PP_NORM2_WEIGHT,
@@ -198,19 +194,19 @@ static void write_norm_first_layer(struct pp_writer *w, int l, const struct scra
                                     h2,
                                     pp_ref_act(w, l, slot->xhat2),
                                     pp_ref_act(w, l, slot->rstd2),
-                                    stream,
+                                    in,
                                     stream};
 
-    write_plain_norm(
-        w, (const struct pp_ref[]){h1, pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), stream},
-        pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT), pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
+    write_plain_norm(w, (const struct pp_ref[]){h1, pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), in},
+                     pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
+                     pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
     write_attention(w, l, h1, scratch->attention);
     write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
     write_linear1(w, l, h2);
-    if (last && recompute) return; /* a recomputed stage sends nothing, and the backward needs nothing of the rest */
+    if (out.region == PP_MEM_NONE) return;
     write_linear(w, scratch->z2, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_layer_end(w, l, last ? pp_ref_to(PP_MEM_OUT, 0) : stream, scratch->z2, stream);
+    write_layer_end(w, l, out, scratch->z2, stream);
 }
 
 /* The stream's norm is the decoder's input. */
@@ -241,19 +237,28 @@ static void write_decoder(struct pp_writer *w)
 
 static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
-    write_input(w, pp_ref_act(w, 0, w->slot.x), recompute);
+    write_input(w, pp_ref_x(w, 0), recompute);
     const struct pp_ref scratch = pp_writer_attention_scratch(w);
-    for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, scratch);
+    for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, layer_output(w, l), scratch);
+}
+
+/* Where the stream stands before layer l; behind the last one. A recomputed stage sends nothing. */
+static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp_scratch *scratch, bool recompute)
+{
+    if (l == w->stage->layers && !w->stage->decode) return pp_ref_to(recompute ? PP_MEM_NONE : PP_MEM_OUT, 0);
+    return w->checkpoints && l < w->stage->layers ? pp_ref_checkpoint(w, l) : scratch->stream;
 }
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
     const int d = w->model->shape.d_model;
-    const struct pp_ref stream = pp_writer_activations(w, d), z2 = pp_writer_activations(w, d);
-    write_input(w, stream, recompute);
-    const struct scratch scratch = {pp_writer_attention_scratch(w), stream, z2};
-    for (int l = 0; l < w->stage->layers; l++) write_norm_first_layer(w, l, &scratch, recompute);
-    if (w->stage->decode) write_last_norm(w, stream);
+    struct pp_scratch scratch = {.stream = pp_writer_activations(w, d), .z2 = pp_writer_activations(w, d)};
+    write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
+    scratch.attention = pp_writer_attention_scratch(w);
+    for (int l = 0; l < w->stage->layers; l++)
+        write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
+                               &scratch);
+    if (w->stage->decode) write_last_norm(w, scratch.stream);
 }
 
 void pp_write_forward(struct pp_writer *w, bool recompute)
@@ -263,4 +268,17 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
     else
         write_norm_last_layers(w, recompute);
     if (w->stage->decode) write_decoder(w);
+}
+
+void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch)
+{
+    const struct pp_ref none = {0};
+    const bool decode = w->stage->decode && l + 1 == w->stage->layers;
+    if (pp_writer_norm_first(w))
+        write_norm_first_layer(w, l, pp_ref_checkpoint(w, l), decode ? scratch->stream : none, scratch);
+    else
+        write_layer(w, l, decode ? pp_ref_slot(w->slot.decoder_input) : none, scratch->attention);
+    if (!decode) return;
+    if (pp_writer_norm_first(w)) write_last_norm(w, scratch->stream);
+    write_decoder(w);
 }

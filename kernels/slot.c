@@ -27,11 +27,13 @@ static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
     return at;
 }
 
-static void place_layer(struct placing *p, const struct pp_shape *shape, bool split, struct pp_slot *out)
+static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
+                        struct pp_slot *out)
 {
     const int64_t d = shape->d_model, ff = shape->d_ff;
     const int e = p->element_bytes;
-    out->x = place(p, d, e);
+    const bool split = spec->training && spec->split_backward;
+    if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place(p, d, e);
     out->qkv = place(p, pp_qkv_width(shape), e);
     if (shape->attention == PP_ATTENTION_FLASH)
         out->lse = place(p, shape->heads, sizeof(float));
@@ -69,8 +71,8 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     const bool split = spec->training && spec->split_backward;
     struct placing p = {spec->slot_rows, spec->seq, pp_element_bytes(shape->precision), 0};
     *out = (struct pp_slot){0};
-    place_layer(&p, shape, split, out);
-    if (spec->training) {
+    place_layer(&p, shape, spec, out);
+    if (spec->training && !spec->checkpoint_layers) {
         out->layer_bytes = p.end;
         p.end = times(p.end, s->layers);
     }

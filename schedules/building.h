@@ -97,11 +97,11 @@ static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_
 /* The first microbatch in the activation slot of microbatch m. */
 static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - m % plan->slot_microbatches; }
 
-/* Does microbatch m of this plan keep only its input, to be recomputed? */
+/* Does microbatch m of this plan keep inputs only, to be recomputed? */
 static inline bool pp_recomputed(const struct pp_plan *plan, int m)
 {
     if (!plan->training || plan->checkpoint == PP_CHECKPOINT_NEVER) return false;
-    return plan->checkpoint == PP_CHECKPOINT_ALWAYS || m < plan->microbatches - 1;
+    return plan->checkpoint != PP_CHECKPOINT_EXCEPT_LAST || m < plan->microbatches - 1;
 }
 
 /* slots.c */

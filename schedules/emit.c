@@ -101,7 +101,7 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
 }
 
 /* The activation slot: taken by the first F or R that fills it to stay, freed by the B or W that uses it up. An F whose
- * activations nobody keeps has one for itself. */
+ * activations nobody keeps has one for itself, and so has a B that makes them again. */
 static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
@@ -127,14 +127,15 @@ static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struc
     struct pp_plan *plan = b->plan;
     struct slots *ckpt = &b->ranks[rank].ckpt;
     int64_t cell = pp_cell(plan, op->stage, op->microbatch);
+    const bool layers = plan->checkpoint == PP_CHECKPOINT_LAYERS;
     PP_TRY(hold_activations(b, rank, op, task));
-    if (!pp_recomputed(plan, op->microbatch) || op->stage == 0)
-        return PP_OK; /* the first stage recomputes from its tokens */
+    if (!pp_recomputed(plan, op->microbatch) || (op->stage == 0 && !layers))
+        return PP_OK; /* a first stage that runs again as a whole begins with its tokens */
     if (op->kind == PP_F) {
         PP_TRY(pp_slots_take(ckpt, &b->ckpt_slot[cell]));
         task->ckpt = b->ckpt_slot[cell];
         task->flags |= PP_TASK_TAKE_CKPT;
-    } else if (op->kind == PP_R) {
+    } else if (op->kind == (layers ? PP_B : PP_R)) {
         task->ckpt = b->ckpt_slot[cell];
         pp_slots_free(ckpt, task->ckpt);
         task->flags |= PP_TASK_FREE_CKPT;

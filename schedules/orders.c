@@ -72,7 +72,11 @@ struct reading {
 
 static bool batched(const struct pp_plan *plan) { return plan->slot_microbatches > 1; }
 
-static bool recomputes(const struct pp_plan *plan) { return plan->training && plan->checkpoint != PP_CHECKPOINT_NEVER; }
+/* By tasks of their own; B runs layers again by itself. */
+static bool recomputes(const struct pp_plan *plan, int microbatch)
+{
+    return plan->checkpoint != PP_CHECKPOINT_LAYERS && pp_recomputed(plan, microbatch);
+}
 
 static void append(struct reading *e, int kind, const struct pp_op *op)
 {
@@ -91,7 +95,7 @@ static void weight_gradient(struct reading *e, const struct pp_op *op)
 
 static void expand(struct reading *e, const struct pp_op *op)
 {
-    if (pp_is_backward(op->kind) && pp_recomputed(e->plan, op->microbatch)) append(e, PP_R, op);
+    if (pp_is_backward(op->kind) && recomputes(e->plan, op->microbatch)) append(e, PP_R, op);
     if (op->kind == PP_W) {
         weight_gradient(e, op);
     } else if (op->kind == PP_B && e->split[op->stage]) {
@@ -120,10 +124,25 @@ static int64_t find_split(struct reading *e, const struct pp_order *order)
     return more;
 }
 
+/* What B makes again of a layer is gone when the next one's turn comes: a W would find nothing. */
+static pp_status check_checkpoint(const struct reading *e)
+{
+    const struct pp_plan *plan = e->plan;
+    if (plan->checkpoint != PP_CHECKPOINT_LAYERS || !plan->training) return PP_OK;
+    for (int s = 0; s < plan->stages; s++)
+        if (e->split[s])
+            return pp_fail(PP_USAGE,
+                           "--checkpoint layers: %s cuts backwards into I and W, which needs all layers' activations "
+                           "at once; use --checkpoint always, or a schedule that does not, such as 1f1b",
+                           batched(plan) ? "--batch-w" : plan->schedule);
+    return PP_OK;
+}
+
 static pp_status read_order(struct reading *e, int rank, const struct pp_order *order)
 {
     const int64_t more = find_split(e, order);
-    PP_TRY(PP_GROW(&e->ops, e->n + order->n * (1 + recomputes(e->plan)) + more, &e->room));
+    PP_TRY(check_checkpoint(e));
+    PP_TRY(PP_GROW(&e->ops, e->n + order->n * (1 + recomputes(e->plan, 0)) + more, &e->room));
     for (int64_t i = 0; i < order->n; i++) {
         PP_TRY(check_op(e->plan, rank, &order->ops[i], e->seen));
         if (order->ops[i].kind == PP_F || e->plan->training) expand(e, &order->ops[i]);
@@ -172,7 +191,7 @@ pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_sourc
     PP_TRY_DONE(PP_NEW(&e.split, plan->stages));
     memset(e.split, batched(plan), (size_t)plan->stages);
     if (batched(plan)) PP_TRY_DONE(PP_NEW(&e.waiting, cells));
-    PP_TRY_DONE(PP_GROW(&e.ops, cells * (1 + plan->training + recomputes(plan)), &e.room));
+    PP_TRY_DONE(PP_GROW(&e.ops, cells * (1 + plan->training + recomputes(plan, 0)), &e.room));
     status = read_orders(&e, source, first);
 done:
     free(e.seen);

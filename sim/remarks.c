@@ -119,8 +119,8 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     r->least_bytes = bytes;
 }
 
-/* Would the configuration that needs least need less with checkpoints? */
-static bool checkpoints_save(const struct pp_remarks *r)
+/* Would the configuration that needs least need less with such checkpoints? */
+static bool checkpoints_save(const struct pp_remarks *r, int checkpoint)
 {
     const struct pp_predictor *p = r->predictor;
     struct pp_config config = *p->config;
@@ -129,22 +129,33 @@ static bool checkpoints_save(const struct pp_remarks *r)
     struct pp_job *job = NULL;
     if (config.workers) config.rows = config.global_rows / r->least_replicas;
     config.replicas = r->least_replicas;
-    point.checkpoint = PP_CHECKPOINT_ALWAYS;
+    point.checkpoint = checkpoint;
     const bool known = pp_job_create(&config, &point, p->schedules, p->ops, false, NULL, &job) == PP_OK &&
                        pp_checkpoint_use(job, &use) == PP_OK;
     pp_job_free(job);
     return known && use.bytes < use.never_bytes;
 }
 
+/* By which mode would it save most? -1: by none, or they have been tried. */
+static int saving_checkpoints(const struct pp_remarks *r)
+{
+    static const int modes[] = {PP_CHECKPOINT_LAYERS, PP_CHECKPOINT_ALWAYS};
+    for (int i = 0; i < 2 && !r->checkpointed; i++)
+        if (checkpoints_save(r, modes[i])) return modes[i];
+    return -1;
+}
+
 void pp_remarks_fits(const struct pp_remarks *r)
 {
     const double mib = 1 << 20;
-    char text[PP_POINT_TEXT], replicas[32] = "";
+    char text[PP_POINT_TEXT], replicas[32] = "", advice[64] = "";
     if (r->fit > 0 || r->too_large == 0) return;
     if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
+    const int saving = saving_checkpoints(r);
+    if (saving >= 0) snprintf(advice, sizeof advice, "; --checkpoint %s saves memory", pp_checkpoint_names[saving]);
     pp_warn("nothing fits into --memory (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
             (double)r->predictor->config->memory / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas,
-            !r->checkpointed && checkpoints_save(r) ? "; --checkpoint always saves memory" : "");
+            advice);
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)

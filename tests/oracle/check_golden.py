@@ -26,7 +26,8 @@ import tempfile
 import safetensors_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
-CHECKPOINTS = ("never", "except_last", "always")
+CHECKPOINTS = ("never", "except_last", "always", "layers")
+WHOLE = ("gpipe", "1f1b", "interleaved", "bfs")  # their backwards are in one piece, which checkpoints of layers need
 # How many stages a rank may have.
 VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
 VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,), "v-half": (2,), "v-min": (2,)})
@@ -120,7 +121,7 @@ def layouts(options, most):
     made = []
     for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
         for virtual in VIRTUAL[schedule]:
-            if ranks * virtual <= layers:
+            if ranks * virtual <= layers and (checkpoint != "layers" or schedule in WHOLE):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made

@@ -21,6 +21,7 @@ struct runner {
     struct pp_shape shape;
     int stages, rows, seq, chunks;
     bool split, recompute; /* backward as I and W; forward once more before each backward */
+    bool layers;           /* checkpoints are the inputs of layers */
     bool evaluate;         /* forward only, without dropout */
     int slot_chunks;       /* microbatches in an activation slot, one behind the other; 0: one */
     bool batch_w;          /* W of all microbatches of a slot at once */
@@ -29,7 +30,7 @@ struct runner {
     struct pp_model *model;
     int chunk_rows[RUNNER_CHUNKS], first_row[RUNNER_CHUNKS];
     void *param[RUNNER_STAGES], *grad[RUNNER_STAGES];
-    void *act[RUNNER_STAGES][RUNNER_CHUNKS];
+    void *act[RUNNER_STAGES][RUNNER_CHUNKS], *checkpoint[RUNNER_STAGES][RUNNER_CHUNKS];
     void *activation[RUNNER_STAGES + 1][RUNNER_CHUNKS], *gradient[RUNNER_STAGES + 1][RUNNER_CHUNKS];
     int32_t *tokens, *targets;
     struct pp_frame frame; /* seed, step, training, learning rate: the test's to set */
@@ -82,7 +83,14 @@ static inline int runner_slot_rows(const struct runner *r, int m)
 
 static inline struct pp_program_spec runner_spec(const struct runner *r)
 {
-    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split};
+    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers};
+}
+
+/* Whoever makes activations anew finds none of before. */
+static inline void runner_forget(struct runner *r, int stage, int m)
+{
+    const struct pp_program_spec spec = runner_spec(r);
+    memset(r->act[stage][m], 0xff, (size_t)pp_model_act_bytes(r->model, stage, &spec)); /* NaN */
 }
 
 /* Fields up to isa are set by the caller. */
@@ -104,6 +112,9 @@ static inline void runner_open(struct runner *r)
         const struct pp_program_spec spec = runner_spec(r);
         for (int m = 0; m < r->chunks; m += r->slot_chunks)
             r->act[s][m] = runner_memory(pp_model_act_bytes(r->model, s, &spec));
+        for (int m = 0; r->layers && m < r->chunks; m++)
+            r->checkpoint[s][m] = runner_memory(r->model->stages[s].layers *
+                                                pp_checkpoint_bytes(&r->shape, (int64_t)r->chunk_rows[m] * r->seq));
     }
     for (int s = 1; s < r->stages; s++)
         for (int m = 0; m < r->chunks; m++) {
@@ -126,6 +137,7 @@ static inline void runner_close(struct runner *r)
         free(r->grad[s]);
         for (int m = 0; m < r->chunks; m++) {
             free(r->act[s][m]);
+            free(r->checkpoint[s][m]);
             free(r->activation[s][m]);
             free(r->gradient[s][m]);
         }
@@ -148,6 +160,7 @@ static inline void runner_task(struct runner *r, int kind, int stage, int m, str
     frame->base[PP_MEM_ACT] = r->act[stage][runner_slot(r, m)];
     frame->act_row = r->first_row[m] - r->first_row[runner_slot(r, m)];
     frame->base[PP_MEM_WORK] = work;
+    if (r->layers) frame->base[PP_MEM_CKPT] = r->checkpoint[stage][m];
     frame->base[PP_MEM_TOKENS] = r->tokens + r->first_row[m] * r->seq;
     frame->base[PP_MEM_TARGETS] = r->targets + r->first_row[m] * r->seq;
     frame->first_row = r->first_row[m];
@@ -193,6 +206,7 @@ static inline double runner_gradients(struct runner *r)
     for (int s = r->stages - 1; s >= 0; s--) {
         for (int m = 0; m < r->chunks; m++) {
             if (r->recompute) runner_forward(r, s, m, true);
+            if (r->layers) runner_forget(r, s, m);
             runner_backward(r, r->split ? PP_I : PP_B, s, m);
         }
         for (int m = 0; r->split && m < r->chunks; m += r->batch_w ? r->slot_chunks : 1) runner_backward(r, PP_W, s, m);

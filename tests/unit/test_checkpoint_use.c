@@ -57,11 +57,12 @@ static int64_t transfers(const struct pp_layout *a, const struct pp_layout *b)
 /* How many modes the schedule was asked for; those that save nothing are counted. */
 static int compare(const char *schedule, const char *rest, int *useless)
 {
-    static const char *const modes[] = {"except_last", "always"};
+    static const char *const modes[] = {"except_last", "always", "layers"};
     struct pp_config config[2];
     struct pp_job *never = make(&config[0], schedule, "never", rest);
     if (!never) return 0;
-    for (int i = 0; i < 2; i++) {
+    const int n = never->train->split_backward ? 2 : 3;
+    for (int i = 0; i < n; i++) {
         struct pp_job *job = make(&config[1], schedule, modes[i], rest);
         struct pp_checkpoint_use use;
         char remark[256];
@@ -78,7 +79,7 @@ static int compare(const char *schedule, const char *rest, int *useless)
         pp_job_free(job);
     }
     pp_job_free(never);
-    return 2;
+    return n;
 }
 
 static void test_all_schedules(void **state)
@@ -107,6 +108,7 @@ static void test_remark(void **state)
         {"zb-h1", "except_last", "with never, for what R makes again is kept until W"},
         {"zb-h1", "never", ""},
         {"1f1b", "always", ""},
+        {"1f1b", "layers", ""},
         {"v-half", "always", ""}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pp_config config;

@@ -52,6 +52,22 @@ static void test_class_times(void **state)
     pp_plan_free(plan);
 }
 
+/* Checkpoints of layers: the second forward is B's, which then is as long as R and B. */
+static void test_layers(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = {.schedule = "1f1b", .ranks = 2, .virtual_stages = 1, .microbatches = 3, .replicas = 1};
+    spec.training = spec.optimizer = true;
+    spec.checkpoint = PP_CHECKPOINT_LAYERS;
+    struct pp_plan *plan = build_plan(&spec);
+    for (int c = 0; c < plan->nclasses; c++) {
+        const int kind = plan->classes[c].kind;
+        const int64_t ms = kind == PP_F ? 10 : kind == PP_B ? 30 : 0;
+        assert_int_equal(class_ns(&plain, plan, &plan->classes[c]), ms * 1000000);
+    }
+    pp_plan_free(plan);
+}
+
 /* Each number is possible; what they make together would not fit into 64 bits. */
 static void test_too_long(void **state)
 {
@@ -254,6 +270,7 @@ static const struct pp_plan_spec shapes[] = {
     {.schedule = "gpipe", .ranks = 3, .virtual_stages = 1, .microbatches = 6, .recv_buffers = 1, .clip = true},
     {.schedule = "1f1b", .ranks = 4, .virtual_stages = 1, .microbatches = 9, .checkpoint = PP_CHECKPOINT_ALWAYS},
     {.schedule = "interleaved", .ranks = 3, .virtual_stages = 2, .microbatches = 6, .clip = true},
+    {.schedule = "interleaved", .ranks = 2, .virtual_stages = 2, .microbatches = 4, .checkpoint = PP_CHECKPOINT_LAYERS},
     {.schedule = "1f1b", .ranks = 3, .virtual_stages = 1, .microbatches = 8, .batch_w = 2, .recv_buffers = 1},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -313,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_straggler_text),
         cmocka_unit_test(test_class_times),
+        cmocka_unit_test(test_layers),
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_measured_times),
         cmocka_unit_test(test_jitter),

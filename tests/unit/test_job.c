@@ -131,14 +131,10 @@ static void test_presets(void **state)
         int64_t parameters;
         int microbatches;
     } cases[] = {
-        {"--preset tutorial", 1041444974, 7},
-        {"--preset tutorial-12", 1444261998, 7},
-        {"--preset small", 12025582, 4},
-        {"--preset lab", 5068, 2},
-        {"--preset gpt-small", 162301009, 8},
-        {"--preset gpt-6.7b", 6855918673, 32},
-        {"--preset llama-2-7b", 6738415616, 32},
-        {"--preset llama-3-8b", 8030261248, 16},
+        {"--preset tutorial", 1041444974, 7},    {"--preset tutorial-12", 1444261998, 7},
+        {"--preset small", 12025582, 4},         {"--preset lab", 5068, 2},
+        {"--preset gpt-small", 162301009, 8},    {"--preset gpt-6.7b", 6855918673, 32},
+        {"--preset llama-2-7b", 6738415616, 32}, {"--preset llama-3-8b", 8030261248, 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;
@@ -264,7 +260,7 @@ static void test_context(void **state)
     const struct pp_job job = {.config = &config, .train = &plan};
     assert_int_equal(sizeof name, sizeof plan.schedule);
     memcpy(plan.schedule, name, sizeof name);
-    for (int mode = 0; mode < 3; mode++) {
+    for (int mode = 0; mode < PP_CHECKPOINTS; mode++) {
         plan.checkpoint = mode;
         snprintf(expected, sizeof expected, "%s %s share 1/%d", name, pp_checkpoint_names[mode], INT32_MAX);
         assert_string_equal(pp_job_context(&job, INT32_MAX, context, sizeof context), expected);

@@ -61,7 +61,8 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
     memset(w, 0, sizeof *w);
     groups[stages - 1] = 1;
     for (int s = 0; s < stages; s++)
-        w->stages[s] = (struct pp_stage){.param_bytes = 1000 * (s + 1),
+        w->stages[s] = (struct pp_stage){.layers = 1 + s % 3,
+                                         .param_bytes = 1000 * (s + 1),
                                          .value_bytes = 1000 * (s + 1),
                                          .param16_bytes = precision == PP_BF16 ? 400 * (s + 1) : 0,
                                          .group = groups[s]};
@@ -95,8 +96,13 @@ static void mark(uint8_t *arena, int64_t offset, int64_t bytes)
 static int64_t needed(const struct world *w, int plan, const struct pp_pool *pool)
 {
     const struct pp_plan *p = w->phases[plan].plan;
-    if (pool->kind != PP_POOL_ACT) return p->rows[0] * SEQ * D * pp_element_bytes(w->model.shape.precision);
+    const int64_t hidden = p->rows[0] * SEQ * D * pp_element_bytes(w->model.shape.precision);
     int64_t most = 0;
+    for (int s = 0; s < p->stages && pool->kind == PP_POOL_CKPT && p->checkpoint == PP_CHECKPOINT_LAYERS; s++) {
+        const int64_t bytes = w->stages[s].layers * ((hidden + 63) / 64 * 64);
+        if (p->stage_rank[s] == pool->rank && bytes > most) most = bytes;
+    }
+    if (pool->kind != PP_POOL_ACT) return most ? most : hidden;
     for (int s = 0; s < p->stages; s++)
         if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
             int64_t bytes = act_bytes(&w->model, s, &(struct pp_program_spec){SEQ, p->rows[0], p->training, false});
@@ -140,9 +146,12 @@ static void test_disjoint(void **state)
     } schedules[] = {{"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"bfs", 2},  {"zb-h1", 1},
                      {"zb-h2", 1}, {"zbv", 2},  {"v-half", 2},      {"v-min", 2}};
     enum { N = sizeof schedules / sizeof *schedules };
-    for (int i = 0; i < N * 4 * 3 * 2; i++) {
-        const int p = 1 + i / N % 4, checkpoint = i / (4 * N) % 3, precision = i / (12 * N) ? PP_BF16 : PP_FP32;
+    enum { MODES = 4 * PP_CHECKPOINTS, UNSPLIT = 4 };
+    for (int i = 0; i < N * MODES * 2; i++) {
+        const int p = 1 + i / N % 4, checkpoint = i / (4 * N) % PP_CHECKPOINTS;
+        const int precision = i / (MODES * N) ? PP_BF16 : PP_FP32;
         struct world w;
+        if (checkpoint == PP_CHECKPOINT_LAYERS && i % N >= UNSPLIT) continue;
         open_world(&w, schedules[i % N].name, p, schedules[i % N].v, 4, checkpoint, precision);
         assert_int_equal(w.layout->nplans, 2);
         assert_int_equal(w.layout->data_elements, 20 * SEQ);
@@ -168,6 +177,13 @@ static void test_activation_bytes(void **state)
     assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], slot);
     assert_int_equal(w.layout->bytes[0][PP_BYTES_CKPT], 0); /* recomputed from tokens */
     assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((5 * SEQ * D * 4 + 255) / 256 * 256));
+    assert_true(w.layout->live_peak_bytes[1] == w.layout->arena_bytes[1]);
+    close_world(&w);
+    open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_LAYERS, PP_FP32);
+    const int64_t input = (5 * SEQ * D * 4 + 63) / 64 * 64;
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], slot);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_CKPT], 4 * ((input + 255) / 256 * 256));
+    assert_int_equal(w.layout->bytes[1][PP_BYTES_CKPT], 4 * ((2 * input + 255) / 256 * 256));
     assert_true(w.layout->live_peak_bytes[1] == w.layout->arena_bytes[1]);
     close_world(&w);
     open_world(&w, "gpipe", 2, 1, 4, PP_CHECKPOINT_ALWAYS, PP_BF16);

@@ -159,6 +159,22 @@ static void test_stages_and_recomputation_same_bits(void **state)
     }
 }
 
+/* Of one layer at a time: nothing is there of the forward but checkpoints, and the last layers of a stage have not the
+ * place of the first. */
+static void test_checkpoints_of_layers_same_bits(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int stages = 1; stages <= 2; stages++) {
+            struct runner layers = make_runner(of_kind(tiny, kind), stages);
+            layers.layers = true;
+            layers.shape.layers = 5;
+            layers.shape.attention = stages == 1 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
+            struct runner all = make_runner(layers.shape, 1);
+            compare_runs(all, layers, 0);
+        }
+}
+
 /* Attention without stored scores: the same sums in another order, in other memory; the same scores dropped. Its own
  * bits, whatever the cut, recomputation and slots. Rows of several blocks of queries. */
 static void test_flash(void **state)
@@ -385,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_gradients_of_padded_batches),
         cmocka_unit_test(test_split_backward_same_bits),
+        cmocka_unit_test(test_checkpoints_of_layers_same_bits),
         cmocka_unit_test(test_stages_and_recomputation_same_bits),
         cmocka_unit_test(test_flash),
         cmocka_unit_test(test_shared_slots_same_bits),

@@ -39,11 +39,14 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}}, "layernorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[7] = {.region = PP_MEM_WORK}},
+    const struct pp_ref there = {.region = PP_MEM_WORK};
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3, .ref[0] = there},
+               "layernorm 5x35x200 drop");
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 unsent drop");
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}, .ref[0] = there}, "layernorm 5x35x200 plain");
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[0] = there, .ref[7] = there},
                "layernorm_grad 5x35x200 plain sum");
-    check_text((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}}, "rmsnorm 5x35x200 plain");
+    check_text((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}, .ref[0] = there}, "rmsnorm 5x35x200 plain");
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "swiglu 5x35x200 nobias drop bf16");
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");

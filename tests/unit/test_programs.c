@@ -54,18 +54,18 @@ static int64_t region_bytes(const struct check *c, int region, const struct pp_p
     const struct pp_stage *stage = &c->model->stages[c->stage];
     const int64_t tokens = (int64_t)c->rows * SEQ, ids = tokens * (int64_t)sizeof(int32_t);
     const int64_t hidden = tokens * shape->d_model * pp_element_bytes(shape->precision);
-    const int64_t bytes[PP_MEM_REGIONS] = {[PP_MEM_PARAM] = stage->param_bytes,
-                                           [PP_MEM_GRAD] = stage->param_bytes,
-                                           [PP_MEM_ACT] = pp_model_act_bytes(c->model, c->stage, &c->spec),
-                                           [PP_MEM_CKPT] = hidden,
-                                           [PP_MEM_IN] = hidden,
-                                           [PP_MEM_OUT] = hidden,
-                                           [PP_MEM_WORK] = program->work_bytes,
-                                           [PP_MEM_TOKENS] = ids,
-                                           [PP_MEM_TARGETS] = ids,
-                                           [PP_MEM_PARAM16] = stage->param16_bytes,
-                                           [PP_MEM_STATE] =
-                                               pp_optimizers[shape->optimizer].states * stage->param_bytes};
+    const int64_t bytes[PP_MEM_REGIONS] = {
+        [PP_MEM_PARAM] = stage->param_bytes,
+        [PP_MEM_GRAD] = stage->param_bytes,
+        [PP_MEM_ACT] = pp_model_act_bytes(c->model, c->stage, &c->spec),
+        [PP_MEM_CKPT] = c->spec.checkpoint_layers ? stage->layers * pp_checkpoint_bytes(shape, tokens) : hidden,
+        [PP_MEM_IN] = hidden,
+        [PP_MEM_OUT] = hidden,
+        [PP_MEM_WORK] = program->work_bytes,
+        [PP_MEM_TOKENS] = ids,
+        [PP_MEM_TARGETS] = ids,
+        [PP_MEM_PARAM16] = stage->param16_bytes,
+        [PP_MEM_STATE] = pp_optimizers[shape->optimizer].states * stage->param_bytes};
     return bytes[region];
 }
 
@@ -144,10 +144,19 @@ static struct buffer *find_buffer(struct check *c, const struct pp_operand *o, i
     return &c->buffers[c->nbuffers++];
 }
 
-/* The copy of weights, and what only norms that come first have. */
-static bool may_be_missing(const struct pp_call *call, int i)
+/* The copy of weights, what only norms that come first have, and the output of a layer that is made again. */
+static bool may_be_missing(const struct check *c, int i)
 {
-    return (is_step(call->kernel) && i == 2) || (pp_kernel_is_norm(call->kernel) && i == 7);
+    const int kernel = c->call->kernel;
+    const bool again = c->spec.checkpoint_layers && *c->kind == 'B';
+    if (is_step(kernel)) return i == 2;
+    return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
+}
+
+/* Is it memory that the programs of the check write before they read it? */
+static bool written_by_us(const struct check *c, int region)
+{
+    return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
 static void check_operand(struct check *c, int i, const struct pp_program *program)
@@ -155,7 +164,7 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
     const struct pp_operand o = pp_call_operand(c->call, i);
     const int region = c->call->ref[i].region;
     if (!o.name) require(c, region == PP_MEM_NONE, i);
-    if (!o.name || (may_be_missing(c->call, i) && region == PP_MEM_NONE)) return;
+    if (!o.name || (may_be_missing(c, i) && region == PP_MEM_NONE)) return;
     const bool bare = c->model->shape.bias == PP_NO_BIAS && strcmp(o.name, "bias") == 0;
     require(c, bare == (region == PP_MEM_NONE), i);
     if (bare) return;
@@ -163,7 +172,7 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
     check_type(c, &o, i);
     if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
     if (region == PP_MEM_STATE) check_state(c, i);
-    if (region != PP_MEM_ACT && region != PP_MEM_WORK) return;
+    if (!written_by_us(c, region)) return;
     struct buffer *b = find_buffer(c, &o, i);
     require(c, b->written || !(o.use & PP_USE_READ), i);
     b->written |= (o.use & PP_USE_WRITE) != 0;
@@ -207,6 +216,7 @@ static void check_model(const struct pp_shape *shape, int stages)
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, again, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, split, 3);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);
     }
     check_kinds(model, &(struct pp_program_spec){SEQ, 9, true, true}, 9, split, 3);
@@ -312,6 +322,12 @@ static void test_memory_formula(void **state)
                 const struct pp_program_spec spec = {35, 16, true, split};
                 assert_int_equal(pp_model_act_bytes(model, stage, &spec),
                                  slot_formula(&shape, &model->stages[stage], split, 16 * 35, 35));
+                const struct pp_program_spec layers = {35, 16, true, false, true};
+                struct pp_stage one = model->stages[stage];
+                one.layers = 1;
+                const int64_t x = shape.norm == PP_NORM_LAST ? 16 * 35 * 4096 * pp_element_bytes(precision) : 0;
+                assert_int_equal(pp_model_act_bytes(model, stage, &layers),
+                                 slot_formula(&shape, &one, false, 16 * 35, 35) - x);
             }
             const int64_t keys = shape.kv_heads ? 1024 : 4096, gates = shape.activation == PP_SWIGLU ? 4096 : 0;
             const int64_t weights = 4 * (4 * 4096 + 2 * keys + gates) * 4096LL + 28800 * 4096LL; /* of stage 1 */

@@ -30,7 +30,7 @@ static double product_flops(const struct pp_call *call)
     return 0;
 }
 
-/* Of one step of one replica; *again: of it what is computed a second time. */
+/* Of one step of one replica; *again: of it what is computed a second time by tasks of its own. */
 static double step_flops(const struct pp_job *job, double *again)
 {
     double sum = 0;

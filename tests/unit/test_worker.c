@@ -26,6 +26,8 @@ static const char *const variants[] = {
     "--schedule gpipe --stages 2 --checkpoint always",
     "--schedule 1f1b --stages 2 --checkpoint except_last",
     "--schedule 1f1b --stages 4 --checkpoint always",
+    "--schedule gpipe --stages 2 --checkpoint layers",
+    "--schedule interleaved --stages 2 --virtual 2 --checkpoint layers",
     "--schedule 1f1b --stages 2 --recv-buffers 1",
     "--schedule gpipe --stages 2 --recv-buffers 8 --split 1,3",
 };
@@ -54,7 +56,8 @@ static void bits_do_not_depend_on_the_pipeline(void **state)
 static void every_schedule_has_these_bits(void **state)
 {
     (void)state;
-    static const char *const cuts[] = {"--stages 1", "--stages 2", "--stages 4", "--stages 2 --checkpoint always"};
+    static const char *const cuts[] = {"--stages 1", "--stages 2", "--stages 4", "--stages 2 --checkpoint always",
+                                       "--stages 2 --checkpoint layers"};
     const struct pp_backend *cpu;
     const struct pp_schedule *schedule;
     struct outcome reference, other;

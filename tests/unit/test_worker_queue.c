@@ -37,7 +37,7 @@ static void compare(const char *options)
 #define SHORT MODEL "--rows 5 --tokens 7 --generated-tokens 1000 --max-batches 3 --epochs 1 --eval-batches 2 "
 
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
-static const char *const checkpoints[] = {"never", "except_last", "always"};
+static const char *const checkpoints[] = {"never", "except_last", "always", "layers"};
 static const int stage_counts[] = {1, 2, 4};
 
 /* All shapes, or every second one, ... */
@@ -45,7 +45,7 @@ static void compare_shapes(const char *extra, int step)
 {
     for (int s = 0; s < 3; s++)
         for (int p = 0; p < 3; p++)
-            for (int c = 0; c < 3; c++) {
+            for (int c = 0; c < PP_CHECKPOINTS; c++) {
                 char options[OPTIONS];
                 if ((s + p + c) % step) continue;
                 int chunks = (s + p + c) % 3 ? 4 : 2, virtual_stages = s < 2 || stage_counts[p] == 4 ? 1 : 2;
