@@ -121,9 +121,8 @@ struct pp_wrap {
 };
 
 /* What a microbatch keeps for its backward: all activations; but for the last one, or always, its stage's input alone,
- * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one layer
- * again before it goes back through it (Megatron's --recompute-granularity full, method uniform, one layer at a time).
- */
+ * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one
+ * layer again before it goes back through it (Megatron-LM's full recomputation, uniform, one layer at a time). */
 enum pp_checkpoint {
     PP_CHECKPOINT_NEVER,
     PP_CHECKPOINT_EXCEPT_LAST,

@@ -2,8 +2,8 @@
  *
  * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
  * first; the full backward (B) is both in turn for each layer, while its operands are in the caches. I and W alone
- * make the same calls in the same order, so they give the same bits. Where the inputs of layers are checkpoints, B makes
- * a layer's activations again before its gradients.
+ * make the same calls in the same order, so they give the same bits. Where the inputs of layers are checkpoints, B
+ * makes a layer's activations again before its gradients.
  */
 #include "kernels/model_program.h"
 
