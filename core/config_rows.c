@@ -127,9 +127,11 @@ const struct pp_opt pp_config_rows[] = {
      "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
      "of that, and gets the others' new parameters (ZeRO stage 1); the same bits with up to 16 replicas",
      TIMED},
-    {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, "never|except_last|always|layers",
-     "which microbatches keep only the input of their stage, and run its forward again before the backward; layers: all "
-     "keep the input of each layer, and the backward runs one layer again at a time (default from the preset)", 0},
+    {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0,
+     "never|except_last|always|layers",
+     "which microbatches keep only the input of their stage, and run its forward again before the backward; layers: "
+     "all keep the input of each layer, and the backward runs one layer again at a time (default from the preset)",
+     0},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
      "sheet), or layers of each stage such as 3,5",

@@ -121,8 +121,63 @@ static void test_remark(void **state)
     }
 }
 
+static struct pp_plan *plan_of(const char *schedule, int p, int v, int m, int checkpoint)
+{
+    struct pp_plan *plan = NULL;
+    const struct pp_plan_spec spec = {.schedule = schedule,
+                                      .ranks = p,
+                                      .virtual_stages = v,
+                                      .microbatches = m,
+                                      .replicas = 1,
+                                      .checkpoint = checkpoint,
+                                      .recv_buffers = 2,
+                                      .training = true,
+                                      .optimizer = true};
+    const pp_status status = pp_schedule_check(schedule, p, v, m) == PP_OK ? pp_plan_build(&spec, &plan) : PP_USAGE;
+    if (status != PP_OK && status != PP_USAGE) fail_msg("%s", pp_message());
+    return plan;
+}
+
+/* Without R: F and B have a slot for themselves, and B ends with the checkpoint. */
+static void check_layers(const struct pp_plan *layers, const struct pp_plan *never)
+{
+    const int turn = PP_TASK_TAKE_ACT | PP_TASK_FREE_ACT | PP_TASK_TAKE_CKPT | PP_TASK_FREE_CKPT;
+    assert_int_equal(pp_plan_check(layers), PP_OK);
+    assert_int_equal(layers->ntasks, never->ntasks);
+    for (int64_t i = 0; i < layers->ntasks; i++) {
+        const struct pp_task *task = &layers->tasks[i];
+        assert_int_not_equal(task->kind, PP_R);
+        if (task->kind != PP_F && task->kind != PP_B) continue;
+        assert_true(task->ckpt >= 0);
+        assert_int_equal(task->flags & turn, turn & ~(task->kind == PP_F ? PP_TASK_FREE_CKPT : PP_TASK_TAKE_CKPT));
+    }
+    for (int i = 0; i < layers->npools; i++)
+        assert_true(layers->pools[i].kind != PP_POOL_ACT || layers->pools[i].slots == 1);
+}
+
+/* Plans with W are refused. */
+static void test_layers(void **state)
+{
+    (void)state;
+    int whole = 0, split = 0;
+    for (int i = 0; pp_schedule_at(i); i++)
+        for (int shape = 0; shape < 5 * 2 * 9; shape++) {
+            const int p = 1 + shape % 5, v = 1 + shape / 5 % 2, m = 1 + shape / 10;
+            struct pp_plan *never = plan_of(pp_schedule_at(i)->name, p, v, m, PP_CHECKPOINT_NEVER);
+            struct pp_plan *layers = plan_of(pp_schedule_at(i)->name, p, v, m, PP_CHECKPOINT_LAYERS);
+            if (never) assert_int_equal(layers == NULL, never->split_backward);
+            if (layers) check_layers(layers, never);
+            whole += layers != NULL;
+            split += never && !layers;
+            pp_plan_free(never);
+            pp_plan_free(layers);
+        }
+    assert_true(whole > 100 && split > 100);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_schedules), cmocka_unit_test(test_remark)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_schedules), cmocka_unit_test(test_remark),
+                                       cmocka_unit_test(test_layers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,32 +76,6 @@ static void check_variants(struct pp_plan_spec *spec)
     }
 }
 
-/* Without R: a B needs a slot for itself, and ends with its checkpoint. Plans with W are refused. */
-static void check_layers(struct pp_plan_spec *spec)
-{
-    struct pp_plan *never = build(spec), *layers = NULL;
-    spec->checkpoint = PP_CHECKPOINT_LAYERS;
-    const pp_status status = pp_plan_build(spec, &layers);
-    assert_int_equal(status, never->split_backward ? PP_USAGE : PP_OK);
-    for (int64_t i = 0; layers && i < layers->ntasks; i++) {
-        const struct pp_task *task = &layers->tasks[i];
-        const int takes = PP_TASK_TAKE_ACT | PP_TASK_FREE_ACT, turn = takes | PP_TASK_TAKE_CKPT | PP_TASK_FREE_CKPT;
-        assert_int_not_equal(task->kind, PP_R);
-        if (task->kind != PP_F && task->kind != PP_B) continue;
-        assert_true(task->ckpt >= 0);
-        assert_int_equal(task->flags & turn, takes | (task->kind == PP_F ? PP_TASK_TAKE_CKPT : PP_TASK_FREE_CKPT));
-    }
-    if (layers) {
-        assert_int_equal(pp_plan_check(layers), PP_OK);
-        assert_int_equal(layers->ntasks, never->ntasks);
-        for (int i = 0; i < layers->npools; i++)
-            assert_true(layers->pools[i].kind != PP_POOL_ACT || layers->pools[i].slots == 1);
-    }
-    spec->checkpoint = PP_CHECKPOINT_NEVER;
-    pp_plan_free(never);
-    pp_plan_free(layers);
-}
-
 static void check_forwards(struct pp_plan_spec *spec)
 {
     spec->recv_buffers = 1;
@@ -117,7 +91,6 @@ static void test_all_shapes(void **state)
     (void)state;
     const int shapes = each_shape(check_variants, true);
     assert_true(shapes > 200);
-    assert_int_equal(each_shape(check_layers, true), shapes);
     assert_true(each_shape(check_forwards, false) > shapes);
 }
 
