@@ -15,6 +15,7 @@
 
 #include "core/checkpoint_use.h"
 #include "kernels/model.h"
+#include "schedules/builder.h"
 #include "schedules/schedule.h"
 
 /* NULL where the schedule refuses the shape. */

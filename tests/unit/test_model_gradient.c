@@ -2,50 +2,7 @@
  *
  * Gradients of whole models against finite differences, and what must not change a bit of them.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "tests/unit/model_runner.h"
-
-static const struct pp_shape tiny = {.d_model = 12,
-                                     .heads = 3,
-                                     .d_ff = 20,
-                                     .layers = 2,
-                                     .vocab = 17,
-                                     .dropout = 0.2,
-                                     .mask = PP_MASK_CAUSAL,
-                                     .scale_embedding = true};
-
-/* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
- * first with heads that share keys and values and are rotated, with biases and all of Llama's parts. */
-enum { SHARED_AND_ROTATED = 6, LLAMA, KINDS };
-static struct pp_shape of_kind(struct pp_shape shape, int kind)
-{
-    shape.norm = kind % 2 || kind == SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
-    shape.activation = kind == SHARED_AND_ROTATED ? PP_GELU : kind == LLAMA ? PP_SWIGLU : kind / 2;
-    if (shape.activation == PP_SWIGLU) {
-        shape.normalization = PP_RMSNORM;
-        shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
-    }
-    if (kind < SHARED_AND_ROTATED) return shape;
-    shape.d_model = 16;
-    shape.heads = 4;
-    shape.kv_heads = 2;
-    shape.positions = PP_POSITIONS_ROPE;
-    shape.rope_theta = 50;
-    return shape;
-}
-
-/* 5 rows in 2 chunks: 3 and 2; 7 tokens. */
-static struct runner make_runner(struct pp_shape shape, int stages)
-{
-    return (struct runner){.shape = shape, .stages = stages, .rows = 5, .seq = 7, .chunks = 2};
-}
+#include "tests/unit/tiny_model.h"
 
 /* |numeric - analytic| / |analytic| over the elements of a tensor (about `most` of them, spread evenly, in odd steps:
  * columns do not repeat). */
@@ -114,120 +71,6 @@ static void test_gradients_of_padded_batches(void **state)
     r.split = r.batch_w = true;
     r.slot_chunks = 2;
     check_gradients(r);
-}
-
-/* Runs `other` beside the fused two-stage run of the same shape; compares loss and every gradient. tolerance 0: bit
- * for bit. */
-static void compare_runs(struct runner one, struct runner other, float tolerance)
-{
-    runner_open(&one);
-    runner_open(&other);
-    const double loss = runner_gradients(&one), other_loss = runner_gradients(&other);
-    if (tolerance == 0) assert_true(loss == other_loss);
-    assert_true(fabs(loss - other_loss) <= 1e-5 * fabs(loss));
-    for (int i = 0; i < one.model->ntensors; i++) {
-        const int64_t n = one.model->tensors[i].elements;
-        const float *a = runner_tensor(&one, one.grad, i), *b = runner_tensor(&other, other.grad, i);
-        float most = 1e-3f;
-        for (int64_t k = 0; k < n; k++) most = fmaxf(most, fabsf(a[k]));
-        for (int64_t k = 0; k < n; k++)
-            if (!(fabsf(a[k] - b[k]) <= tolerance * most))
-                fail_msg("%s[%lld]: %g and %g", one.model->tensors[i].name, (long long)k, (double)a[k], (double)b[k]);
-    }
-    runner_close(&one);
-    runner_close(&other);
-}
-
-static void test_split_backward_same_bits(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int stages = 1; stages <= 2; stages++) {
-            struct runner split = make_runner(of_kind(tiny, kind), stages);
-            split.split = true;
-            compare_runs(make_runner(of_kind(tiny, kind), 2), split, 0);
-        }
-}
-
-static void test_stages_and_recomputation_same_bits(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < KINDS; kind++) {
-        struct runner again = make_runner(of_kind(tiny, kind), 2);
-        again.recompute = true;
-        compare_runs(make_runner(of_kind(tiny, kind), 1), again, 0);
-    }
-}
-
-/* Of one layer at a time: nothing is there of the forward but checkpoints, and the last layers of a stage have not the
- * place of the first. */
-static void test_checkpoints_of_layers_same_bits(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int stages = 1; stages <= 2; stages++) {
-            struct runner layers = make_runner(of_kind(tiny, kind), stages);
-            layers.layers = true;
-            layers.shape.layers = 5;
-            layers.shape.attention = stages == 1 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
-            struct runner all = make_runner(layers.shape, 1);
-            compare_runs(all, layers, 0);
-        }
-}
-
-/* Attention without stored scores: the same sums in another order, in other memory; the same scores dropped. Its own
- * bits, whatever the cut, recomputation and slots. Rows of several blocks of queries. */
-static void test_flash(void **state)
-{
-    (void)state;
-    struct runner math = make_runner(tiny, 2);
-    math.seq = 150;
-    struct runner flash = math;
-    flash.shape.attention = PP_ATTENTION_FLASH;
-    compare_runs(math, flash, 2e-5f);
-    struct runner other = flash;
-    other.split = true;
-    compare_runs(flash, other, 0);
-    other.recompute = true;
-    other.slot_chunks = 2;
-    compare_runs(flash, other, 0);
-    other = flash;
-    other.stages = 1;
-    compare_runs(flash, other, 0);
-}
-
-/* A slot of several microbatches: each finds its rows. The last slot has fewer, the last microbatch too. */
-static void test_shared_slots_same_bits(void **state)
-{
-    (void)state;
-    for (int k = 2; k <= 4; k++)
-        for (int split = 0; split < 2 * KINDS; split++) {
-            struct runner one = make_runner(of_kind(tiny, split / 2), 2), shared;
-            one.rows = 9;
-            one.chunks = 5;
-            shared = one;
-            shared.split = split % 2;
-            shared.slot_chunks = k;
-            shared.recompute = k == 3;
-            compare_runs(one, shared, 0);
-        }
-}
-
-/* Weight gradients of several microbatches in one product: the same sums in another order. */
-static void test_batched_weight_gradients(void **state)
-{
-    (void)state;
-    for (int stages = 1; stages <= 2; stages++)
-        for (int kind = 0; kind < KINDS; kind++) {
-            const int k = 2 + kind % 4;
-            struct runner one = make_runner(of_kind(tiny, kind), stages), batched;
-            one.rows = 9;
-            one.chunks = 5;
-            batched = one;
-            batched.split = batched.batch_w = true;
-            batched.slot_chunks = k;
-            compare_runs(one, batched, 2e-5f);
-        }
 }
 
 /* The tensor of this name; -1: there is none. */
@@ -400,12 +243,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_gradients_of_padded_batches),
-        cmocka_unit_test(test_split_backward_same_bits),
-        cmocka_unit_test(test_checkpoints_of_layers_same_bits),
-        cmocka_unit_test(test_stages_and_recomputation_same_bits),
-        cmocka_unit_test(test_flash),
-        cmocka_unit_test(test_shared_slots_same_bits),
-        cmocka_unit_test(test_batched_weight_gradients),
         cmocka_unit_test(test_no_bias),
         cmocka_unit_test(test_padded_vocabulary),
         cmocka_unit_test(test_chunks_same_masks),

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small models of every kind of layer, and the comparison of two ways to run one.
+ */
+#ifndef PP_TESTS_TINY_MODEL_H
+#define PP_TESTS_TINY_MODEL_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/model_runner.h"
+
+static const struct pp_shape tiny = {.d_model = 12,
+                                     .heads = 3,
+                                     .d_ff = 20,
+                                     .layers = 2,
+                                     .vocab = 17,
+                                     .dropout = 0.2,
+                                     .mask = PP_MASK_CAUSAL,
+                                     .scale_embedding = true};
+
+/* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
+ * first with heads that share keys and values and are rotated, with biases and all of Llama's parts. */
+enum { SHARED_AND_ROTATED = 6, LLAMA, KINDS };
+static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
+{
+    shape.norm = kind % 2 || kind == SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
+    shape.activation = kind == SHARED_AND_ROTATED ? PP_GELU : kind == LLAMA ? PP_SWIGLU : kind / 2;
+    if (shape.activation == PP_SWIGLU) {
+        shape.normalization = PP_RMSNORM;
+        shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
+    }
+    if (kind < SHARED_AND_ROTATED) return shape;
+    shape.d_model = 16;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.positions = PP_POSITIONS_ROPE;
+    shape.rope_theta = 50;
+    return shape;
+}
+
+/* 5 rows in 2 chunks: 3 and 2; 7 tokens. */
+static inline struct runner make_runner(struct pp_shape shape, int stages)
+{
+    return (struct runner){.shape = shape, .stages = stages, .rows = 5, .seq = 7, .chunks = 2};
+}
+
+/* Runs `other` beside the fused two-stage run of the same shape; compares loss and every gradient. tolerance 0: bit
+ * for bit. */
+static inline void compare_runs(struct runner one, struct runner other, float tolerance)
+{
+    runner_open(&one);
+    runner_open(&other);
+    const double loss = runner_gradients(&one), other_loss = runner_gradients(&other);
+    if (tolerance == 0) assert_true(loss == other_loss);
+    assert_true(fabs(loss - other_loss) <= 1e-5 * fabs(loss));
+    for (int i = 0; i < one.model->ntensors; i++) {
+        const int64_t n = one.model->tensors[i].elements;
+        const float *a = runner_tensor(&one, one.grad, i), *b = runner_tensor(&other, other.grad, i);
+        float most = 1e-3f;
+        for (int64_t k = 0; k < n; k++) most = fmaxf(most, fabsf(a[k]));
+        for (int64_t k = 0; k < n; k++)
+            if (!(fabsf(a[k] - b[k]) <= tolerance * most))
+                fail_msg("%s[%lld]: %g and %g", one.model->tensors[i].name, (long long)k, (double)a[k], (double)b[k]);
+    }
+    runner_close(&one);
+    runner_close(&other);
+}
+
+#endif
