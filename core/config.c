@@ -31,17 +31,20 @@ static pp_status check_cut(const struct pp_config *config)
 
 static pp_status check_heads(const struct pp_config *config)
 {
-    if (config->d_model % config->heads != 0)
+    const int columns = config->head_dim ? config->head_dim : config->d_model / config->heads;
+    if (!config->head_dim && config->d_model % config->heads != 0)
         return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
                        config->d_model);
     if (config->kv_heads && config->heads % config->kv_heads != 0)
         return pp_fail(PP_USAGE, "--kv-heads: %d heads of keys and values do not divide --heads %d; choose a divisor",
                        config->kv_heads, config->heads);
-    if (config->positions == PP_POSITIONS_ROPE && config->d_model / config->heads % 2 != 0)
+    if (config->positions == PP_POSITIONS_ROPE && columns % 2 != 0)
         return pp_fail(PP_USAGE,
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
                        "them; choose an even number",
-                       config->d_model, config->heads, config->d_model / config->heads);
+                       config->d_model, config->heads, columns);
+    if ((int64_t)config->heads * columns > 1 << 24)
+        return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
     if (config->positions != PP_POSITIONS_ROPE && pp_config_given(config, "rope-theta"))
         return pp_fail(PP_USAGE, "--rope-theta is of --positions rope; add that, or leave it out");
     return PP_OK;
@@ -75,6 +78,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
+    if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
     return check(out);
 }
 
@@ -118,6 +122,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .d_model = config->d_model,
         .heads = config->heads,
         .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
         .d_ff = config->d_ff,
         .norm = config->norm,
         .activation = config->activation,

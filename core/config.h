@@ -21,6 +21,7 @@ struct pp_config {
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
     int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
+    int head_dim;                                         /* 0: d_model / heads */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
     /* batch and optimizer */
@@ -103,7 +104,8 @@ void pp_config_cut_rows(struct pp_config *config);
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);
 
 /* The presets (presets.c describes each), and a line about each for --list. */
-#define PP_PRESET_NAMES "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b|llama-2-7b|llama-3-8b"
+#define PP_PRESET_NAMES                                                                                                \
+    "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b|llama-2-7b|llama-3-8b|llama-3-70b|mistral-nemo-12b"
 void pp_config_list_presets(FILE *out);
 
 #endif

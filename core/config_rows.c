@@ -36,8 +36,11 @@ const struct pp_opt pp_config_rows[] = {
     {"preset", PP_OPT_TEXT, AT(preset), PP_RUNS, MODEL, "NAME", "small", 0, 0, PP_PRESET_NAMES,
      "numbers to begin with; --list describes them. Any other option beats the preset, wherever it stands", OWN},
     {"d-model", PP_OPT_INT, AT(d_model), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "width of the model", FIXED | TIMED},
-    {"heads", PP_OPT_INT, AT(heads), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL, "attention heads; divides --d-model",
-     FIXED | TIMED},
+    {"heads", PP_OPT_INT, AT(heads), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL,
+     "attention heads; divides --d-model, unless there is --head-dim", FIXED | TIMED},
+    {"head-dim", PP_OPT_INT, AT(head_dim), PP_RUNS, MODEL, "COLUMNS", "0", 0, 1 << 24, NULL,
+     "columns of a head: all heads together may be wider than --d-model, or narrower (0 = --d-model / --heads)",
+     LATER | TIMED},
     {"kv-heads", PP_OPT_INT, AT(kv_heads), PP_RUNS, MODEL, NULL, "0", 0, 1 << 24, NULL,
      "heads of keys and values, each for several of the queries: a divisor of --heads (0 = as many; 1 is multi-query "
      "attention)",

@@ -76,13 +76,20 @@ static pp_status add_split(struct text *t, const struct pp_config *config, const
     return PP_OK;
 }
 
+static void add_heads(struct text *t, const struct pp_config *config)
+{
+    add(t, " h%d", config->heads);
+    if (config->head_dim) add(t, "x%d", config->head_dim);
+    if (config->kv_heads) add(t, " kv%d", config->kv_heads);
+}
+
 static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
     if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
     if (config->zero && config->replicas > 1) add(t, "zero %d ", config->zero);
     if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
-    add(t, "%s%dl d%d h%d", config->style ? "lab " : "", config->layers, config->d_model, config->heads);
-    if (config->kv_heads) add(t, " kv%d", config->kv_heads);
+    add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
+    add_heads(t, config);
     add(t, " f%d v%d %s", config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");

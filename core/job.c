@@ -357,12 +357,13 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[128], of_keys[40] = "";
+    char words[128], columns[24] = "", of_keys[40] = "";
+    if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     add_layer_words(shape, words, sizeof words);
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s, ff %d, vocabulary %d, mask %s%s; %s, %s",
+    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d, vocabulary %d, mask %s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), of_keys, shape->d_ff, shape->vocab,
+             pp_plural(shape->heads), columns, of_keys, shape->d_ff, shape->vocab,
              shape->mask == PP_MASK_CAUSAL ? "causal" : "none", words, pp_precision_names[shape->precision],
              pp_optimizers[shape->optimizer].name);
     return buf;

@@ -4,8 +4,10 @@
  * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest
  * GPT-2 (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the rate,
  * betas, decay and clipping of the latter. What is not GPT's: sinusoidal positions, a decoder with weights of its own,
- * exact GELU. llama-2-7b (Touvron et al., 2023) and llama-3-8b (Grattafiori et al., 2024) are those models, number for
- * number, but for the schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's.
+ * exact GELU. llama-2-7b (Touvron et al., 2023), llama-3-8b and llama-3-70b (Grattafiori et al., 2024) are those
+ * models, number for number, but for the schedule of their learning rates; Llama 3's report gives no decay, clipping or
+ * epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was
+ * trained is not published.
  */
 #include "core/config.h"
 
@@ -71,6 +73,24 @@ static const struct preset presets[] = {
      {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "8"}, {"d-ff", "14336"}, {"layers", "32"},
       {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
       {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
+      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
+      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"}, {"replicas", "1"},
+      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"eval-batches", "10"}}},
+    {"llama-3-70b", "80 layers, d 8192, 7.06e10 parameters, Llama 3 70B; 32 x 8192 tokens, 16 stages, 32 chunks",
+     {{"d-model", "8192"}, {"heads", "64"}, {"kv-heads", "8"}, {"d-ff", "28672"}, {"layers", "80"},
+      {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
+      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
+      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
+      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "1.5e-4"}, {"rows", "32"}, {"tokens", "8192"}, {"stages", "16"}, {"chunks", "32"}, {"replicas", "1"},
+      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"eval-batches", "10"}}},
+    {"mistral-nemo-12b", "40 layers, d 5120, 1.22e10 parameters, Mistral Nemo; 16 x 8192 tokens, 8 stages, 16 chunks",
+     {{"d-model", "5120"}, {"heads", "32"}, {"kv-heads", "8"}, {"head-dim", "128"}, {"d-ff", "14336"},
+      {"layers", "40"}, {"vocab", "131072"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
+      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "1000000"},
       {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"}, {"replicas", "1"},

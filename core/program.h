@@ -151,8 +151,9 @@ enum pp_bias { PP_BIAS, PP_NO_BIAS };
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE };
 
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
- * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads and positions). swiglu: linear1 makes
- * 2 d_ff numbers of a token, of which the first d_ff are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
+ * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads, head_dim and positions). swiglu:
+ * linear1 makes 2 d_ff numbers of a token, of which the first d_ff are gates (Shazeer, 2020, "GLU Variants Improve
+ * Transformer"). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
@@ -175,6 +176,7 @@ struct pp_shape {
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
     int kv_heads;
+    int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
 };
@@ -202,10 +204,18 @@ static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
 
 static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
 
+static inline int pp_head_dim(const struct pp_shape *shape)
+{
+    return shape->head_dim ? shape->head_dim : shape->d_model / shape->heads;
+}
+
+/* What attention makes of a token, all heads together; d_model, unless heads have columns of their own number. */
+static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
+
 /* Queries, keys and values of a token. */
 static inline int64_t pp_qkv_width(const struct pp_shape *shape)
 {
-    return shape->d_model + 2 * (int64_t)pp_kv_heads(shape) * (shape->d_model / shape->heads);
+    return (shape->heads + 2 * (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
 }
 
 /* Columns of a row of logits in memory. */

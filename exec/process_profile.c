@@ -28,7 +28,7 @@ static void shrink(struct pp_config *config, int layers)
 {
     if (config->d_model > MOST_WIDTH) {
         config->heads = 1;
-        config->kv_heads = 0;
+        config->kv_heads = config->head_dim = 0;
     }
     config->d_model = at_most(config->d_model, MOST_WIDTH);
     config->d_ff = at_most(config->d_ff, MOST_INNER);

@@ -14,10 +14,10 @@ _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of c
 static const int64_t most_parameters = INT64_C(1) << 58;
 
 /* A dimension of a tensor, in terms of the shape. DIM_LINEAR1: columns of linear1's output. */
-enum dim { DIM_NONE, DIM_D, DIM_QKV, DIM_FF, DIM_LINEAR1, DIM_VOCAB };
+enum dim { DIM_NONE, DIM_D, DIM_QKV, DIM_CONTEXT, DIM_FF, DIM_LINEAR1, DIM_VOCAB };
 
 /* How the bound of a tensor follows from the shape. */
-enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_FF, RULE_NORMAL };
+enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
 
 /* What a model must have for a tensor to be in it; several may be set. */
 enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4 };
@@ -36,8 +36,8 @@ static const struct tensor_row embedding_rows[] = {
 static const struct tensor_row layer_rows[] = {
     {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}},
     {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
-    {"self_attn.out_proj.weight", {DIM_D, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
-    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
+    {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}},
+    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
     {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
     {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS},
     {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}},
@@ -63,6 +63,7 @@ static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
     const int64_t size[] = {[DIM_NONE] = 1,
                             [DIM_D] = shape->d_model,
                             [DIM_QKV] = pp_qkv_width(shape),
+                            [DIM_CONTEXT] = pp_context_width(shape),
                             [DIM_FF] = shape->d_ff,
                             [DIM_LINEAR1] = pp_linear1_width(shape),
                             [DIM_VOCAB] = shape->vocab};
@@ -124,6 +125,7 @@ static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_ten
                 [RULE_TENTH] = {PP_INIT_UNIFORM, 0.1},
                 [RULE_XAVIER] = {PP_INIT_UNIFORM, sqrt(6 / (d + (double)pp_qkv_width(shape)))},
                 [RULE_FAN_D] = {PP_INIT_UNIFORM, 1 / sqrt(d)},
+                [RULE_FAN_CONTEXT] = {PP_INIT_UNIFORM, 1 / sqrt(pp_context_width(shape))},
                 [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
                 [RULE_NORMAL] = {PP_INIT_NORMAL, 1}};
     tensor->init = init[rule].init;
@@ -217,14 +219,14 @@ static int stage_group(const struct pp_model *model, int stage)
 
 static pp_status check_heads(const struct pp_shape *shape)
 {
-    if (shape->heads < 1 || shape->d_model % shape->heads)
+    if (shape->heads < 1 || shape->head_dim < 0 || (!shape->head_dim && shape->d_model % shape->heads))
         return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
     if (shape->kv_heads < 0 || (shape->kv_heads && shape->heads % shape->kv_heads))
         return pp_fail(PP_USAGE, "--kv-heads %d does not divide --heads %d", shape->kv_heads, shape->heads);
-    if (shape->positions == PP_POSITIONS_ROPE && (shape->d_model / shape->heads % 2 || !(shape->rope_theta >= 1)))
+    if (shape->positions == PP_POSITIONS_ROPE && (pp_head_dim(shape) % 2 || !(shape->rope_theta >= 1)))
         return pp_fail(PP_USAGE,
                        "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
-                       shape->d_model / shape->heads);
+                       pp_head_dim(shape));
     return PP_OK;
 }
 

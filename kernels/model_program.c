@@ -112,7 +112,7 @@ struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel m
 {
     const struct pp_shape *shape = &w->model->shape;
     struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
-                                          shape->heads, shape->d_model / shape->heads);
+                                          shape->heads, pp_head_dim(shape));
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
     call->n[5] = pp_kv_heads(shape);
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
@@ -122,7 +122,7 @@ struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel m
 struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
 {
     const struct pp_shape *shape = &w->model->shape;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, shape->d_model / shape->heads);
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, pp_head_dim(shape));
     call->n[5] = pp_kv_heads(shape);
     call->f[0] = (float)shape->rope_theta;
     call->ref[0] = qkv;
@@ -132,7 +132,7 @@ struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struc
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const int head_dim = shape->d_model / shape->heads;
+    const int head_dim = pp_head_dim(shape);
     return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->seq, head_dim)
                                                                        : pp_attention_scratch(w->seq, head_dim));
 }
@@ -256,14 +256,16 @@ static void write_layer_words(const struct pp_writer *w, bool tensors, char *tex
              tensors ? "" : position_words[shape->positions]);
 }
 
-/* " h8 kv2"; of norm and step only where there are fewer of keys and values, whose tensors are smaller. */
+/* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */
 static void write_heads(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     const int kv = pp_kv_heads(shape);
-    if (kv != shape->heads)
-        snprintf(text, size, " h%d kv%d", shape->heads, kv);
-    else
-        snprintf(text, size, tensors ? "" : " h%d", shape->heads);
+    const bool fewer = kv != shape->heads;
+    char columns[16] = "", keys[16] = "";
+    if (shape->head_dim) snprintf(columns, sizeof columns, "x%d", shape->head_dim);
+    if (fewer) snprintf(keys, sizeof keys, " kv%d", kv);
+    *text = '\0';
+    if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
@@ -275,7 +277,7 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[32];
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
     write_vocabulary(w, vocab, sizeof vocab);
@@ -296,7 +298,7 @@ static void write_signature(const struct pp_writer *w, int kind)
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
     const int64_t tokens = (int64_t)cls->rows * seq;
-    if (tokens > INT_MAX || 3 * (int64_t)model->shape.d_model > INT_MAX)
+    if (tokens > INT_MAX || pp_qkv_width(&model->shape) > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
                        pp_plural(cls->rows), seq, pp_plural(seq));
     return PP_OK;

@@ -5,10 +5,10 @@
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
- *   x [T,d]  qkv [T,q]  P [rows,heads,seq,seq]  ctx [T,d]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
+ *   x [T,d]  qkv [T,q]  P [rows,heads,seq,seq]  ctx [T,c]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
- * q = pp_qkv_width(): 3d, or less where heads share keys and values. flash has lse [rows,heads,seq] in the place of P,
- * float32.
+ * q = pp_qkv_width(): 3d, or less where heads share keys and values; c = pp_context_width(): d, unless heads have a
+ * width of their own. flash has lse [rows,heads,seq] in the place of P, float32.
  * With gelu also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x is the first
  * norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the last stage
  * holds xhat and rstd of the norm before the decoder.

@@ -11,7 +11,8 @@
 struct path {
     struct pp_ref incoming; /* gradient of the next layer's input; read by the first kernels of a layer */
     struct pp_ref stream;   /* scratch [T, d] */
-    struct pp_ref dctx;     /* scratch [T, d] */
+    struct pp_ref dctx;     /* scratch [T, c], c: the width of the context */
+    struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
     struct pp_ref du;       /* scratch [T, ff], where the backward is not split, and with swiglu */
     struct pp_ref scratch;  /* of attention */
@@ -136,7 +137,8 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
 {
     const int d = w->model->shape.d_model;
     const struct pp_ref da = dz1_of(w, l), dqkv = pp_ref_act(w, l, w->slot.qkv);
-    write_input_product(w, PP_GEMM_WRITE, path->dctx, d, da, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->shape), da, d,
+                        pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
     const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
     call->ref[0] = dqkv;
@@ -167,11 +169,10 @@ static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-/* path->incoming -> the gradient at the input, in `out`, of a layer that begins with its norms. path->dctx holds the
- * gradients of both norms' outputs, too. */
+/* path->incoming -> the gradient at the input, in `out`, of a layer that begins with its norms. */
 static void write_norm_first_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
-    const struct pp_ref dz2 = dz2_of(w, path, l), dnorm = path->dctx;
+    const struct pp_ref dz2 = dz2_of(w, path, l), dnorm = path->dnorm;
     const struct norm_grad second = {PP_DROP_RESIDUAL1,
                                      PP_NORM2_WEIGHT,
                                      PP_NORM2_BIAS,
@@ -208,7 +209,8 @@ static void write_layer_weight_grads(struct pp_writer *w, const struct path *pat
     write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz2_of(w, path, l), d, pp_ref_act(w, l, slot->u), ff);
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->shape),
                        pp_ref_act(w, l, slot->y1), d);
-    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx), d);
+    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx),
+                       pp_context_width(&w->model->shape));
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->shape),
                        pp_ref_x(w, l), d);
 }
@@ -254,10 +256,12 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
 static struct path make_path(struct pp_writer *w, bool input_grads)
 {
     const struct pp_shape *shape = &w->model->shape;
+    const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0)};
     if (!input_grads) return path;
     path.stream = pp_writer_activations(w, shape->d_model);
-    path.dctx = pp_writer_activations(w, shape->d_model);
+    path.dctx = path.dnorm = pp_writer_activations(w, width);
+    if (width != shape->d_model && pp_writer_norm_first(w)) path.dnorm = pp_writer_activations(w, shape->d_model);
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_activations(w, shape->d_model);
     path.scratch = pp_writer_attention_scratch(w);
@@ -268,7 +272,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads)
  * than attention does. */
 static void write_again(struct pp_writer *w, int l, const struct path *path)
 {
-    const struct pp_scratch scratch = {.attention = path->scratch, .stream = path->stream, .z2 = path->dctx};
+    const struct pp_scratch scratch = {.attention = path->scratch, .stream = path->stream, .z2 = path->dnorm};
     if (w->checkpoints) pp_write_layer_again(w, l, &scratch);
 }
 

@@ -149,7 +149,7 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_r
                                     {0}};
 
     write_attention(w, l, x, scratch);
-    write_linear(w, first.z, d, ctx, d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_linear(w, first.z, d, ctx, pp_context_width(&w->model->shape), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
     write_linear1(w, l, y1);
     write_linear(w, second.z, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
@@ -201,7 +201,8 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
                      pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
                      pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
     write_attention(w, l, h1, scratch->attention);
-    write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), d, pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->shape),
+                 pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
     write_linear1(w, l, h2);
     if (out.region == PP_MEM_NONE) return;

@@ -39,7 +39,7 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
         out->lse = place(p, shape->heads, sizeof(float));
     else
         out->p = place(p, (int64_t)shape->heads * p->seq, e);
-    out->ctx = place(p, d, e);
+    out->ctx = place(p, pp_context_width(shape), e);
     out->xhat1 = place(p, d, e);
     out->rstd1 = place(p, 1, sizeof(float));
     out->y1 = place(p, d, e);

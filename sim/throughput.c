@@ -3,11 +3,11 @@
 
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
-    const double d = shape->d_model, t = tokens;
+    const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
     /* query, key, value; output; feed-forward */
     const double forward = (double)pp_linear1_width(shape) + shape->d_ff;
-    const double layer_weights = d * (double)pp_qkv_width(shape) + d * d + d * forward;
-    const double attention = 2 * t * d; /* Q K', and P V: multiplications for one token */
+    const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
+    const double attention = 2 * t * context; /* Q K', and P V: multiplications for one token */
     const double decoder = d * shape->vocab;
     const double multiplications = shape->layers * (layer_weights + attention) + decoder;
     return 3 * 2 * multiplications * t; /* forward, and for both factors' gradients as much again each */

@@ -137,6 +137,9 @@ CASES["d24-llama-parts"] = dict(
 LLAMA = dict(GPT, d_model=16, kv_heads=2, positions="rope", rope_theta=500000.0, tokens=9)
 CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
+# Heads that are wider together than the model, and narrower.
+CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
+CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 

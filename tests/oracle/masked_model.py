@@ -75,14 +75,14 @@ class MaskedModel(reference_model.Model):
         return (part.reshape(rows, tokens, heads, d // heads).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
     def attention(self, layer, x, site):
-        rows, tokens, d = x.shape
+        rows, tokens, _ = x.shape
         heads = self.o["heads"]
         q, k, v = self.project(layer.self_attn, x)
-        scores = q @ k.transpose(2, 3) / math.sqrt(d // heads)
+        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
         if self.causal:
             scores = scores + torch.full((tokens, tokens), -math.inf, dtype=x.dtype).triu(1)
         weights = self.drop(scores.softmax(dim=-1), site, rows * heads * tokens)
-        context = (weights @ v).transpose(1, 2).reshape(rows, tokens, d)
+        context = (weights @ v).transpose(1, 2).flatten(2)
         return layer.self_attn.out_proj(context)
 
     def feed_forward(self, layer, x, site, vectors):

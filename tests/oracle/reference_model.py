@@ -103,6 +103,7 @@ COMMON = dict(
     activation="relu",
     bias="yes",
     kv_heads=0,
+    head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
 )
@@ -132,15 +133,17 @@ class Attention(nn.Module):
     def __init__(self, o):
         super().__init__()
         d, self.heads = o["d_model"], o["heads"]
-        self.columns, self.kv = d // self.heads, o["kv_heads"] or self.heads
+        self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
         self.theta = o["rope_theta"] if o["positions"] == "rope" else None
-        width = d + 2 * self.kv * self.columns
+        width = (self.heads + 2 * self.kv) * self.columns
+        bias = o["bias"] == "yes"
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
-        self.in_proj_bias = nn.Parameter(torch.zeros(width))
-        self.out_proj = nn.Linear(d, d)
+        self.register_parameter("in_proj_bias", nn.Parameter(torch.zeros(width)) if bias else None)
+        self.out_proj = nn.Linear(self.heads * self.columns, d, bias=bias)
         self.embed_dim, self.dropout = d, 0.0
         nn.init.xavier_uniform_(self.in_proj_weight)
-        nn.init.zeros_(self.out_proj.bias)
+        if bias:
+            nn.init.zeros_(self.out_proj.bias)
 
     def project(self, x):
         """Queries, keys, values: [rows, heads, tokens, columns]."""
@@ -153,7 +156,7 @@ class Attention(nn.Module):
     def forward(self, x, _key, _value, attn_mask=None, **_other):
         q, k, v = self.project(x)
         made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
-        return self.out_proj(made.transpose(1, 2).reshape(x.shape)), None
+        return self.out_proj(made.transpose(1, 2).flatten(2)), None
 
 
 class LabLayer(nn.TransformerEncoderLayer):
@@ -210,7 +213,7 @@ class Model(nn.Module):
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
-        if o["kv_heads"] or self.rotary:
+        if o["kv_heads"] or o["head_dim"] or self.rotary:
             for layer in self.layers:
                 layer.self_attn = Attention(o)
         self.scale = math.sqrt(d) if self.tutorial and not self.rotary else 1.0
@@ -225,7 +228,7 @@ class Model(nn.Module):
             if self.decoder.bias is not None:
                 nn.init.zeros_(self.decoder.bias)
             for layer in self.layers:
-                bound = 1 / math.sqrt(layer.self_attn.embed_dim)
+                bound = 1 / math.sqrt(layer.self_attn.out_proj.in_features)
                 nn.init.uniform_(layer.self_attn.out_proj.weight, -bound, bound)
             return
         for layer in self.layers:  # the lab has separate nn.Linear for q, k, v and the output

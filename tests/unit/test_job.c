@@ -131,10 +131,11 @@ static void test_presets(void **state)
         int64_t parameters;
         int microbatches;
     } cases[] = {
-        {"--preset tutorial", 1041444974, 7},    {"--preset tutorial-12", 1444261998, 7},
-        {"--preset small", 12025582, 4},         {"--preset lab", 5068, 2},
-        {"--preset gpt-small", 162301009, 8},    {"--preset gpt-6.7b", 6855918673, 32},
-        {"--preset llama-2-7b", 6738415616, 32}, {"--preset llama-3-8b", 8030261248, 16},
+        {"--preset tutorial", 1041444974, 7},      {"--preset tutorial-12", 1444261998, 7},
+        {"--preset small", 12025582, 4},           {"--preset lab", 5068, 2},
+        {"--preset gpt-small", 162301009, 8},      {"--preset gpt-6.7b", 6855918673, 32},
+        {"--preset llama-2-7b", 6738415616, 32},   {"--preset llama-3-8b", 8030261248, 16},
+        {"--preset llama-3-70b", 70553706496, 32}, {"--preset mistral-nemo-12b", 12247782400, 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;

@@ -97,7 +97,11 @@ static void test_signatures(void **state)
     shape.rope_theta = 10000;
     check_signature(shape, PP_F, 1, "F 1l+dec d12 h3 kv1 ff20 v101 causal flash p0.1 pre gelu rope seq5 rows3");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 h3 kv1 ff20 v101 pre");
+    shape.head_dim = 6;
+    check_signature(shape, PP_F, 1, "F 1l+dec d12 h3x6 kv1 ff20 v101 causal flash p0.1 pre gelu rope seq5 rows3");
     shape.kv_heads = 0;
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 h3x6 ff20 v101 pre");
+    shape.head_dim = 0;
     shape.positions = PP_POSITIONS_SINUSOIDAL;
     shape.normalization = PP_RMSNORM;
     shape.activation = PP_SWIGLU;

@@ -233,6 +233,7 @@ static void test_all_programs(void **state)
                     const struct pp_shape shape = {.d_model = 12,
                                                    .heads = 3,
                                                    .kv_heads = style / 4 % 2,
+                                                   .head_dim = 6 * (style / 2 % 3 == 2),
                                                    .positions = stages == 3,
                                                    .rope_theta = 10000,
                                                    .d_ff = 20,
