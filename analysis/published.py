@@ -34,6 +34,7 @@ TOKENS = 1024
 VOCABULARY = 50257  # GPT-2's, padded to a multiple of 128
 A100_BYTES_PER_MS = 1.8e9  # of sim/machines/a100.json
 EVENTS = "event JOIN run ON run.id = event.run JOIN task ON task.plan = run.plan AND task.id = event.task"
+FLASH = ["--attention", "flash"]
 STATE_BYTES = 18  # for each parameter: fp16 weight; fp32 gradient, master weight, Adam's two moments
 
 
@@ -149,13 +150,13 @@ def sheet_words(model, m, column):
     return [*words, "--clip", clip, *schedule(column, model)]
 
 
-def of_data_sheet(program, facts, models):
+def of_data_sheet(program, facts, models, *words):
     """B: the same from the data sheet of the a100. A stage of ppkit holds a layer at least: no 1F1B-I."""
     found = {}
     for name, m, *cells in facts["measured"]:
         for column, measured in zip(COLUMNS, cells):
             if measured is not None and column != "1F1B-I":
-                found[name, m, column] = program.predict(*sheet_words(models[name], m, column))
+                found[name, m, column] = program.predict(*sheet_words(models[name], m, column), *words)
     return found
 
 
@@ -260,25 +261,27 @@ def both(values, form):
 def kinds(program, facts, models):
     """Where B's error is: tasks of rank 1, which has all its layers. (table, words for the text)"""
     names = {"F": "F", "I": "I", "W": "W", "XFER_F": "hop"}
-    rows, errors, missing, unfused, links = [], {kind: [] for kind in names}, [], [], []
+    rows, missing, unfused, links = [], [], [], []
+    errors = {(kind, attention): [] for kind in names for attention in ("math", "flash")}
     for name, (m, *profiled) in first_of_each(facts["times"]).items():
         model = models[name]
         words = sheet_words(model, m, "ZB-1p")
         words[words.index("--schedule") + 1 :] = ["zb-h1"]
-        sheet = mean_ms(program, words)
-        row = [name]
-        for kind, ms in zip(names, profiled):
-            errors[kind].append(percent(sheet[kind], ms))
-            row += [f"{ms:.2f}", f"{sheet[kind]:.2f}", f"{errors[kind][-1]:+.0f}"]
-        rows.append(row)
+        for attention, more in (("math", []), ("flash", FLASH)):
+            sheet = mean_ms(program, words + more)
+            row = [name, attention]
+            for kind, ms in zip(names, profiled):
+                errors[kind, attention].append(percent(sheet[kind], ms))
+                row += [f"{ms:.2f}", f"{sheet[kind]:.2f}", f"{errors[kind, attention][-1]:+.0f}"]
+            rows.append(row)
         tokens = model.rows * TOKENS
-        missing.append(profiled[0] - sheet["F"])
+        missing.append(profiled[0] - sheet["F"])  # of flash
         unfused.append(11 * model.heads * TOKENS * tokens * model.of_rank / A100_BYTES_PER_MS)
         links.append(tokens * model.width * 2 / profiled[3] / 1e6)
-    head = ["model"]
+    head = ["model", "attention"]
     for kind in names.values():
         head += [kind + " ms", "data sheet", "error %"]
-    text = {kind.lower(): both(values, "+.0f") + " %" for kind, values in errors.items()}
+    text = {f"{kind.lower()}_{attention}": both(errors[kind, attention], "+.0f") + " %" for kind, attention in errors}
     text.update(missing=both(missing, ".1f"), unfused=both(unfused, ".1f"), links=both(links, ".0f"))
     return markdown(head, rows), text
 
@@ -361,16 +364,23 @@ def page(folder):
     program, facts = Program(folder), read_facts()
     models = {cells[0]: Model(*cells) for cells in facts["model"]}
     a, b = of_times(program, facts, models), of_data_sheet(program, facts, models)
+    flash = of_data_sheet(program, facts, models, *FLASH)
     table_a, errors_a = throughput(facts, models, a, COLUMNS)
     columns_b = [column for column in COLUMNS if column != "1F1B-I"]
     table_b, errors_b = throughput(facts, models, b, columns_b)
+    _, errors_flash = throughput(facts, models, flash, columns_b)
     table_ratios, errors_ratios = ratios(facts, models, a, b)
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
-    summary = [("A", errors_a, pairs(facts, models, a)), ("B", errors_b, pairs(facts, models, b))]
+    all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
+    summary = [
+        ("A", errors_a, pairs(facts, models, a)),
+        ("B", errors_b, pairs(facts, models, b)),
+        ("B, flash", errors_flash, pairs(facts, models, flash)),
+    ]
     tables = {
         "summary": error_summary(summary),
         "times": table_a,
@@ -389,8 +399,11 @@ def page(folder):
         "first": " ".join(map(str, ["ppsim", *sheet_words(models["1.5B"], 24, "1F1B")])),
         "least": f"{min(means):.0f}",
         "most": f"{max(means):.0f}",
-        "mean_b": f"{statistics.mean(itertools.chain(*errors_b.values())):.0f}",
-        "wrong": "; ".join(sorted(set(summary[0][2][0] + summary[1][2][0]))) or "none",
+        "mean_b": f"{statistics.mean(all_b):+.0f}",
+        "least_b": f"{min(all_b):+.0f}",
+        "most_b": f"{max(all_b):+.0f}",
+        "mean_flash": f"{statistics.mean(all_flash):.0f}",
+        "wrong": "; ".join(sorted({pair for _, _, (wrong, _) in summary for pair in wrong})) or "none",
         "ratio_a": size(errors_ratios["A"]),
         "ratio_b": size(errors_ratios["B"]),
         "memory": size(errors_memory),

@@ -44,7 +44,7 @@ enum pp_region {
     PP_MEM_REGIONS
 };
 
-enum pp_precision { PP_FP32, PP_TF32, PP_BF16 };
+enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_PRECISIONS };
 extern const char *const pp_precision_names[];
 /* Bytes of an element of an activation. */
 static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
@@ -70,10 +70,12 @@ struct pp_call {
     struct pp_ref ref[PP_CALL_REFS];
 };
 
-/* What a call does. */
+/* What a device does for a call. */
 struct pp_work {
-    double flops, bytes; /* arithmetic; bytes of operands read and written */
-    double again_bytes;  /* added to bytes where the frame accumulates gradients; may be negative */
+    double flops[PP_PRECISIONS]; /* by the arithmetic that does them: of GPUs fp32 is all that no tensor core does */
+    double bytes;                /* of operands read and written */
+    double again_bytes;          /* added to bytes where the frame accumulates gradients; may be negative */
+    double shared_bytes;         /* of a GPU: moved inside its multiprocessors, where that may take longest */
 };
 
 struct pp_program {
@@ -288,7 +290,7 @@ struct pp_model_ops {
     int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
-    struct pp_work (*call_work)(const struct pp_call *call);
+    struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
 };
 
 void pp_program_free(struct pp_program *program);

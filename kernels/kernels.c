@@ -205,11 +205,6 @@ double pp_call_bytes(const struct pp_call *call)
     return bytes;
 }
 
-struct pp_work pp_call_work(const struct pp_call *call)
-{
-    return (struct pp_work){pp_call_flops(call), pp_call_bytes(call), pp_call_again_bytes(call)};
-}
-
 /* What a norm is beside its usual work. */
 static const char *norm_words(const struct pp_call *call)
 {

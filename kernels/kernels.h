@@ -85,7 +85,12 @@
 #define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
 #define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
 
-/* X(ID, name, dimensions in its name, floating-point operations); n[] are doubles in the formulas. */
+#define PP_SCORES(n) ((n)[0] * (n)[2] * (n)[1] * (n)[1])
+/* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
+enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
+
+/* X(ID, name, dimensions in its name, floating-point operations of what it is asked for: with a mask, too, of all
+ * scores); n[] are doubles in the formulas. */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, 2, 0)                                                                                                \
     X(EMBED, embed, 4, (n[4] ? 2 : 3) * n[0] * n[1] * n[2])                                                            \
@@ -93,10 +98,10 @@
     X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
     X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
     X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(ATTENTION, attention, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                             \
-    X(ATTENTION_GRAD, attention_grad, 5, n[0] * n[2] * n[1] * n[1] * (8 * n[3] + 6))                                   \
-    X(FLASH, flash, 5, n[0] * n[2] * n[1] * n[1] * (4 * n[3] + 6))                                                     \
-    X(FLASH_GRAD, flash_grad, 5, n[0] * n[2] * n[1] * n[1] * (10 * n[3] + 9))                                          \
+    X(ATTENTION, attention, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                           \
+    X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
+    X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
+    X(FLASH_GRAD, flash_grad, 5, PP_SCORES(n) * (10 * n[3] + PP_SOFTMAX_AGAIN_FLOPS))                                  \
     X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((n[6] ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (n[6] ? 0 : PP_KV_HEADS(n))))    \
     X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
@@ -166,7 +171,8 @@ double pp_call_bytes(const struct pp_call *call);
 /* What is added to the bytes where frame.accumulate is set; may be negative. */
 double pp_call_again_bytes(const struct pp_call *call);
 
-struct pp_work pp_call_work(const struct pp_call *call); /* all three */
+/* What a device does for it: kernels/work.c. */
+struct pp_work pp_call_work(const struct pp_call *call, bool gpu);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, "sum" for a norm (its

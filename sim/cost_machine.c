@@ -35,7 +35,8 @@ int pp_cost_sharers(const struct pp_job *job)
 
 /* What one worker has of the machine. */
 struct rates {
-    double flops_per_ns, bytes_per_ns, loaded_bytes_per_ns;
+    bool gpu;
+    double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
 };
 
 static pp_status check_sharers(const struct pp_job *job)
@@ -54,11 +55,14 @@ static pp_status check_rate(const struct pp_machine *m, int precision)
                    m->name, pp_precision_names[precision]);
 }
 
-static pp_status find_rates(const struct pp_job *job, const struct pp_machine *m, int sharers, struct rates *out)
+static struct rates rates_of(const struct pp_machine *m, int sharers)
 {
-    int precision = job->config->precision;
-    *out = (struct rates){m->flops_per_ns[precision] / sharers, m->bytes_per_ns, m->loaded_bytes_per_ns / sharers};
-    return check_rate(m, precision);
+    struct rates rates = {.gpu = m->cores == 0,
+                          .bytes_per_ns = m->bytes_per_ns,
+                          .loaded_bytes_per_ns = m->loaded_bytes_per_ns / sharers,
+                          .shared_bytes_per_ns = m->shared_bytes_per_ns / sharers};
+    for (int i = 0; i < PP_PRECISIONS; i++) rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
+    return rates;
 }
 
 /* The part of a stage's tasks in a step that add to its gradients: all but the first. */
@@ -77,22 +81,27 @@ static int launches(const struct pp_machine *m, int kind, const struct pp_progra
     return kind == PP_NORM ? 2 * groups : groups;
 }
 
-/* Calls run one after another, so each takes its own longer time: memory rests during a product, and arithmetic during
+/* Calls run one after another, so each takes its own longest time: memory rests during a product, and arithmetic during
  * what only moves data. again: the part of the calls that add to what there is. */
-static double work_ns(struct pp_work work, double again, double flops_per_ns, double bytes_per_ns)
+static double work_ns(const struct pp_work *work, double again, const struct rates *rates, double bytes_per_ns)
 {
-    return fmax(work.flops / flops_per_ns, (work.bytes + again * work.again_bytes) / bytes_per_ns);
+    double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
+    for (int i = 0; i < PP_PRECISIONS; i++)
+        if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
+    return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;
 }
 
-static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, int cls, double flops_per_ns,
+static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, int cls, const struct rates *rates,
                         double bytes_per_ns)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
     const int kind = job->train->classes[cls].kind;
     const double again = adding(job->train, kind);
     double ns = launches(m, kind, p) * m->call_overhead_ns;
-    for (int i = 0; i < p->ncalls; i++)
-        ns += work_ns(job->model_ops->call_work(&p->calls[i]), again, flops_per_ns, bytes_per_ns);
+    for (int i = 0; i < p->ncalls; i++) {
+        const struct pp_work work = job->model_ops->call_work(&p->calls[i], rates->gpu);
+        ns += work_ns(&work, again, rates, bytes_per_ns);
+    }
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
@@ -104,8 +113,8 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
     out->bytes = moved_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(m, c->kind, program) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        out->ns = roofline(job, m, cls, rates->flops_per_ns, rates->bytes_per_ns);
-        out->loaded_ns = roofline(job, m, cls, rates->flops_per_ns, rates->loaded_bytes_per_ns);
+        out->ns = roofline(job, m, cls, rates, rates->bytes_per_ns);
+        out->loaded_ns = roofline(job, m, cls, rates, rates->loaded_bytes_per_ns);
         return;
     }
     if (pp_combines(c->kind))
@@ -119,11 +128,11 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
 
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *m, struct pp_cost **out)
 {
-    struct rates rates;
     int sharers = m->cores == 0 ? pp_cost_sharers(job) : 1;
+    const struct rates rates = rates_of(m, sharers);
     *out = NULL;
     if (m->cores == 0) PP_TRY(check_sharers(job));
-    PP_TRY(find_rates(job, m, sharers, &rates));
+    PP_TRY(check_rate(m, job->config->precision));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
     const struct pp_placement placement = pp_placement_of(job, m);
@@ -142,24 +151,24 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     return PP_OK;
 }
 
-/* A machine, and what tells the work of calls. */
+/* A machine, what it has for a worker, and what tells the work of calls. */
 struct sheet {
     const struct pp_machine *machine;
+    struct rates rates;
     const struct pp_model_ops *ops;
 };
 
 static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 {
     const struct sheet *sheet = from;
-    const struct pp_machine *m = sheet->machine;
-    *out = m->call_overhead_ns +
-           work_ns(sheet->ops->call_work(call), 1, m->flops_per_ns[call->precision], m->bytes_per_ns);
+    const struct pp_work work = sheet->ops->call_work(call, sheet->rates.gpu);
+    *out = sheet->machine->call_overhead_ns + work_ns(&work, 1, &sheet->rates, sheet->rates.bytes_per_ns);
     return PP_OK;
 }
 
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
-    struct sheet sheet = {m, ops};
+    struct sheet sheet = {m, rates_of(m, 1), ops};
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));
     return pp_split_time_by(config, ops, &times);

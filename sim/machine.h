@@ -9,18 +9,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/status.h"
-
-enum { PP_MACHINE_PRECISIONS = 3 };
+#include "core/program.h"
 
 struct pp_machine {
     bool of_file;                             /* of the user: its texts may be those of what it was copied from */
     char name[32], summary[128], source[256]; /* source: where the figures come from */
     int cores;                                /* shared by all workers; 0 = each worker has a device of its own */
-    /* Attainable: peak of each enum pp_precision times its efficiency, of one core or device; 0: it has none */
-    double flops_per_ns[PP_MACHINE_PRECISIONS];
-    double peak_flops_per_ns[PP_MACHINE_PRECISIONS]; /* the peak itself */
+    /* Attainable: peak of each enum pp_precision times its efficiency, of one core or device; 0: it has none. All have
+     * fp32: what is no product is computed in it */
+    double flops_per_ns[PP_PRECISIONS];
+    double peak_flops_per_ns[PP_PRECISIONS];  /* the peak itself */
     double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
+    double shared_bytes_per_ns;               /* inside all multiprocessors of a GPU; 0: does not count */
     double call_overhead_ns;                  /* of each kernel call */
     double issue_ns, issue_latency_ns;        /* of each kernel call, at the host; 0: the device is the host */
     double link_latency_ns, link_overhead_ns, link_bytes_per_ns;

@@ -36,8 +36,7 @@ using pp_tile::tokens_of;
 using pp_tile::values_of;
 
 enum { MOST_TILES = 4 };
-static_assert(MOST_TILES * (int)SIDE == (int)PP_FLASH_COLUMNS && (int)SIDE == (int)PP_FLASH_TOKENS,
-              "flash.h knows the blocks");
+static_assert(MOST_TILES * (int)SIDE == (int)PP_FLASH_COLUMNS, "attention_tiles.h knows the blocks");
 enum { MEAN_THREADS = 128, MEAN_WARPS = MEAN_THREADS / PP_WARP };
 
 /* First column of this block's N tiles of columns. */
@@ -285,8 +284,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Tiles of columns that a block has: as few as hold a head. */
-int tiles_of(const pp_attention &a) { return a.dh <= SIDE ? 1 : a.dh <= 2 * SIDE ? 2 : MOST_TILES; }
+int tiles_of(const pp_attention &a) { return pp_flash_tiles(a.dh); }
 
 /* Blocks that share the columns of a tile of tokens. */
 int shares_of(const pp_attention &a) { return pp_div_up(a.dh, tiles_of(a) * SIDE); }

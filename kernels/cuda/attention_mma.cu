@@ -32,7 +32,8 @@ namespace
 
 using namespace pp_warp;
 
-enum { QUERIES = 128, KEYS = 64, THREADS = QUERIES / PP_MMA_ROWS * PP_WARP };
+enum { KEYS = PP_MMA_KEYS, QUERIES = PP_MMA_WARPS * PP_MMA_TOKENS, THREADS = PP_MMA_WARPS * PP_WARP };
+static_assert((int)PP_MMA_TOKENS == (int)PP_MMA_ROWS, "a warp has the rows of one product");
 static_assert(QUERIES <= 4 * KEYS, "queries have room where two tiles of keys and values come");
 
 enum { BATCH_BYTES = 16 << 20 /* of keys and values of pairs that run beside each other */ };

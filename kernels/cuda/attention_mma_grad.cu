@@ -14,7 +14,7 @@ namespace
 using namespace pp_warp;
 
 /* Tokens of a block, and of a tile of the other side: what they make of each other has room in registers. */
-enum { TOKENS = 64, OVER = 32, THREADS = TOKENS / PP_MMA_ROWS * PP_WARP };
+enum { OVER = PP_MMA_OVER, TOKENS = PP_MMA_GRAD_WARPS * PP_MMA_TOKENS, THREADS = PP_MMA_GRAD_WARPS * PP_WARP };
 
 /* What the backward has in scratch, of some whole groups. */
 struct stage {

@@ -19,8 +19,8 @@
 namespace
 {
 
-/* A warp has one quad of scores in each lane: no row is longer. */
-enum { MOST_SEQ = PP_WARP * PP_QUAD, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4 };
+enum { MOST_SEQ = PP_SHORT_SEQ, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4 };
+static_assert(MOST_SEQ == PP_WARP * PP_QUAD && (int)PP_SHORT_QUAD == (int)PP_QUAD, "a lane has a quad of a row");
 enum { BATCH = 9 };       /* quads that a thread has on their way from memory at a time: all of 36 rows of 256 */
 enum { MOST_SPLITS = 4 }; /* of a sum over dh */
 

@@ -14,11 +14,12 @@
 #include <algorithm>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_tiles.h"
 
 namespace pp_tile
 {
 
-enum { SIDE = 64, DEPTH = 16, EDGE = SIDE / PP_QUAD, THREADS = EDGE * EDGE };
+enum { SIDE = PP_TILE_SIDE, DEPTH = PP_TILE_TERMS, EDGE = SIDE / PP_QUAD, THREADS = EDGE * EDGE };
 
 /* Both factors' share of a tile; the quad at the end keeps writes of a column off each other's banks. */
 struct memory {

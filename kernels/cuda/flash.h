@@ -5,19 +5,9 @@
 #ifndef PP_KERNELS_CUDA_FLASH_H
 #define PP_KERNELS_CUDA_FLASH_H
 
-#include <stdbool.h>
+#include "kernels/cuda/attention_tiles.h"
 
-#include "kernels/cuda/launch.h"
-
-enum {
-    /* In bf16, heads of a multiple of so many columns, up to so many, go to tensor cores (attention_mma.cu). */
-    PP_FLASH_STEP = 16,
-    PP_FLASH_WIDEST = 128,
-    /* In attention_flash.cu: */
-    PP_FLASH_TOKENS = 64,   /* that a block has */
-    PP_FLASH_COLUMNS = 256, /* and the columns: those of wider heads are shared by several */
-    PP_FLASH_BLOCKS = 512   /* that keep a large device busy */
-};
+enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large device busy */
 
 /* The backward does some groups of heads, which share keys and values, at a time, as many as have room in scratch:
  * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
@@ -32,12 +22,6 @@ struct pp_flash_parts {
     int64_t keys;      /* of keys and values */
 };
 
-/* Operands, which are aligned to 16 bytes, can go to tensor cores. */
-static inline bool pp_flash_multiplies(const struct pp_call *call)
-{
-    return call->precision == PP_BF16 && call->n[3] % PP_FLASH_STEP == 0 && call->n[3] <= PP_FLASH_WIDEST;
-}
-
 /* Forward: the bias, unless there is none, and all the rest. */
 static inline int pp_flash_launches(const struct pp_call *call) { return call->n[6] ? 1 : 2; }
 
@@ -50,7 +34,7 @@ static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : 
 static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t fixed, int64_t scratch_bytes)
 {
     const int32_t *n = call->n;
-    const int64_t group = n[2] / PP_KV_HEADS(n), blocks = pp_flash_ceil(n[1], PP_FLASH_TOKENS) * PP_KV_HEADS(n),
+    const int64_t group = n[2] / PP_KV_HEADS(n), blocks = pp_flash_ceil(n[1], PP_TILE_SIDE) * PP_KV_HEADS(n),
                   room = scratch_bytes / (int64_t)sizeof(float) / n[1] - fixed,
                   most = pp_flash_least(PP_FLASH_BLOCKS / blocks, room / (2 * pitch));
     return (int)pp_flash_ceil(group, pp_flash_ceil(group, most > 1 ? pp_flash_least(group, most) : 1));

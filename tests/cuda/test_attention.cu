@@ -2,7 +2,7 @@
  *
  * Attention's two ways on the emulated device: where both can do a shape they agree, whichever a device would take, and
  * so does flash, also where heads share keys and values; and what is not a number is not lost. That they are right is
- * the matter of test_parity.
+ * the matter of test_parity. And tensor cores do what predictions say.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,8 @@
 
 extern "C" {
 #include <cmocka.h>
+
+#include "kernels/kernels.h"
 }
 
 #include "kernels/cuda/attention.cuh"
@@ -82,6 +84,7 @@ const way short_way = {pp_attention_short, pp_attention_short_grad, false},
  * spread: queries, keys and values are so many times as large. */
 struct outcome {
     std::vector<float> ctx, p, qkv, dqkv;
+    int64_t products[2], fragments[2]; /* of tensor cores, forward and backward */
 };
 
 template <typename T>
@@ -114,14 +117,17 @@ outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 
     c.stream = stream;
     c.p[0] = ctx.p, c.p[1] = p.p, c.p[2] = qkv.p, c.p[3] = bias.p;
     if (w.flash) c.p[1] = lse.p;
+    pp_emu::products = pp_emu::fragments = 0;
     assert_int_equal(w.forward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
-    outcome out = {ctx.get(), p.get(), qkv.get(), {}};
+    outcome out = {ctx.get(), p.get(), qkv.get(), {}, {pp_emu::products}, {pp_emu::fragments}};
     c.p[0] = qkv.p, c.p[2] = dctx.p, c.p[3] = NULL;
     if (w.flash) c.p[2] = ctx.p, c.p[3] = dctx.p;
     assert_int_equal(w.backward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     out.dqkv = qkv.get();
+    out.products[1] = pp_emu::products - out.products[0];
+    out.fragments[1] = pp_emu::fragments - out.fragments[0];
     return out;
 }
 
@@ -221,6 +227,27 @@ void test_parts(void **)
     }
 }
 
+/* The operations of a prediction are those of the kernels, to the last; its bytes of shared memory, too, but for what a
+ * block fetches once. */
+void test_work(void **)
+{
+    const shape of[] = {{1, 1, 2, 16, 1, 0, 0},    {2, 35, 2, 48, 0, 0, 0},   {1, 100, 2, 80, 1, 0, 1},
+                        {1, 200, 2, 112, 1, 0, 0}, {1, 257, 1, 128, 1, 0, 0}, {1, 384, 2, 128, 0, 0, 1}};
+    for (const shape &s : of) {
+        const outcome out = run<__nv_bfloat16>(s, flash, NULL);
+        for (int backward = 0; backward < 2; backward++) {
+            const struct pp_call call = {backward ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH,
+                                         {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv},
+                                         0,
+                                         PP_BF16};
+            const struct pp_work work = pp_call_work(&call, true);
+            assert_true(work.flops[PP_BF16] == 2.0 * 16 * 8 * 16 * (double)out.products[backward]);
+            const double read = 512.0 * (double)out.fragments[backward];
+            if (s.seq > 128) assert_true(read > 0.88 * work.shared_bytes && read < work.shared_bytes);
+        }
+    }
+}
+
 } // namespace
 
 int main(void)
@@ -230,6 +257,7 @@ int main(void)
         pp_cuda_prepare_attention_mma_grad())
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number),
-                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_parts)};
+                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_work)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

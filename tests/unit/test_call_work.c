@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that calls of kernels move, counted by hand.
+ * What calls of kernels do: bytes that they move, counted by hand; operations, by the arithmetic that does them, beside
+ * the loops of the kernels of attention, walked tile by tile. (On tensor cores: emulated.attention.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,8 +62,103 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_ADAMW, {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
 }
 
+static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32, double bf16)
+{
+    const struct pp_work work = pp_call_work(&call, gpu);
+    const double expected[PP_PRECISIONS] = {fp32, tf32, bf16};
+    for (int i = 0; i < PP_PRECISIONS; i++)
+        if (work.flops[i] != expected[i]) fail_msg("%.0f operations, not %.0f", work.flops[i], expected[i]);
+}
+
+static void test_arithmetic(void **state)
+{
+    (void)state;
+    static const int pointwise[] = {PP_KERNEL_EMBED,        PP_KERNEL_ROPE,        PP_KERNEL_LAYERNORM,
+                                    PP_KERNEL_RMSNORM_GRAD, PP_KERNEL_RESIDUAL,    PP_KERNEL_RELU,
+                                    PP_KERNEL_GELU,         PP_KERNEL_SWIGLU_GRAD, PP_KERNEL_CROSS_ENTROPY,
+                                    PP_KERNEL_COLSUM,       PP_KERNEL_ADAMW};
+    const double product = 2.0 * 175 * 600 * 200;
+    check_flops((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}}, true, product, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GEMM_NN, {175, 600, 200}, .precision = PP_TF32}, true, 0, product, 0);
+    check_flops((struct pp_call){PP_KERNEL_GEMM_TN, {175, 600, 200}, .precision = PP_BF16}, true, 0, 0, product);
+    for (size_t i = 0; i < sizeof pointwise / sizeof *pointwise; i++)
+        for (int precision = 0; precision < PP_PRECISIONS; precision++) {
+            const struct pp_call call = {pointwise[i], {5, 36, 8, 64}, .precision = precision};
+            check_flops(call, true, pp_call_flops(&call), 0, 0);
+        }
+    /* Four rows, two heads of 64 columns, of 32 tokens. On tensor cores two tiles of 16 queries and one of 64 keys. */
+    const double scores = 4 * 2 * 32 * 32;
+    for (int precision = 0; precision < PP_PRECISIONS; precision++) {
+        const struct pp_call math = {PP_KERNEL_ATTENTION, {4, 32, 2, 64, 1}, .precision = precision},
+                             wide = {PP_KERNEL_FLASH, {4, 64, 2, 144, 0}, .precision = precision};
+        check_flops(math, true, scores * (4 * 64 + 6), 0, 0);
+        assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&wide, true).shared_bytes == 0);
+        check_flops(wide, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
+    }
+    const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
+    check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
+    /* 128 fragments of 512 bytes for a tile of a warp, and an eighth of 64 keys and values of 128 bytes */
+    assert_true(pp_call_work(&flash, true).shared_bytes == 4 * 2 * 2 * (128 * 512 * 64 / 256.0 + 64 * 2 * 128 / 8.0));
+}
+
+/* Multiplications and additions of the loops of kernels/cuda/attention_long.cu and attention_flash.cu. */
+struct loops {
+    double scores, columns; /* of products in whose tiles scores are the sums; the terms */
+};
+
+static int least(int a, int b) { return a < b ? a : b; }
+static int in_steps(int n, int step) { return (n + step - 1) / step * step; }
+
+static struct loops walk(int seq, bool causal)
+{
+    struct loops sum = {0, 0};
+    for (int i = 0; i < seq; i += 64) {
+        const int last_key = causal ? least(seq, i + 64) : seq;
+        for (int j = 0; j < last_key; j += 64) {
+            sum.scores += 64 * 64;
+            for (int term = j; term < least(last_key, j + 64); term += 16) sum.columns += 64 * 16;
+        }
+    }
+    return sum;
+}
+
+static void test_tiles_of_long_rows(void **state)
+{
+    (void)state;
+    static const int rows[] = {129, 160, 192, 500, 1024, 1111}, heads[] = {16, 33, 64, 100, 128, 250, 260};
+    for (int i = 0; i < 6 * 7 * 2; i++) {
+        const int seq = rows[i % 6], dh = heads[i / 6 % 7], causal = i / 42, terms = in_steps(dh, 16);
+        const int block = dh <= 64    ? 64
+                          : dh <= 128 ? 128
+                                      : 256,
+                  columns = in_steps(dh, block), blocks = columns / block;
+        const struct loops t = walk(seq, causal);
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION, {1, seq, 1, dh, causal}}, true,
+                    t.scores * (2 * terms + 6) + 2 * t.columns * in_steps(dh, 64), 0, 0);
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, {1, seq, 1, dh, causal}}, true,
+                    t.scores * (2 * terms + 6) + 2 * 3 * t.columns * in_steps(dh, 64), 0, 0);
+        check_flops((struct pp_call){PP_KERNEL_FLASH, {1, seq, 1, dh, causal}}, true,
+                    t.scores * (2 * terms * blocks + 6) + 2 * t.columns * columns, 0, 0);
+        check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, {1, seq, 1, dh, causal}}, true,
+                    t.scores * (2 * 4 * terms * blocks + 2 * 9) + 2 * 3 * t.columns * columns, 0, 0);
+    }
+}
+
+/* Blocks of 64 queries, and what they see; stored scores are all made. */
+static void test_processor(void **state)
+{
+    (void)state;
+    const double seen = 64 * 64 + 64 * 128 + 22 * 150, all = 150 * 150;
+    check_flops((struct pp_call){PP_KERNEL_ATTENTION, {1, 150, 1, 20, 1}}, false, all * (4 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, {1, 150, 1, 20, 1}}, false, all * (8 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH, {1, 150, 1, 20, 0}}, false, all * (4 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH, {1, 150, 1, 20, 1}}, false, seen * (4 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, {1, 150, 1, 20, 1}}, false, seen * (10 * 20 + 9), 0, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_moved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_moved), cmocka_unit_test(test_arithmetic),
+                                       cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

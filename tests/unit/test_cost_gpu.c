@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs of GPUs: what is taken from a profile, by share, and what a data sheet gives, by precision.
+ * Costs of GPUs: what is taken from a profile, by share.
  */
 #include "core/movers.h"
 #include "tests/unit/cost_case.h"
@@ -221,121 +221,11 @@ static void test_measured_links_and_hosts(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
-static int64_t longest_class(const char *options)
-{
-    struct pp_job *job = create_job(options);
-    struct pp_machine m;
-    struct pp_cost *cost;
-    int64_t longest = 0;
-    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
-    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
-    assert_true(cost->host_issues && cost->issue_latency_ns > 0);
-    for (int c = 0; c < cost->nclasses; c++) {
-        longest = cost->classes[c].ns > longest ? cost->classes[c].ns : longest;
-        assert_true(!pp_kinds[job->train->classes[c].kind].computes || cost->classes[c].host_ns > 0);
-    }
-    pp_cost_free(cost);
-    pp_job_free(job);
-    return longest;
-}
-
-/* Each precision has its own rate, a share of a GPU a part of it. */
-static void test_machine_precisions(void **state)
-{
-    (void)state;
-    int64_t fp32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32"),
-            tf32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision tf32"),
-            bf16 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16"),
-            part = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32 --gpus 1");
-    assert_true(fp32 > 4 * tf32 && tf32 > bf16);
-    expect_near((double)part / (double)fp32, 4, 0.1, "a quarter of a GPU");
-    struct pp_job *job = create_job("--precision tf32");
-    struct pp_machine m;
-    struct pp_cost *cost;
-    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
-    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_USAGE);
-    assert_non_null(strstr(pp_message(), "tf32"));
-    pp_job_free(job);
-}
-
-/* Of all tasks of the job, by the h200's data sheet with so much bandwidth. */
-static double all_tasks_ns(const struct pp_job *job, double bytes_per_ns)
-{
-    struct pp_machine m;
-    struct pp_cost *cost;
-    double ns = 0;
-    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
-    m.bytes_per_ns = bytes_per_ns;
-    m.call_overhead_ns = 0;
-    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
-    for (int c = 0; c < cost->nclasses; c++)
-        if (job->train->classes[c].kind == PP_F || job->train->classes[c].kind == PP_B)
-            ns += (double)cost->classes[c].ns;
-    pp_cost_free(cost);
-    return ns;
-}
-
-/* Calls run one after another: what only moves data is not hidden behind the products of its task. */
-static void test_machine_calls_in_turn(void **state)
-{
-    (void)state;
-    struct pp_job *job = create_job("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16");
-    const double flops_per_ns = 989000 * 0.8, bytes_per_ns = 4300;
-    double products = 0, moved = 0;
-    for (int c = 0; c < job->train->nclasses; c++) {
-        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
-        if (job->train->classes[c].kind != PP_F && job->train->classes[c].kind != PP_B) continue;
-        for (int i = 0; i < program->ncalls; i++) {
-            const struct pp_work work = job->model_ops->call_work(&program->calls[i]);
-            if (work.flops / flops_per_ns > work.bytes / bytes_per_ns)
-                products += work.flops / flops_per_ns;
-            else
-                moved += work.bytes / bytes_per_ns;
-        }
-    }
-    assert_true(products > 3 * moved && moved > 0); /* such tasks, as a whole, compute longer than they move data */
-    expect_near(all_tasks_ns(job, bytes_per_ns) / (products + moved), 1, 1e-6, "one call after another");
-    expect_near(all_tasks_ns(job, 1e9) / products, 1, 1e-2, "no time for data");
-    pp_job_free(job);
-}
-
-/* The step of up to 64 tensors is one launch, their norm two; on a cpu each tensor is a call. */
-static void test_machine_launches(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *options, *machine;
-        int norm, step; /* 0: one for each call */
-    } cases[] = {{"--device cuda --stages 1", "h200", 2, 1},
-                 {"--device cuda --stages 1 --layers 12 --optimizer adamw", "h200", 6, 3},
-                 {"--stages 1", "epyc-zen4", 0, 0}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_job *job = create_job(cases[i].options);
-        struct pp_machine m;
-        struct pp_cost *cost;
-        assert_int_equal(pp_machine_find(cases[i].machine, &m), PP_OK);
-        m.issue_ns = 1000;
-        if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
-        for (int c = 0; c < cost->nclasses; c++) {
-            const int kind = job->train->classes[c].kind, calls = job->phase[PP_TRAIN].programs[c].ncalls;
-            const int launches = kind == PP_NORM ? cases[i].norm : cases[i].step;
-            if (kind == PP_NORM || kind == PP_STEP)
-                assert_int_equal(cost->classes[c].host_ns, 1000 * (launches ? launches : calls));
-        }
-        pp_cost_free(cost);
-        pp_job_free(job);
-    }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
-                                       cmocka_unit_test(test_share_of_a_long_name),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_share_of_a_long_name),
                                        cmocka_unit_test(test_links_of_every_carrier),
                                        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link),
-                                       cmocka_unit_test(test_measured_links_and_hosts),
-                                       cmocka_unit_test(test_machine_precisions),
-                                       cmocka_unit_test(test_machine_calls_in_turn),
-                                       cmocka_unit_test(test_machine_launches)};
+                                       cmocka_unit_test(test_measured_links_and_hosts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,17 +16,14 @@
 #include "schedules/schedule.h"
 #include "sim/throughput.h"
 
-/* For each entry of P: operations that are no product, of attention and its gradient; the same of flash's gradient,
- * without the product that makes its scores again. */
-enum { SOFTMAX = 6, SOFTMAX_AGAIN = 9 };
-
 static double product_flops(const struct pp_call *call)
 {
     const double entries = (double)call->n[0] * call->n[2] * call->n[1] * call->n[1];
     if (pp_kernel_is_product(call->kernel)) return pp_call_flops(call);
-    if (call->kernel == PP_KERNEL_FLASH_GRAD) return pp_call_flops(call) - (SOFTMAX_AGAIN + 2.0 * call->n[3]) * entries;
+    if (call->kernel == PP_KERNEL_FLASH_GRAD)
+        return pp_call_flops(call) - (PP_SOFTMAX_AGAIN_FLOPS + 2.0 * call->n[3]) * entries;
     if (call->kernel >= PP_KERNEL_ATTENTION && call->kernel <= PP_KERNEL_FLASH)
-        return pp_call_flops(call) - SOFTMAX * entries;
+        return pp_call_flops(call) - PP_SOFTMAX_FLOPS * entries;
     return 0;
 }
 

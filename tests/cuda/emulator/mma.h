@@ -10,8 +10,13 @@
 #ifndef PP_EMULATOR_MMA_H
 #define PP_EMULATOR_MMA_H
 
+#include <atomic>
+
 namespace pp_emu
 {
+
+/* What the warps of all blocks did: products of 16 x 8 x 16, fragments read from shared memory. */
+inline std::atomic<int64_t> products, fragments;
 
 /* What a warp's lanes show each other. A lane is one meeting ahead of another at most, so two sets of places do. */
 template <class T> struct meeting {
@@ -66,6 +71,7 @@ inline void land(const pp_emu_copy &copy)
 static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     pp_emu::mma_operands mine;
+    pp_emu::products += pp_emu::lane() == 0;
     for (int i = 0; i < 8; i++) mine.a[i] = pp_emu::element(a[i / 2], i % 2);
     for (int i = 0; i < 4; i++) mine.b[i] = pp_emu::element(i < 2 ? b0 : b1, i % 2);
     const pp_emu::mma_operands *lanes = pp_emu::meet(mine);
@@ -85,6 +91,7 @@ static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, 
 static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
 {
     pp_emu_check_aligned(row, 16);
+    pp_emu::fragments += pp_emu::lane() == 0;
     const void *const *rows = pp_emu::meet(row);
     const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
     for (int m = 0; m < 4; m++)
@@ -96,6 +103,7 @@ static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
 static inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const void *row)
 {
     pp_emu_check_aligned(row, 16);
+    pp_emu::fragments += pp_emu::lane() == 0;
     const void *const *rows = pp_emu::meet(row);
     const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
     for (int m = 0; m < 4; m++)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a device does for a call. Products have the arithmetic of their precision, all else plain float. Of attention
+ * that depends on the device and on the shape, and so does how much of it is done: what is masked counts as far as it
+ * is computed, as do the borders of tiles.
+ */
+#include "kernels/cuda/attention_tiles.h"
+#include "kernels/kernels.h"
+
+static int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+static bool is_gradient(const struct pp_call *call)
+{
+    return call->kernel == PP_KERNEL_ATTENTION_GRAD || call->kernel == PP_KERNEL_FLASH_GRAD;
+}
+
+static bool is_flash(const struct pp_call *call)
+{
+    return call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
+}
+
+/* Scores of a head that are computed in tiles of queries x keys, one a multiple of the other. With a mask a tile is
+ * left out where none of its queries sees any of its keys. */
+static double scores(const int32_t *n, int64_t queries, int64_t keys)
+{
+    const int64_t tiles = up(n[1], queries) / queries;
+    if (!n[4]) return (double)(tiles * queries) * (double)up(n[1], keys);
+    if (queries >= keys) /* t + 1 tiles of `queries` keys each; of the last as many as there are */
+        return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n[1], keys));
+    const int64_t alike = keys / queries, groups = tiles / alike, rest = tiles % alike; /* that see as many tiles */
+    return (double)queries * (double)keys * (double)(groups + 1) * ((double)alike * (double)groups / 2 + (double)rest);
+}
+
+/* Products of a kernel, which all have so many columns for each score. */
+struct part {
+    double scores; /* of a head */
+    int64_t columns;
+    int products;
+    double shared_bytes; /* for each score and column */
+};
+
+/* At most two. */
+struct parts {
+    struct part of[2];
+};
+
+/* attention_short.cu, whether a GPU has shared memory for the shape or not: else the long way skips one tile of four,
+ * and that only in rows of more than PP_TILE_SIDE. */
+static struct parts short_rows(const int32_t *n, bool gradient)
+{
+    const double side = (double)up(n[1], PP_SHORT_QUAD);
+    return (struct parts){{{side * side, up(n[3], PP_SHORT_QUAD), gradient ? 4 : 2, 0}}};
+}
+
+/* attention_long.cu: scores, or gradients of P, and what is made of them. */
+static struct parts long_rows(const int32_t *n, bool gradient)
+{
+    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), up(n[3], PP_TILE_TERMS), 1, 0},
+                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), up(n[3], PP_TILE_SIDE), gradient ? 3 : 1, 0}}};
+}
+
+/* attention_flash.cu: both kernels of the gradient make P and its gradient, and so do all blocks that share a head's
+ * columns. */
+static struct parts flash_in_float(const int32_t *n, bool gradient)
+{
+    const int64_t columns = up(n[3], pp_flash_tiles(n[3]) * PP_TILE_SIDE),
+                  blocks = columns / (pp_flash_tiles(n[3]) * PP_TILE_SIDE);
+    return (struct parts){
+        {{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), blocks * up(n[3], PP_TILE_TERMS), gradient ? 4 : 1, 0},
+         {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), columns, gradient ? 3 : 1, 0}}};
+}
+
+/* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
+ * for two products of 16 x 8 x 16; two of the four that the kernel of keys and values makes read half as much again, of
+ * the other factor. Two matrices of a tile are written once for all warps of a block. */
+static struct parts flash_on_tensor_cores(const int32_t *n, bool gradient)
+{
+    enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
+    const int64_t width = up(n[3], PP_MMA_WIDTH);
+    const double read = (double)FRAGMENT / OF, written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
+                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS);
+    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_KEYS), width, 2, 2 * read + written}}};
+    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), width, 3, 3 * read + rewritten},
+                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), width, 4, (2 + 2 * 1.5) * read + rewritten}}};
+}
+
+/* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see. */
+static struct parts on_processor(const struct pp_call *call)
+{
+    const int32_t *n = call->n;
+    const double seq = n[1], blocks = n[1] / PP_FLASH_QUERIES, rest = n[1] % PP_FLASH_QUERIES, side = PP_FLASH_QUERIES;
+    const double made = is_flash(call) && n[4] ? side * side * blocks * (blocks + 1) / 2 + rest * seq : seq * seq;
+    return (struct parts){{{made, n[3], is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
+}
+
+static struct parts parts_of(const struct pp_call *call, bool gpu)
+{
+    const bool gradient = is_gradient(call);
+    if (!gpu) return on_processor(call);
+    if (is_flash(call))
+        return pp_flash_multiplies(call) ? flash_on_tensor_cores(call->n, gradient) : flash_in_float(call->n, gradient);
+    return call->n[1] <= PP_SHORT_SEQ ? short_rows(call->n, gradient) : long_rows(call->n, gradient);
+}
+
+static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
+{
+    const struct parts p = parts_of(call, gpu);
+    const double heads = (double)call->n[0] * call->n[2];
+    const int other = call->kernel == PP_KERNEL_FLASH_GRAD ? PP_SOFTMAX_AGAIN_FLOPS : PP_SOFTMAX_FLOPS,
+              turns = call->kernel == PP_KERNEL_FLASH_GRAD && gpu ? 2 : 1,
+              arithmetic = !gpu || (is_flash(call) && pp_flash_multiplies(call)) ? call->precision : PP_FP32;
+    work->flops[PP_FP32] += heads * p.of[0].scores * other * turns;
+    for (int i = 0; i < 2; i++) {
+        const double columns = heads * p.of[i].scores * (double)p.of[i].columns;
+        work->flops[arithmetic] += 2 * columns * p.of[i].products;
+        work->shared_bytes += columns * p.of[i].shared_bytes;
+    }
+}
+
+struct pp_work pp_call_work(const struct pp_call *call, bool gpu)
+{
+    struct pp_work work = {.bytes = pp_call_bytes(call), .again_bytes = pp_call_again_bytes(call)};
+    if (is_flash(call) || call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD)
+        add_attention(call, gpu, &work);
+    else
+        work.flops[pp_kernel_is_product(call->kernel) ? call->precision : PP_FP32] = pp_call_flops(call);
+    return work;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs of GPUs that a data sheet gives: by precision, by the arithmetic of each kernel, call after call.
+ */
+#include "kernels/kernels.h"
+#include "tests/unit/cost_case.h"
+
+static int64_t longest_class(const char *options)
+{
+    struct pp_job *job = create_job(options);
+    struct pp_machine m;
+    struct pp_cost *cost;
+    int64_t longest = 0;
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    assert_true(cost->host_issues && cost->issue_latency_ns > 0);
+    for (int c = 0; c < cost->nclasses; c++) {
+        longest = cost->classes[c].ns > longest ? cost->classes[c].ns : longest;
+        assert_true(!pp_kinds[job->train->classes[c].kind].computes || cost->classes[c].host_ns > 0);
+    }
+    pp_cost_free(cost);
+    pp_job_free(job);
+    return longest;
+}
+
+/* Each precision has its own rate, a share of a GPU a part of it. */
+static void test_machine_precisions(void **state)
+{
+    (void)state;
+    int64_t fp32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32"),
+            tf32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision tf32"),
+            bf16 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16"),
+            part = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32 --gpus 1");
+    assert_true(fp32 > 4 * tf32 && tf32 > bf16);
+    expect_near((double)part / (double)fp32, 4, 0.1, "a quarter of a GPU");
+    struct pp_job *job = create_job("--precision tf32");
+    struct pp_machine m;
+    struct pp_cost *cost;
+    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
+    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "tf32"));
+    pp_job_free(job);
+}
+
+/* Of all tasks of the job, by this data sheet with so much bandwidth. */
+static double all_tasks_ns(const struct pp_job *job, struct pp_machine m, double bytes_per_ns)
+{
+    struct pp_cost *cost;
+    double ns = 0;
+    m.bytes_per_ns = bytes_per_ns;
+    m.call_overhead_ns = 0;
+    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    for (int c = 0; c < cost->nclasses; c++)
+        if (job->train->classes[c].kind == PP_F || job->train->classes[c].kind == PP_B)
+            ns += (double)cost->classes[c].ns;
+    pp_cost_free(cost);
+    return ns;
+}
+
+/* Calls run one after another: what only moves data is not hidden behind the products of its task. Rows of 35 tokens:
+ * attention, in float arithmetic, is quick. */
+static void test_machine_calls_in_turn(void **state)
+{
+    (void)state;
+    struct pp_job *job = create_job("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16");
+    const double bf16_per_ns = 989000 * 0.8, fp32_per_ns = 67000 * 0.75, bytes_per_ns = 4300;
+    double products = 0, moved = 0, computed = 0;
+    struct pp_machine m;
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        if (job->train->classes[c].kind != PP_F && job->train->classes[c].kind != PP_B) continue;
+        for (int i = 0; i < program->ncalls; i++) {
+            const struct pp_work work = job->model_ops->call_work(&program->calls[i], true);
+            const double ns = fmax(work.flops[PP_BF16] / bf16_per_ns, work.flops[PP_FP32] / fp32_per_ns);
+            computed += ns;
+            if (ns > work.bytes / bytes_per_ns)
+                products += ns;
+            else
+                moved += work.bytes / bytes_per_ns;
+        }
+    }
+    assert_true(products > 3 * moved && moved > 0); /* such tasks, as a whole, compute longer than they move data */
+    expect_near(all_tasks_ns(job, m, bytes_per_ns) / (products + moved), 1, 1e-6, "one call after another");
+    expect_near(all_tasks_ns(job, m, 1e9) / computed, 1, 1e-4, "no time for data");
+    pp_job_free(job);
+}
+
+/* Attention has the rate of the arithmetic in which its kernel computes: half of that, and it takes twice as long. */
+static void test_rate_of_attention(void **state)
+{
+    (void)state;
+    enum { SHARED = PP_PRECISIONS, RATES };
+    static const struct {
+        const char *options, *machine;
+        int rate;
+    } cases[] = {{"--precision fp32 --d-model 64", "h200", PP_FP32},
+                 {"--precision bf16 --d-model 64", "h200", PP_FP32},
+                 {"--precision bf16 --d-model 64 --attention flash", "h200", SHARED},
+                 {"--precision bf16 --d-model 64 --attention flash", "a100", PP_BF16},
+                 {"--precision bf16 --d-model 144 --attention flash", "a100", PP_FP32},
+                 {"--precision tf32 --d-model 64 --attention flash", "h200", PP_FP32}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_machine m;
+        char options[256];
+        snprintf(options, sizeof options,
+                 "--device cuda --layers 1 --stages 1 --heads 1 --d-ff 64 --vocab 64 --tokens 8192 --rows 1 --chunks 1 "
+                 "--mask causal %s",
+                 cases[i].options);
+        struct pp_job *job = create_job(options);
+        assert_int_equal(pp_machine_find(cases[i].machine, &m), PP_OK);
+        if (cases[i].rate == PP_BF16) m.shared_bytes_per_ns = 0; /* does not count */
+        const double ns = all_tasks_ns(job, m, 1e9);
+        for (int rate = 0; rate < RATES; rate++) {
+            struct pp_machine half = m;
+            if (rate == SHARED)
+                half.shared_bytes_per_ns /= 2;
+            else
+                half.flops_per_ns[rate] /= 2;
+            const double longer = all_tasks_ns(job, half, 1e9) / ns;
+            if (rate == cases[i].rate ? longer < 1.85 : longer > 1.85)
+                fail_msg("%s on %s: half of rate %d, %.2f times as long", cases[i].options, cases[i].machine, rate,
+                         longer);
+        }
+        pp_job_free(job);
+    }
+}
+
+/* What is neither a product nor attention takes as long as memory, as docs/METRICS.md says. */
+static void test_others_wait_for_memory(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"a100", "h100", "h200"},
+                             *const models[] = {"tutorial", "gpt-small", "llama-3-8b", "tutorial --activation gelu"},
+                             *const precisions[] = {"fp32", "bf16"};
+    int others = 0;
+    for (int i = 0; i < 3 * 4 * 2; i++) {
+        char options[128];
+        struct pp_machine m;
+        snprintf(options, sizeof options, "--device cuda --precision %s --replicas 1 --stages 1 --chunks 1 --preset %s",
+                 precisions[i / 12], models[i / 3 % 4]);
+        struct pp_job *job = create_job(options);
+        assert_int_equal(pp_machine_find(machines[i % 3], &m), PP_OK);
+        for (int c = 0; c < job->train->nclasses; c++)
+            for (int k = 0; k < job->phase[PP_TRAIN].programs[c].ncalls; k++) {
+                const struct pp_call *call = &job->phase[PP_TRAIN].programs[c].calls[k];
+                const struct pp_work work = pp_call_work(call, true);
+                if (pp_kernel_is_product(call->kernel) ||
+                    (call->kernel >= PP_KERNEL_ATTENTION && call->kernel <= PP_KERNEL_FLASH_GRAD))
+                    continue;
+                others++;
+                if (work.flops[PP_FP32] / m.flops_per_ns[PP_FP32] > work.bytes / m.bytes_per_ns)
+                    fail_msg("%s of %s computes on %s", pp_kernel_table[call->kernel].name, options, machines[i % 3]);
+            }
+        pp_job_free(job);
+    }
+    assert_true(others > 1000);
+}
+
+/* The step of up to 64 tensors is one launch, their norm two; on a cpu each tensor is a call. */
+static void test_machine_launches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *machine;
+        int norm, step; /* 0: one for each call */
+    } cases[] = {{"--device cuda --stages 1", "h200", 2, 1},
+                 {"--device cuda --stages 1 --layers 12 --optimizer adamw", "h200", 6, 3},
+                 {"--stages 1", "epyc-zen4", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_job *job = create_job(cases[i].options);
+        struct pp_machine m;
+        struct pp_cost *cost;
+        assert_int_equal(pp_machine_find(cases[i].machine, &m), PP_OK);
+        m.issue_ns = 1000;
+        if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+        for (int c = 0; c < cost->nclasses; c++) {
+            const int kind = job->train->classes[c].kind, calls = job->phase[PP_TRAIN].programs[c].ncalls;
+            const int launches = kind == PP_NORM ? cases[i].norm : cases[i].step;
+            if (kind == PP_NORM || kind == PP_STEP)
+                assert_int_equal(cost->classes[c].host_ns, 1000 * (launches ? launches : calls));
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machine_precisions), cmocka_unit_test(test_machine_calls_in_turn),
+        cmocka_unit_test(test_rate_of_attention), cmocka_unit_test(test_others_wait_for_memory),
+        cmocka_unit_test(test_machine_launches)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
