@@ -100,7 +100,6 @@ static void marks(void)
     MUST_OK(ops->mark_create(device, false, &never));
     MUST_OK(ops->reached(device, never, &reached));
     MUST(reached);
-    MUST_OK(ops->wait(device, queue[0], never));
     MUST_OK(cuda->alloc(device, N * sizeof *a, (void **)&a));
     MUST_OK(cuda->alloc(device, N * sizeof *b, (void **)&b));
     MUST_OK(ops->host_alloc(device, N * sizeof *host, (void **)&host));
