@@ -11,6 +11,8 @@ static const char *const strict[] = {"PP_EMULATE_STRICT=1", "PP_EMULATE_JITTER_U
 
 static void open_and_close(void)
 {
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"); /* images and scripts/gpu set them */
+    unsetenv("CUDA_MODULE_LOADING");
     load_cuda();
     struct pp_device *device = open_device(0, 1);
     MUST(strstr(cuda->describe(device), " SMs, driver "));
