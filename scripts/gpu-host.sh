@@ -96,9 +96,22 @@ cublas_environment() {
 }
 toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 
-# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE.
+# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE. Without a GPU,
+# that of the results.
 machine_name() {
     local name
     name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //; s/[ -].*//' | tr '[:upper:]' '[:lower:]')
+    name=${name:-$(cat "$results/machine" 2>/dev/null)}
     if [ "$emulated" = 1 ]; then echo emulated; else echo "${name:-${PP_GPU_MACHINE:-h200}}"; fi
+}
+
+# Times of two kinds of GPU in one folder would pass for those of one.
+claim_results() {
+    local known machine
+    known=$(cat "$results/machine" 2>/dev/null) machine=$(machine_name)
+    if [ -n "$known" ] && [ "$known" != "$machine" ]; then
+        echo "gpu: $results has results of ${known^^}, and this is ${machine^^}: start again with PP_GPU_RESULTS=gpu-results/$machine" >&2
+        return 1
+    fi
+    echo "$machine" >"$results/machine"
 }

@@ -137,6 +137,15 @@ class Script(unittest.TestCase):
         # Those alone: what lies beside them may be incomplete.
         self.assertEqual([path.name for path in (self.results / "bundle" / "cublas").iterdir()], ["cublasLt.h"])
 
+    def test_results_of_another_gpu_are_not_added_to(self):
+        gpu = self.fake("nvidia-smi", '#!/bin/sh\n[ -n "$GPU" ] && echo "NVIDIA $GPU"\n')
+        gpu.update(PP_GPU_EMULATED="0", PP_GPU_ONLY="none", PPKIT_CUDA_BACKEND="/dev/null")
+        self.start("profile", GPU="H100 80GB HBM3", **gpu)
+        self.assertIn("has results of H100, and this is H200", self.start("profile", status=1, GPU="H200", **gpu)[1])
+        self.start("profile", GPU="H100 PCIe", **gpu)
+        self.start("report", GPU="", **gpu)  # where there is none
+        self.assertTrue((self.results / "h100.md").exists())
+
     def test_page_and_archives_come_back(self):
         out = self.results.parent / "out"
         out.mkdir()
