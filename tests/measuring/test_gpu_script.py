@@ -119,6 +119,14 @@ class Script(unittest.TestCase):
         command = "set -o pipefail; results=. bundle=. emulated=0; . scripts/gpu-host.sh; has_library libnccl.so.2"
         subprocess.run(["bash", "-c", command], cwd=ROOT, env={**os.environ, **fakes}, check=True)
 
+    def test_a_gpu_is_kept_open(self):
+        node = self.results / "nvidia0"
+        command = "results=. bundle=. emulated=0; . scripts/gpu-host.sh; keep_open $1; set -e; keep_open $1/none"
+        command += "; readlink /proc/self/fd/* /proc/$$/fd/*"
+        node.write_text("")
+        done = subprocess.run(["bash", "-c", command, "-", node], cwd=ROOT, capture_output=True, text=True, check=False)
+        self.assertIn(f"{node}\n", done.stdout)
+
     def test_headers_of_pythons_cublas_serve_all_that_compiles(self):
         folder = self.results.parent / "fakes"
         self.fake("nvidia/__init__.py", "")
