@@ -38,6 +38,10 @@ use_bundle() {
     fi
 }
 
+# keep_open NODE: until the script ends. While nobody has a GPU's node open, its driver lets it go, and starting it again takes each program
+# one to three seconds (NVIDIA, "Driver Persistence").
+keep_open() { if { exec 9<"$1"; } 2>/dev/null; then return 0; fi; }
+
 mpi_environment() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mca_base_component_show_load_errors=0
@@ -96,9 +100,22 @@ cublas_environment() {
 }
 toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 
-# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE.
+# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE. Without a GPU,
+# that of the results.
 machine_name() {
     local name
     name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //; s/[ -].*//' | tr '[:upper:]' '[:lower:]')
+    name=${name:-$(cat "$results/machine" 2>/dev/null)}
     if [ "$emulated" = 1 ]; then echo emulated; else echo "${name:-${PP_GPU_MACHINE:-h200}}"; fi
+}
+
+# Times of two kinds of GPU in one folder would pass for those of one.
+claim_results() {
+    local known machine
+    known=$(cat "$results/machine" 2>/dev/null) machine=$(machine_name)
+    if [ -n "$known" ] && [ "$known" != "$machine" ]; then
+        echo "gpu: $results has results of ${known^^}, and this is ${machine^^}: start again with PP_GPU_RESULTS=gpu-results/$machine" >&2
+        return 1
+    fi
+    echo "$machine" >"$results/machine"
 }

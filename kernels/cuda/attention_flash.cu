@@ -371,8 +371,7 @@ cudaError_t pp_cuda_flash_grad(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t prepare(void)
 {
-    const void *const kernels[] = {reinterpret_cast<const void *>(pp_tile::bias_kernel<T>),
-                                   reinterpret_cast<const void *>(forward<T, 1>),
+    const void *const kernels[] = {reinterpret_cast<const void *>(forward<T, 1>),
                                    reinterpret_cast<const void *>(forward<T, 2>),
                                    reinterpret_cast<const void *>(forward<T, MOST_TILES>),
                                    reinterpret_cast<const void *>(make_means<T>),
@@ -381,9 +380,9 @@ template <typename T> static cudaError_t prepare(void)
                                    reinterpret_cast<const void *>(query_grad<T, MOST_TILES>),
                                    reinterpret_cast<const void *>(key_value_grad<T, 1>),
                                    reinterpret_cast<const void *>(key_value_grad<T, 2>),
-                                   reinterpret_cast<const void *>(key_value_grad<T, MOST_TILES>),
-                                   reinterpret_cast<const void *>(pp_tile::settle<T>)};
-    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+                                   reinterpret_cast<const void *>(key_value_grad<T, MOST_TILES>)};
+    const cudaError_t error = pp_tile::load_kernels<T>();
+    return error == cudaSuccess ? pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]) : error;
 }
 
 cudaError_t pp_cuda_prepare_attention_flash(void)

@@ -273,6 +273,14 @@ static inline void launch_settle(const struct pp_cuda_call *c, const pp_attentio
     PP_LAUNCH(settle<T>, grid, THREADS, 0, c->stream, a, w, to);
 }
 
+/* The two kernels above: each file that launches them has copies of its own. */
+template <typename T> static inline cudaError_t load_kernels(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(bias_kernel<T>),
+                                   reinterpret_cast<const void *>(settle<T>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
+
 } // namespace pp_tile
 
 #endif

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <cudaTypedefs.h>
 
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -270,6 +271,76 @@ static void test_streams(void **state)
     in_processes(1, copies, SETTINGS("PP_EMULATE_KERNEL_NS=60000000"));
 }
 
+/* ---- what a GPU would let pass, and then punish ---- */
+
+/* Does it make the emulator complain? */
+static int complains(void (*misuse)(cudaStream_t stream))
+{
+    char line[200] = "";
+    FILE *said = tmpfile();
+    const int before = dup(STDERR_FILENO);
+    cudaStream_t stream = new_stream();
+    EXPECT(said && dup2(fileno(said), STDERR_FILENO) >= 0);
+    misuse(stream);
+    EXPECT(dup2(before, STDERR_FILENO) >= 0 && !close(before));
+    rewind(said);
+    const int any = fgets(line, sizeof(line), said) && !strncmp(line, "emulator: ", 10);
+    fclose(said);
+    return any;
+}
+
+static cudaEvent_t event;
+
+static void wait_for_event(cudaStream_t stream) { EXPECT(!cudaStreamWaitEvent(stream, event, 0)); }
+
+static void first_launch_loads(cudaStream_t stream)
+{
+    EXPECT(!test_add(device_memory(sizeof(float)), 1, 1, stream) && !cudaStreamSynchronize(stream));
+}
+
+static void *driver_function(const char *name, unsigned version)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *function;
+    EXPECT(!cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found) && function);
+    return function;
+}
+
+static int ends_first; /* the context, not its stream */
+
+static void end_context(cudaStream_t stream)
+{
+    const PFN_cuDeviceGetDevResource_v12040 get = driver_function("cuDeviceGetDevResource", 12040);
+    const PFN_cuDevResourceGenerateDesc_v12040 describe = driver_function("cuDevResourceGenerateDesc", 12040);
+    const PFN_cuGreenCtxCreate_v12040 create = driver_function("cuGreenCtxCreate", 12040);
+    const PFN_cuGreenCtxStreamCreate_v12050 add = driver_function("cuGreenCtxStreamCreate", 12050);
+    CUdevResource whole;
+    CUdevResourceDesc descriptor;
+    CUgreenCtx green;
+    EXPECT(!get(0, &whole, CU_DEV_RESOURCE_TYPE_SM) && !describe(&descriptor, &whole, 1));
+    EXPECT(!create(&green, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    EXPECT(!add(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    EXPECT(ends_first || !cudaStreamDestroy(stream));
+    EXPECT(!((PFN_cuGreenCtxDestroy_v12040)driver_function("cuGreenCtxDestroy", 12040))(green));
+}
+
+static void misuses(int process)
+{
+    (void)process;
+    EXPECT(!cudaEventCreate(&event) && complains(wait_for_event));
+    EXPECT(!cudaEventRecord(event, new_stream()) && !complains(wait_for_event));
+    EXPECT(complains(first_launch_loads));
+    EXPECT(!complains(end_context));
+    ends_first = 1;
+    EXPECT(complains(end_context));
+}
+
+static void test_misuses(void **state)
+{
+    (void)state;
+    in_processes(1, misuses, SETTINGS("PP_EMULATE_STRICT=1"));
+}
+
 /* ---- failures ---- */
 
 static void no_driver(int process)
@@ -324,6 +395,6 @@ static void test_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_streams),
-                                       cmocka_unit_test(test_failures)};
+                                       cmocka_unit_test(test_misuses), cmocka_unit_test(test_failures)};
     return cmocka_run_group_tests_name("emulator", tests, NULL, NULL);
 }

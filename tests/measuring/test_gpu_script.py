@@ -119,6 +119,14 @@ class Script(unittest.TestCase):
         command = "set -o pipefail; results=. bundle=. emulated=0; . scripts/gpu-host.sh; has_library libnccl.so.2"
         subprocess.run(["bash", "-c", command], cwd=ROOT, env={**os.environ, **fakes}, check=True)
 
+    def test_a_gpu_is_kept_open(self):
+        node = self.results / "nvidia0"
+        command = "results=. bundle=. emulated=0; . scripts/gpu-host.sh; keep_open $1; set -e; keep_open $1/none"
+        command += "; readlink /proc/self/fd/* /proc/$$/fd/*"
+        node.write_text("")
+        done = subprocess.run(["bash", "-c", command, "-", node], cwd=ROOT, capture_output=True, text=True, check=False)
+        self.assertIn(f"{node}\n", done.stdout)
+
     def test_headers_of_pythons_cublas_serve_all_that_compiles(self):
         folder = self.results.parent / "fakes"
         self.fake("nvidia/__init__.py", "")
@@ -136,6 +144,15 @@ class Script(unittest.TestCase):
         self.assertIn(f"cmake {self.results}/bundle/cublas\n", self.calls.read_text())
         # Those alone: what lies beside them may be incomplete.
         self.assertEqual([path.name for path in (self.results / "bundle" / "cublas").iterdir()], ["cublasLt.h"])
+
+    def test_results_of_another_gpu_are_not_added_to(self):
+        gpu = self.fake("nvidia-smi", '#!/bin/sh\n[ -n "$GPU" ] && echo "NVIDIA $GPU"\n')
+        gpu.update(PP_GPU_EMULATED="0", PP_GPU_ONLY="none", PPKIT_CUDA_BACKEND="/dev/null")
+        self.start("profile", GPU="H100 80GB HBM3", **gpu)
+        self.assertIn("has results of H100, and this is H200", self.start("profile", status=1, GPU="H200", **gpu)[1])
+        self.start("profile", GPU="H100 PCIe", **gpu)
+        self.start("report", GPU="", **gpu)  # where there is none
+        self.assertTrue((self.results / "h100.md").exists())
 
     def test_page_and_archives_come_back(self):
         out = self.results.parent / "out"

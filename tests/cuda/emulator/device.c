@@ -10,15 +10,16 @@
 
 #include "emulator.h"
 
-enum { FUNCTIONS = 256, CLOCK_KHZ = 1000000 /* kernel.h: clock64() counts ns */ };
+enum { FUNCTIONS = 1024, CLOCK_KHZ = 1000000 /* kernel.h: clock64() counts ns */ };
 
 static _Thread_local int current;
 static atomic_int faults[PP_EMU_DEVICES];
 static bool peers[PP_EMU_DEVICES][PP_EMU_DEVICES];
 
-static struct {
+/* Kernels that are loaded on a device: each has attributes of its own there. */
+static struct function {
     const void *function;
-    int shared_bytes;
+    int device, shared_bytes;
 } functions[FUNCTIONS];
 static int nfunctions;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -171,30 +172,44 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 /* ---- kernels ---- */
 
+/* On the calling thread's device; NULL: nobody has asked for it there. Under the mutex. */
+static struct function *find_function(const void *function)
+{
+    for (int i = 0; i < nfunctions; i++)
+        if (functions[i].function == function && functions[i].device == current) return &functions[i];
+    return NULL;
+}
+
+static void check_loaded(const struct pp_emu_kernel *k)
+{
+    pp_emu_lock(&mutex);
+    const bool loaded = find_function(k->function) != NULL;
+    pp_emu_unlock(&mutex);
+    if (!loaded) pp_emu_complain("kernel %s: its first launch loads it", k->name);
+}
+
 static int shared_limit(const void *function)
 {
-    int limit = PP_EMU_SHARED_DEFAULT;
     pp_emu_lock(&mutex);
-    for (int i = 0; i < nfunctions; i++) {
-        if (functions[i].function == function) limit = functions[i].shared_bytes;
-    }
+    const struct function *f = find_function(function);
+    const int limit = f ? f->shared_bytes : PP_EMU_SHARED_DEFAULT;
     pp_emu_unlock(&mutex);
     return limit;
 }
 
-static cudaError_t set_shared_limit(const void *function, int bytes)
+/* Whoever asks for a kernel loads it. bytes: what it may have from here on; 0: as before. */
+static cudaError_t load_function(const void *function, int bytes)
 {
     if (bytes < 0 || bytes > PP_EMU_SHARED_MOST) return cudaErrorInvalidValue;
     pp_emu_lock(&mutex);
-    int i = 0;
-    while (i < nfunctions && functions[i].function != function) i++;
-    if (i < FUNCTIONS) {
-        functions[i].function = function;
-        functions[i].shared_bytes = bytes;
+    struct function *f = find_function(function);
+    if (!f && nfunctions < FUNCTIONS) {
+        f = &functions[nfunctions++];
+        *f = (struct function){function, current, PP_EMU_SHARED_DEFAULT};
     }
-    if (i == nfunctions && i < FUNCTIONS) nfunctions++;
+    if (f && bytes) f->shared_bytes = bytes;
     pp_emu_unlock(&mutex);
-    return i < FUNCTIONS ? cudaSuccess : cudaErrorMemoryAllocation;
+    return f ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
@@ -202,12 +217,14 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     PP_EMU_ENTER();
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return pp_emu_error(cudaErrorInvalidValue);
-    return pp_emu_error(set_shared_limit(function, value));
+    return pp_emu_error(load_function(function, value));
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *function)
 {
     PP_EMU_ENTER();
+    const cudaError_t error = load_function(function, 0);
+    if (error != cudaSuccess) return pp_emu_error(error);
     *out = (struct cudaFuncAttributes){
         .maxThreadsPerBlock = PP_EMU_BLOCK_THREADS, .numRegs = 32, .maxDynamicSharedSizeBytes = shared_limit(function)};
     return cudaSuccess;
@@ -289,6 +306,7 @@ void pp_emu_launch(const struct pp_emu_kernel *kernel, cudaStream_t handle)
     l->kernel = *kernel;
     l->queued_ns = pp_emu_now_ns();
     l->fault = (cudaError_t)pp_emu_injected("kernel", cudaErrorIllegalAddress);
+    if (pp_emu_settings()->strict) check_loaded(kernel);
     pp_emu_count(PP_EMU_LAUNCHES, 1);
     pp_emu_enqueue(stream, &l->op);
 }

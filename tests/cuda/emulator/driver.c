@@ -122,6 +122,7 @@ static CUresult create(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device,
 static CUresult destroy(CUgreenCtx green)
 {
     if (!green) return CUDA_ERROR_INVALID_CONTEXT;
+    if (pp_emu_has_streams(green)) pp_emu_complain("cuGreenCtxDestroy: the context has streams");
     if (current == &green->context) current = NULL;
     pp_emu_pool_return(green->pool);
     pp_emu_count(PP_EMU_LIVE_CONTEXTS, -1);

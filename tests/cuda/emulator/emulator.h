@@ -117,6 +117,7 @@ struct CUstream_st {
 cudaStream_t pp_emu_stream(cudaStream_t handle);
 /* Checked, listed and counted as cudaStreamCreate does. */
 cudaError_t pp_emu_stream_open(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out);
+bool pp_emu_has_streams(CUgreenCtx green);
 void pp_emu_enqueue(cudaStream_t stream, struct pp_emu_op *op);
 /* Blocks until all that is queued has run. */
 void pp_emu_drain(cudaStream_t stream);

@@ -185,6 +185,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     struct pp_emu_record *r = NULL;
     cudaStream_t s = pp_emu_stream(stream);
     if (!s || !look(event, &r)) return pp_emu_error(cudaErrorInvalidResourceHandle);
+    if (!r && pp_emu_settings()->strict) pp_emu_complain("a stream waits for an event that was never recorded");
     if (r && !flags) pp_emu_enqueue(s, pp_emu_wait_op(r));
     pp_emu_record_release(r);
     return pp_emu_error(flags ? cudaErrorInvalidValue : cudaSuccess);

@@ -103,6 +103,15 @@ cudaStream_t pp_emu_stream(cudaStream_t handle)
     return found;
 }
 
+bool pp_emu_has_streams(CUgreenCtx green)
+{
+    pp_emu_lock(&streams_mutex);
+    const struct CUstream_st *s = streams;
+    while (s && s->green != green) s = s->next;
+    pp_emu_unlock(&streams_mutex);
+    return s != NULL;
+}
+
 static void append(cudaStream_t s, struct pp_emu_op *op)
 {
     op->next = NULL;
