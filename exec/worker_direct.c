@@ -44,7 +44,9 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(PP_NEW(&w->sums, w->nsums));
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     struct pp_group group = {w->rank, ranks, w->job->train->replicas};
-    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
+    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
+                                          &w->reduce)
+                       : PP_OK;
 }
 
 static void close_direct(struct pp_worker *w)
