@@ -17,7 +17,7 @@ enum pp_opt_type {
     PP_OPT_FLAG,     /* bool; no argument */
     PP_OPT_INT,      /* int */
     PP_OPT_SEED,     /* uint64_t */
-    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "1024" */
+    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "4096B"; from 1 MiB on also "1048576" */
     PP_OPT_REAL,     /* double */
     PP_OPT_TEXT,     /* const char *, into argv */
     PP_OPT_CHOICE,   /* int: position in `choices` */
