@@ -2,9 +2,9 @@
  *
  * Sums over the members of a group, through host memory: gradients over replicas. Every member ends with the sum of
  * all, added in the order of members, so with the same bits everywhere and in every run. The values are cut into one
- * slice per member and slices into pieces of 1 MiB at most; the owner of a slice receives a piece from all others, adds,
- * and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between the kernels
- * of whatever else the worker computes.
+ * slice per member and slices into pieces of 1 MiB at most; the owner of a slice receives a piece from all others,
+ * adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between
+ * the kernels of whatever else the worker computes.
  *
  * Of shares (exec/shares.h) it is one half of that: the owner of a share sums it and keeps the sum, or sends to all
  * what it has. Pieces then end where tensors do.
@@ -47,8 +47,9 @@ struct pp_reduce {
     bool done;
 };
 
-/* All memory is taken here. group: of two or more workers, this one among them. most_bytes: of the largest sum, alike in
- * all members. For floats in memory of a device that the host can read (core/program.h: queue NULL), which adds them. */
+/* All memory is taken here. group: of two or more workers, this one among them. most_bytes: of the largest sum, alike
+ * in all members. For floats in memory of a device that the host can read (core/program.h: queue NULL), which adds
+ * them. */
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
                            int64_t most_bytes, struct pp_reduce **out) PP_MUST_CHECK;
 /* The same for memory of the host. type: enum pp_sum_type. */
