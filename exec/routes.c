@@ -52,7 +52,7 @@ static pp_status open_route(const struct pp_port *port, const struct pp_job *job
                             const struct pp_lane *lane, struct pp_routes *routes)
 {
     int base = replica * job->train->ranks, src = base + lane->src, dst = base + lane->dst;
-    int kind = lane->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
+    int kind = pp_message_of(lane->transfer);
     int train = transfers_on(job->train, lane), eval = transfers_on(job->eval, lane);
     if ((src != port->me && dst != port->me) || pp_routes_find(routes, src, dst, kind)) return PP_OK;
     struct pp_route *route = &routes->routes[routes->n++];
