@@ -58,7 +58,7 @@ struct pp_ref {
     int64_t row_bytes;
 };
 
-enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
