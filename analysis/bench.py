@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import arguments
 import bench_path
 import bench_pytorch
 
@@ -47,26 +48,27 @@ def bench_simulator(ppsim, turns):
 
 
 def bench_executor(ppexec, args):
-    sys.argv = [bench_pytorch.__file__, "--ppexec", ppexec, "--models", args.models, "--turns", str(args.turns)]
+    sys.argv = [bench_pytorch.__file__, "--ppexec", ppexec, "--models", ",".join(args.models)]
+    sys.argv += ["--turns", str(args.turns)]
     sys.argv += ["--python", args.python] if args.python else ["--no-pytorch"]
     bench_pytorch.main()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", required=True)
+    parser.add_argument("--bin", required=True, type=arguments.folder_of("ppsim", "ppexec"), help="with these programs")
     parser.add_argument("--python", default="")
     parser.add_argument("--bench-step", default="")
-    parser.add_argument("--models", default="small,wide,lab")
+    parser.add_argument("--models", type=arguments.names(STEPS), default="small,wide,lab")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
     programs = pathlib.Path(args.bin).resolve()
-    ppexec, models = str(programs / "ppexec"), args.models.split(",")
+    ppexec = str(programs / "ppexec")
     bench_simulator(str(programs / "ppsim"), args.turns)
     bench_executor(ppexec, args)
     print()
-    bench_path.bench(ppexec, models, args.turns)
-    for model in models if os.path.exists(args.bench_step) else ():
+    bench_path.bench(ppexec, args.models, args.turns)
+    for model in args.models if os.path.exists(args.bench_step) else ():
         print(flush=True)
         subprocess.run([args.bench_step, model, STEPS[model]], check=True)
     return 0

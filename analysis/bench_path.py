@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 
+import arguments
 import bench_pytorch
 
 TRACED = 20  # steps; as many again are measured without a trace
@@ -131,20 +132,24 @@ def bench(ppexec, models, turns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ppexec")
-    parser.add_argument("--db")
-    parser.add_argument("--models", default="small,wide,lab")
+    parser.add_argument("--ppexec", type=arguments.program)
+    parser.add_argument("--db", type=arguments.file)
+    parser.add_argument("--models", type=arguments.names(bench_pytorch.MODELS), default="small,wide,lab")
     parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
     if bool(args.ppexec) == bool(args.db):
         parser.error("one of --ppexec and --db")
     if args.ppexec:
-        bench(args.ppexec, args.models.split(","), args.turns)
+        bench(args.ppexec, args.models, args.turns)
         return 0
+    try:
+        with sqlite3.connect(f"file:{args.db}?mode=ro", uri=True) as db:
+            rows = list(measure(db))
+    except sqlite3.Error as error:
+        parser.error(f"argument --db: {args.db}: {error}; name a file that ppexec wrote with --db")
     print(HEAD.format("run"))
-    with sqlite3.connect(f"file:{args.db}?mode=ro", uri=True) as db:
-        for row in measure(db):
-            print(COLUMNS.format(*row))
+    for row in rows:
+        print(COLUMNS.format(*row))
     return 0
 
 

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+import arguments
+
 MODELS = {
     "small": dict(
         preset="small",
@@ -324,9 +326,9 @@ def main():
     if sys.argv[1:2] == ["--child"]:
         return child(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ppexec", required=True)
-    parser.add_argument("--python", default=sys.executable, help="has PyTorch")
-    parser.add_argument("--models", default="small,wide,lab")
+    parser.add_argument("--ppexec", required=True, type=arguments.program)
+    parser.add_argument("--python", type=arguments.program, default=sys.executable, help="has PyTorch")
+    parser.add_argument("--models", type=arguments.names(MODELS), default="small,wide,lab")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--no-mpi", action="store_true")
     parser.add_argument("--no-pytorch", action="store_true", help="ppexec alone")
@@ -335,7 +337,7 @@ def main():
         f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n"
         "| --- | --- | ---: | ---: | ---: |"
     )
-    for model in args.models.split(","):
+    for model in args.models:
         rows = contestants(args, model)
         times = {label: [] for label, _, _ in rows}
         for _ in range(args.turns):

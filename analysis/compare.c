@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analysis/compare.h"
+#include "analysis/alone.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -239,29 +239,6 @@ static pp_status print_json(struct pp_db *db, const struct pp_table *table, FILE
     return PP_OK;
 }
 
-static void tell_missing(int64_t n, int64_t all, const char *only)
-{
-    pp_info("%" PRId64 " of %" PRId64 " configuration%s %s only %s.", n, all, pp_plural(all), n == 1 ? "was" : "were",
-            only);
-}
-
-static void report_missing(const struct pp_table *table)
-{
-    int64_t predicted = 0, measured = 0;
-    for (int64_t row = 0; row < table->nrows; row++) {
-        struct pp_pair pair = pp_compare_pair(table, row);
-        predicted += pair.predicted >= 0;
-        measured += pair.measured >= 0;
-    }
-    if (!measured)
-        pp_info("Nothing was measured yet: run ppexec with the same options and --db to compare.");
-    else if (!predicted)
-        pp_info("Nothing was predicted yet: run ppsim with the same options and --db to compare.");
-    else if (predicted < table->nrows || measured < table->nrows)
-        tell_missing(table->nrows - (predicted < table->nrows ? predicted : measured), table->nrows,
-                     predicted < table->nrows ? "measured" : "predicted");
-}
-
 /* An error against a data sheet is not one against measured kernels. */
 static void report_assumed(const struct pp_table *table)
 {
@@ -337,7 +314,7 @@ static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
 
 pp_status pp_compare_notes(struct pp_db *db, const struct pp_table *table)
 {
-    report_missing(table);
+    pp_alone_notes(table);
     report_assumed(table);
     PP_TRY(report_drift(db, table));
     return report_taken(db, table);

@@ -39,6 +39,7 @@ import fidelity_design as design  # noqa: E402
 import fidelity_gpu as gpu  # noqa: E402
 import fidelity_load as load  # noqa: E402
 import fidelity_table as table  # noqa: E402
+from arguments import file, folder_of, names  # noqa: E402
 
 PROCESSES = {"threads": 0, "mpi": 1}
 WARMUP = 3
@@ -286,16 +287,6 @@ def do_block(tools, block, blocks, args):
     return failed, 0
 
 
-def names(known):
-    def convert(text):
-        words = tuple(text.split(","))
-        if not set(words) <= set(known):
-            raise argparse.ArgumentTypeError(f"not all of {text} are among {','.join(known)}")
-        return words
-
-    return convert
-
-
 def numbers(text):
     return tuple(int(word) for word in text.split(",") if word)
 
@@ -304,7 +295,8 @@ def parse(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     transports, schedules = tuple(PROCESSES), tuple(design.VIRTUAL)
-    add("--bin", required=True, help="folder with ppprof, ppsim and ppexec")
+    tools = "ppprof", "ppsim", "ppexec"
+    add("--bin", required=True, type=folder_of(*tools), help=f"folder with {', '.join(tools)}")
     add("--out", required=True, help="folder for profiles, predictions, runs and table")
     add("--models", type=names(design.MODELS), default=("small", "wide", "deep"), help="(default small,wide,deep)")
     add("--transports", type=names(transports), default=transports, help="(default threads,mpi)")
@@ -315,7 +307,8 @@ def parse(words=None):
     add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
     quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"
-    add("--profile", metavar="FILE", help="a profile as text for all predictions, in place of one for each block")
+    profile = "a profile as text for all predictions, in place of one for each block"
+    add("--profile", metavar="FILE", type=file, help=profile)
     add("--sample", type=int, default=0, metavar="N", help="only N of the configurations, drawn by --seed")
     add("--quick", action="store_true", help=quick)
     add("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")

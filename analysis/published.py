@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+import arguments  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
 
 FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
@@ -416,7 +417,7 @@ def page(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", required=True, help="folder of ppsim")
+    parser.add_argument("--bin", required=True, type=arguments.folder_of("ppsim"), help="folder of ppsim")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     args = parser.parse_args()
     args.out.write_text(page(args.bin), encoding="utf-8")

@@ -9,10 +9,10 @@
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
 
-static pp_status known(const struct pp_schedules *schedules, const char *name, int *virtual_stages)
+static pp_status known(const struct pp_schedules *schedules, const char *name, struct pp_schedule_found *out)
 {
     char near[64];
-    pp_status status = schedules->find(name, virtual_stages);
+    pp_status status = schedules->find(name, out);
     if (status != PP_USAGE) return status;
     if (access(name, F_OK) == 0)
         return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the file of that name is ./%s", name, name);
@@ -36,25 +36,41 @@ static int of_shape(const struct pp_config *config, const struct pp_point *shape
     return n;
 }
 
+/* The schedules that are asked for. A list names none twice (core/options.h), but one may have several spellings. */
+static pp_status find_schedules(const struct pp_config *config, const struct pp_schedules *schedules,
+                                struct pp_schedule_found found[PP_LIST_MAX], int *n)
+{
+    *n = 0;
+    for (int i = 0; i < config->schedule.n; i++) {
+        int same = 0;
+        PP_TRY(known(schedules, config->schedule.v[i], &found[*n]));
+        while (strcmp(found[same].name, found[*n].name) != 0) same++;
+        *n += same == *n;
+    }
+    return PP_OK;
+}
+
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n)
 {
-    int standard[PP_LIST_MAX], total = 0, nv;
+    struct pp_schedule_found found[PP_LIST_MAX];
+    int nschedules, total = 0, nv;
     *n = 0;
-    for (int s = 0; s < config->schedule.n; s++) {
-        PP_TRY(known(schedules, config->schedule.v[s], &standard[s]));
-        pp_config_virtual(config, standard[s], 0, &nv);
+    PP_TRY(find_schedules(config, schedules, found, &nschedules));
+    for (int s = 0; s < nschedules; s++) {
+        pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
         total += config->stages.n * nv * config->chunks.n * config->checkpoint.n;
     }
     PP_TRY(PP_NEW(points, total));
-    for (int s = 0; s < config->schedule.n; s++) {
-        pp_config_virtual(config, standard[s], 0, &nv);
+    for (int s = 0; s < nschedules; s++) {
+        const int standard = found[s].virtual_stages;
+        pp_config_virtual(config, standard, 0, &nv);
         for (int p = 0; p < config->stages.n; p++)
             for (int v = 0; v < nv; v++)
                 *n += of_shape(config,
-                               &(struct pp_point){.schedule = config->schedule.v[s],
+                               &(struct pp_point){.schedule = found[s].name,
                                                   .stages = config->stages.v[p],
-                                                  .virtual_stages = pp_config_virtual(config, standard[s], v, &nv)},
+                                                  .virtual_stages = pp_config_virtual(config, standard, v, &nv)},
                                *points + *n);
     }
     return PP_OK;

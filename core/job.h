@@ -14,14 +14,19 @@
 #include "core/plan.h"
 #include "core/program.h"
 
+/* name: as the registry spells it; of a file its path. virtual_stages: of a rank, unless something else is asked. */
+struct pp_schedule_found {
+    const char *name;
+    int virtual_stages;
+};
+
 /* schedules/schedule.h */
 struct pp_schedules {
     pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);
     /* Is the shape possible in training? PP_USAGE with a message that names what works. */
     pp_status (*check)(const char *schedule, int ranks, int virtual_stages, int microbatches);
-    /* PP_USAGE where nothing has that name; PP_INPUT where it is of a file that holds no schedule. *virtual_stages: how
-     * many stages a rank has unless something else is asked. */
-    pp_status (*find)(const char *name, int *virtual_stages);
+    /* PP_USAGE where nothing has that name; PP_INPUT where it is of a file that holds no schedule. */
+    pp_status (*find)(const char *name, struct pp_schedule_found *out);
     bool (*timed)(const char *name); /* it decides by pp_plan_spec.costs */
     void (*list)(FILE *out);
     const char *(*names)(void); /* "gpipe|1f1b|..." */

@@ -21,6 +21,9 @@ static const struct {
     {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
 };
 
+/* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
+enum { BARE_BYTES = 1 << 20 };
+
 static bool has_limits(const struct pp_opt *row) { return row->min != 0 || row->max != 0; }
 
 static pp_status check_range(const struct pp_opt *row, double value, const char *text)
@@ -83,10 +86,13 @@ static pp_status set_bytes(const struct pp_opt *row, const char *text, void *fie
         double bytes = value * (double)byte_units[i].factor;
         if (bytes < 0 || bytes > 0x1p62) return pp_fail(PP_USAGE, "--%s: %s is no size", row->name, text);
         PP_TRY(check_range(row, bytes, text));
+        if (!*suffix && bytes < BARE_BYTES)
+            return pp_fail(PP_USAGE, "--%s: %s of what? Name a unit, such as %sG (GiB) or %sB (bytes)", row->name, text,
+                           text, text);
         *(int64_t *)field = llround(bytes);
         return PP_OK;
     }
-    return pp_fail(PP_USAGE, "--%s: '%s' is not a size such as 1024, 512M or 80G", row->name, text);
+    return pp_fail(PP_USAGE, "--%s: '%s' is not a size such as 512M or 80G", row->name, text);
 }
 
 static pp_status set_real(const struct pp_opt *row, const char *text, void *field)
@@ -224,7 +230,7 @@ static void text_seed(const struct pp_opt *row, const void *field, char *buf, si
 static void text_bytes(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
     (void)row;
-    snprintf(buf, size, "%lld", (long long)*(const int64_t *)field);
+    snprintf(buf, size, "%lldB", (long long)*(const int64_t *)field);
 }
 
 const char *pp_real_text(double value, char buf[PP_REAL_BYTES])

@@ -17,7 +17,7 @@ enum pp_opt_type {
     PP_OPT_FLAG,     /* bool; no argument */
     PP_OPT_INT,      /* int */
     PP_OPT_SEED,     /* uint64_t */
-    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "1024" */
+    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "4096B"; from 1 MiB on also "1048576" */
     PP_OPT_REAL,     /* double */
     PP_OPT_TEXT,     /* const char *, into argv */
     PP_OPT_CHOICE,   /* int: position in `choices` */
@@ -75,7 +75,7 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
-/* The value as text that parses back; buf at least 600 bytes. */
+/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them) that are longer are cut. */
 const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
 /* The shortest text that reads back as the same number; returns buf. */
 enum { PP_REAL_BYTES = 32 };

@@ -210,6 +210,10 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
+/* Is it a transfer between neighbouring stages? And the stage that a transfer from `stage` goes to. */
+static inline bool pp_moves(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
+static inline int pp_moves_to(int kind, int stage) { return kind == PP_XFER_F ? stage + 1 : stage - 1; }
+
 /* Do the replicas meet in this task? */
 static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
 {

@@ -9,9 +9,26 @@ int64_t pp_arena_whole_bytes(int64_t bytes)
     return pages * PP_ARENA_PAGE_BYTES;
 }
 
-int64_t pp_reduce_staging_bytes(int members)
+/* Slices begin on cache lines, so the longest has up to a line more at each end. */
+int64_t pp_reduce_piece_bytes(int members, int64_t most_bytes)
 {
-    return (int64_t)PP_REDUCE_WINDOW * (members - 1) * PP_REDUCE_PIECE_BYTES;
+    const int64_t slice = (most_bytes / members / PP_REDUCE_LINE + 2) * PP_REDUCE_LINE;
+    return slice < PP_REDUCE_PIECE_BYTES ? slice : PP_REDUCE_PIECE_BYTES;
+}
+
+int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes)
+{
+    return PP_REDUCE_WINDOW * (members - 1) * pp_reduce_piece_bytes(members, most_bytes);
+}
+
+int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
+{
+    int64_t most = 0;
+    for (int s = 0; s < job->train->stages; s++) {
+        const int64_t bytes = job->model->stages[s].param_bytes;
+        if (job->train->stage_rank[s] == rank && bytes > most) most = bytes;
+    }
+    return most;
 }
 
 /* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
@@ -36,7 +53,8 @@ int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
     const int rank = worker % job->train->ranks, replicas = job->train->replicas;
     int64_t bytes = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
-    if (replicas > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas));
+    if (replicas > 1)
+        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);
 }
 

@@ -12,9 +12,13 @@
 enum { PP_ARENA_PAGE_BYTES = 2 << 20 };
 int64_t pp_arena_whole_bytes(int64_t bytes);
 
-/* Sums over replicas (exec/reduce.h): a worker has room for a few pieces of all others. */
-enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2 };
-int64_t pp_reduce_staging_bytes(int members);
+/* Sums over replicas (exec/reduce.h): a worker has room for a few pieces of all others. most_bytes: of the largest sum,
+ * which is cut into a slice for each member; a piece is no longer than that. */
+enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2, PP_REDUCE_LINE = 64 };
+int64_t pp_reduce_piece_bytes(int members, int64_t most_bytes);
+int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
+/* Gradients of the largest stage of a rank. */
+int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
 /* Of one worker: arena, room for sums over replicas, a copy of its weights where the run evaluates, traced events. */
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);

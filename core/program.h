@@ -58,7 +58,7 @@ struct pp_ref {
     int64_t row_bytes;
 };
 
-enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -332,8 +332,8 @@ struct pp_backend {
     int (*sharers)(const struct pp_device_spec *spec);
     pp_status (*open)(const struct pp_device_spec *spec, struct pp_device **out);
     void (*close)(struct pp_device *device);
-    /* Memory of the device; zeroed. Page-faulted in by this call, so that no step pays for it. upload and download
-     * return when the bytes are there. */
+    /* Memory of the device; zeroed. Page-faulted in by this call, so that no step pays for it, unless the device
+     * waits. upload and download return when the bytes are there. */
     pp_status (*alloc)(struct pp_device *device, int64_t bytes, void **out);
     void (*release)(struct pp_device *device, void *memory, int64_t bytes);
     pp_status (*upload)(struct pp_device *device, void *to, const void *from, int64_t bytes);

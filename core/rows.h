@@ -54,7 +54,8 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size);
 /* The most of an array; a number as it is. */
 double pp_json_most(const json_t *value);
 
-/* Aligned, with headings. n columns, 24 at most. */
+/* Aligned, with headings: the configuration and its ms/batch, which every program has, and n columns more. */
+enum { PP_ROW_COLUMNS = 16 }; /* at most */
 void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out);
 
 #endif

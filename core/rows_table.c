@@ -4,7 +4,7 @@
 
 #include "core/rows.h"
 
-enum { CELL_BYTES = 64, MOST_COLUMNS = 24 };
+enum { CELL_BYTES = 64 };
 
 double pp_json_most(const json_t *value)
 {
@@ -51,6 +51,19 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size)
     show(value, pp_json_most(value) / (1 << 20), 1, buf, size);
 }
 
+static const struct pp_row_column configuration[] = {
+    {"schedule", "schedule", pp_show_text, .left = true},
+    {"P", "stages", pp_show_count},
+    {"V", "virtual", pp_show_count},
+    {"chunks", "chunks", pp_show_count},
+    {"M", "microbatches", pp_show_count},
+    {"D", "replicas", pp_show_count},
+    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
+    {"ms/batch", "ms_per_batch", pp_show_ms},
+};
+
+enum { CONFIGURATION = sizeof configuration / sizeof *configuration };
+
 /* row: NULL for the heading. */
 static const char *cell(const struct pp_row_column *column, const json_t *row, char buf[CELL_BYTES])
 {
@@ -87,8 +100,12 @@ static void print_line(const struct pp_row_column *columns, const int *width, in
 
 void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out)
 {
-    int width[MOST_COLUMNS];
-    for (int c = 0; c < n; c++) width[c] = width_of(&columns[c], rows);
-    print_line(columns, width, n, NULL, out);
-    for (size_t i = 0; i < json_array_size(rows); i++) print_line(columns, width, n, json_array_get(rows, i), out);
+    struct pp_row_column all[CONFIGURATION + PP_ROW_COLUMNS];
+    int width[CONFIGURATION + PP_ROW_COLUMNS];
+    memcpy(all, configuration, sizeof configuration);
+    memcpy(all + CONFIGURATION, columns, (size_t)n * sizeof *columns);
+    n += CONFIGURATION;
+    for (int c = 0; c < n; c++) width[c] = width_of(&all[c], rows);
+    print_line(all, width, n, NULL, out);
+    for (size_t i = 0; i < json_array_size(rows); i++) print_line(all, width, n, json_array_get(rows, i), out);
 }

@@ -227,7 +227,7 @@ static void sum_close(struct pp_sum *s)
 static pp_status open_sum_parts(struct pp_sum *s, const struct pp_sum_spec *spec)
 {
     PP_TRY(s->ops->queue_create(s->port.device, &s->queue));
-    PP_TRY(pp_reduce_create_host(spec->group, s->port.me, spec->type, &s->reduce));
+    PP_TRY(pp_reduce_create_host(spec->group, s->port.me, spec->type, s->segment_bytes, &s->reduce));
     PP_TRY(pp_alloc_bytes(&s->packed, 1, sizeof *s->packed + sizeof s->packed->tensors[0]));
     for (int i = 0; i < SEGMENTS; i++) {
         PP_TRY(s->ops->host_alloc(s->port.device, s->segment_bytes, &s->segment[i]));

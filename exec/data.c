@@ -55,7 +55,7 @@ pp_status pp_data_survey(struct pp_config *config, int64_t *bytes)
     if (pp_data_is_folder(config))
         PP_TRY(pp_data_survey_folder(config, &data));
     else if (config->data)
-        pp_data_size_constant(config, &data);
+        PP_TRY(pp_data_size_constant(config, &data));
     else
         pp_data_size_generated(config, &data);
     *bytes = pp_data_bytes(&data);
@@ -75,9 +75,12 @@ void pp_data_free(struct pp_data *data)
     free(data);
 }
 
-void pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
+pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
 {
-    data->length[PP_PART_TRAIN] = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1) * config->rows;
+    const int64_t column = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1);
+    if (!__builtin_mul_overflow(column, config->rows, &data->length[PP_PART_TRAIN])) return PP_OK;
+    return pp_fail(PP_USAGE, "--data constant: %d rows of %d tokens for each of %d replicas are too many; use fewer",
+                   config->rows, config->tokens, config->replicas);
 }
 
 /* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so
@@ -85,7 +88,7 @@ void pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data)
 {
     int64_t words = config->tokens + 1, replicas = config->replicas;
-    pp_data_size_constant(config, data);
+    PP_TRY(pp_data_size_constant(config, data));
     PP_TRY(PP_NEW(&data->words[PP_PART_TRAIN], data->length[PP_PART_TRAIN]));
     int32_t *word = data->words[PP_PART_TRAIN];
     for (int64_t row = 0; row < config->rows; row++)
@@ -95,8 +98,8 @@ pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *
                     *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->vocab);
     data->sequences = true;
     data->reachable_loss = 0;
-    snprintf(data->summary, sizeof data->summary, "constant: %d sequences of %lld equal words, reachable loss 0",
-             (int)(CONSTANT_BATCHES * replicas * config->rows), (long long)words);
+    snprintf(data->summary, sizeof data->summary, "constant: %lld sequences of %lld equal words, reachable loss 0",
+             (long long)(CONSTANT_BATCHES * replicas * config->rows), (long long)words);
     return PP_OK;
 }
 

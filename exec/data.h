@@ -47,8 +47,8 @@ bool pp_data_is_folder(const struct pp_config *config);
 pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-/* Only their lengths. */
-void pp_data_size_constant(const struct pp_config *config, struct pp_data *data);
+/* Only their lengths. PP_USAGE where there would be too many words. */
+pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 void pp_data_size_generated(const struct pp_config *config, struct pp_data *data);
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 

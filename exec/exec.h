@@ -20,7 +20,8 @@ struct pp_exec {
     const struct pp_carrier *carrier; /* what moves the memory of devices; NULL: the transport */
     struct pp_processes processes;
     struct pp_data *data;
-    struct pp_db *db; /* the first process's; else NULL */
+    struct pp_db *db;      /* the first process's; else NULL */
+    struct pp_db *profile; /* to read times of a device that waits from; else NULL */
     /* For a device that waits where no times are given: sets those of a job that was just made. NULL: they are. */
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;

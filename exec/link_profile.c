@@ -228,7 +228,7 @@ static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *re
 static pp_status measure_reduction(struct side *s)
 {
     struct pp_group group = {.first = 0, .stride = 1, .n = 2};
-    PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, &s->reduce));
+    PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, s->room, &s->reduce));
     return measure_sizes_of_reduction(s, s->reduce);
 }
 

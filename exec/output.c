@@ -50,14 +50,6 @@ static void show_loss(const json_t *row, const char *key, char *buf, size_t size
 }
 
 static const struct pp_row_column columns[] = {
-    {"schedule", "schedule", pp_show_text, .left = true},
-    {"P", "stages", pp_show_count},
-    {"V", "virtual", pp_show_count},
-    {"chunks", "chunks", pp_show_count},
-    {"M", "microbatches", pp_show_count},
-    {"D", "replicas", pp_show_count},
-    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
-    {"ms/batch", "ms_per_batch", pp_show_ms},
     {"bubble %", "bubble", pp_show_percent},
     {"peak MiB", "peak_bytes", pp_show_mib},
     {"loss", "loss", show_loss},

@@ -11,6 +11,7 @@
 
 #include "core/checkpoint_use.h"
 #include "core/clock.h"
+#include "core/ending.h"
 #include "core/log.h"
 #include "exec/carrier_choose.h"
 #include "exec/place.h"
@@ -252,18 +253,34 @@ static pp_status make_job(struct pp_exec *exec, const struct pp_point *point, st
     const struct pp_tails tails = {.train = s->agenda->tail_seq,
                                    .valid = s->agenda->eval[PP_PART_VALID].tail_seq,
                                    .test = s->agenda->eval[PP_PART_TEST].tail_seq};
-    PP_TRY(
-        pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates, &tails, &s->job));
-    return exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : PP_OK;
+    return pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, s->agenda->evaluates, &tails, &s->job);
+}
+
+/* So that what earlier configurations have stored is not left in FILE-wal. */
+static void close_databases(void *context)
+{
+    const struct pp_exec *exec = context;
+    (void)pp_db_close(exec->profile);
+    (void)pp_db_close(exec->db);
+}
+
+/* A signal closes the databases, which must not be used meanwhile, and ends the process. */
+static pp_status make_job_or_end(struct pp_exec *exec, const struct pp_point *point, struct pp_session *s)
+{
+    PP_TRY(pp_ending_begin(close_databases, exec));
+    pp_status status = make_job(exec, point, s);
+    pp_status ended = pp_ending_end(), caught = pp_signals_catch();
+    return status != PP_OK ? status : ended != PP_OK ? ended : caught;
 }
 
 /* Long work of a large plan, which looks at no flag. Other processes wait for this one, and look. */
 static pp_status plan(struct pp_exec *exec, const struct pp_point *point, struct pp_session *s)
 {
-    pp_signals_end_at_once(exec->processes.count == 1);
-    pp_status status = make_job(exec, point, s);
+    const bool alone = exec->processes.count == 1;
+    pp_signals_end_at_once(alone);
+    pp_status status = alone && exec->db ? make_job_or_end(exec, point, s) : make_job(exec, point, s);
     pp_signals_end_at_once(false);
-    return status;
+    return status == PP_OK && exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : status;
 }
 
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)

@@ -50,8 +50,7 @@ struct session {
     struct pp_point *points;
     struct pp_result *results;
     int npoints, nresults;
-    struct pp_db *profile; /* of a device that waits as long as `measured` took; else NULL */
-    char measured[32];
+    char measured[32]; /* a device that waits: as long as this one's profile in exec.profile says; else "" */
     bool started; /* the transport */
 };
 
@@ -107,7 +106,7 @@ static pp_status set_waits(void *context, struct pp_job *job)
     const struct session *s = context;
     struct pp_cost_origin origin;
     char remark[256];
-    PP_TRY(pp_waits_from_profile(job, s->profile, s->measured, &origin));
+    PP_TRY(pp_waits_from_profile(job, s->exec.profile, s->measured, &origin));
     pp_info("times       of the newest profile of %s in %s", s->measured, s->exec.config.db);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && origin.from[i] > 0)
@@ -134,8 +133,8 @@ static pp_status open_profile(struct session *s)
     struct pp_exec *exec = &s->exec;
     const char *path = exec->config.db;
     if (!exec->backend->waits || exec->config.times) return PP_OK;
-    if (path && access(path, F_OK) == 0) PP_TRY(open_reading(path, &s->profile));
-    pp_status status = pp_waits_choose(&exec->config, s->profile, path, s->measured, sizeof s->measured);
+    if (path && access(path, F_OK) == 0) PP_TRY(open_reading(path, &s->exec.profile));
+    pp_status status = pp_waits_choose(&exec->config, s->exec.profile, path, s->measured, sizeof s->measured);
     /* Wrong usage is what all processes see and end by. The file each sees by itself, perhaps on a disk of its own: who
      * lacks it must end the others. */
     if (status == PP_USAGE && path && exec->processes.count > 1) status = PP_INPUT;
@@ -176,7 +175,7 @@ static pp_status prepare_joined(struct session *s)
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
     config->vocab = exec->data->vocabulary;
-    PP_TRY(pp_split_time(config, &pp_model_ops, s->profile ? s->measured : exec->backend->name, NULL));
+    PP_TRY(pp_split_time(config, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
     return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
 }
 
@@ -239,7 +238,7 @@ static pp_status run(void *session, const char *operand)
     (void)operand;
     pp_alloc_keep_nothing();
     pp_status status = train(s);
-    pp_status closed = pp_db_close(s->exec.db), read = pp_db_close(s->profile);
+    pp_status closed = pp_db_close(s->exec.db), read = pp_db_close(s->exec.profile);
     if (status == PP_OK) status = closed != PP_OK ? closed : read;
     return status;
 }

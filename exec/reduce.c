@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { LINE_BYTES = 64 };
-
 static int64_t element_bytes(const struct pp_reduce *reduce)
 {
     return reduce->type == PP_SUM_DOUBLE ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
@@ -24,15 +22,16 @@ static void deal_memory(struct pp_reduce *reduce)
         for (int i = 0; i < n; i++) {
             if (i == reduce->own) continue;
             round->staged[i] = staging;
-            staging += PP_REDUCE_PIECE_BYTES;
+            staging += reduce->piece_bytes;
         }
     }
 }
 
-static pp_status take_memory(struct pp_reduce *reduce)
+static pp_status take_memory(struct pp_reduce *reduce, int64_t most_bytes)
 {
     int n = reduce->group.n;
-    reduce->staging_bytes = pp_reduce_staging_bytes(n);
+    reduce->piece_bytes = pp_reduce_piece_bytes(n, most_bytes);
+    reduce->staging_bytes = pp_reduce_staging_bytes(n, most_bytes);
     PP_TRY(PP_NEW(&reduce->requests, PP_REDUCE_WINDOW * 4 * n));
     PP_TRY(PP_NEW(&reduce->pointers, PP_REDUCE_WINDOW * n));
     if (reduce->backend)
@@ -43,14 +42,14 @@ static pp_status take_memory(struct pp_reduce *reduce)
     return PP_OK;
 }
 
-static pp_status create(const struct pp_reduce *fields, int me, struct pp_reduce **out)
+static pp_status create(const struct pp_reduce *fields, int me, int64_t most_bytes, struct pp_reduce **out)
 {
     struct pp_reduce *reduce;
     PP_TRY(PP_NEW(&reduce, 1));
     *reduce = *fields;
     reduce->own = pp_group_member(&reduce->group, me);
     reduce->done = true;
-    pp_status status = take_memory(reduce);
+    pp_status status = take_memory(reduce, most_bytes);
     if (status == PP_OK)
         *out = reduce;
     else
@@ -59,16 +58,16 @@ static pp_status create(const struct pp_reduce *fields, int me, struct pp_reduce
 }
 
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
-                           struct pp_reduce **out)
+                           int64_t most_bytes, struct pp_reduce **out)
 {
     const struct pp_reduce fields = {.group = group, .backend = backend, .device = device, .type = PP_SUM_FLOAT};
-    return create(&fields, me, out);
+    return create(&fields, me, most_bytes, out);
 }
 
-pp_status pp_reduce_create_host(struct pp_group group, int me, int type, struct pp_reduce **out)
+pp_status pp_reduce_create_host(struct pp_group group, int me, int type, int64_t most_bytes, struct pp_reduce **out)
 {
     const struct pp_reduce fields = {.group = group, .type = type};
-    return create(&fields, me, out);
+    return create(&fields, me, most_bytes, out);
 }
 
 void pp_reduce_free(struct pp_reduce *reduce)
@@ -86,7 +85,7 @@ void pp_reduce_free(struct pp_reduce *reduce)
 /* First element of member i's slice; of member n: the end. Slices start on cache lines. */
 static int64_t slice_start(const struct pp_reduce *reduce, int i)
 {
-    int64_t align = LINE_BYTES / element_bytes(reduce);
+    int64_t align = PP_REDUCE_LINE / element_bytes(reduce);
     if (i == reduce->group.n) return reduce->elements;
     return reduce->elements * i / reduce->group.n / align * align;
 }
@@ -98,9 +97,9 @@ static unsigned char *piece(const struct pp_reduce *reduce, int i, int k, int64_
     *bytes = run->bytes;
     if (reduce->shares) return reduce->values + run->offset + i * run->stride;
     int64_t size = element_bytes(reduce);
-    int64_t start = slice_start(reduce, i) * size + (int64_t)k * PP_REDUCE_PIECE_BYTES;
+    int64_t start = slice_start(reduce, i) * size + (int64_t)k * reduce->piece_bytes;
     int64_t end = slice_start(reduce, i + 1) * size;
-    *bytes = start >= end ? 0 : end - start < PP_REDUCE_PIECE_BYTES ? end - start : PP_REDUCE_PIECE_BYTES;
+    *bytes = start >= end ? 0 : end - start < reduce->piece_bytes ? end - start : reduce->piece_bytes;
     return reduce->values + start;
 }
 
@@ -112,7 +111,7 @@ pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void
     reduce->opened = reduce->summed = reduce->closed = reduce->nrounds = 0;
     for (int i = 0; i < reduce->group.n; i++) {
         int64_t bytes = (slice_start(reduce, i + 1) - slice_start(reduce, i)) * element_bytes(reduce);
-        int rounds = (int)((bytes + PP_REDUCE_PIECE_BYTES - 1) / PP_REDUCE_PIECE_BYTES);
+        int rounds = (int)((bytes + reduce->piece_bytes - 1) / reduce->piece_bytes);
         if (rounds > reduce->nrounds) reduce->nrounds = rounds;
     }
     reduce->done = false;
@@ -127,7 +126,7 @@ pp_status pp_reduce_start_shares(struct pp_world *world, struct pp_reduce *reduc
     reduce->at = 0;
     reduce->opened = reduce->summed = reduce->closed = reduce->nrounds = 0;
     for (int i = 0; i < shares->n; i++)
-        reduce->nrounds += (int)((shares->tensors[i].part_bytes + PP_REDUCE_PIECE_BYTES - 1) / PP_REDUCE_PIECE_BYTES);
+        reduce->nrounds += (int)((shares->tensors[i].part_bytes + reduce->piece_bytes - 1) / reduce->piece_bytes);
     reduce->done = false;
     return pp_reduce_poll(world, reduce);
 }
@@ -139,7 +138,7 @@ static bool tells(const struct pp_reduce *reduce) { return !reduce->shares || re
 static void next_pieces(struct pp_reduce *reduce, struct pp_reduce_round *round)
 {
     if (!reduce->shares) return;
-    round->run = pp_shares_run(reduce->shares, reduce->at, PP_REDUCE_PIECE_BYTES);
+    round->run = pp_shares_run(reduce->shares, reduce->at, reduce->piece_bytes);
     reduce->at += round->run.bytes;
 }
 

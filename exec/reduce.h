@@ -2,9 +2,9 @@
  *
  * Sums over the members of a group, through host memory: gradients over replicas. Every member ends with the sum of
  * all, added in the order of members, so with the same bits everywhere and in every run. The values are cut into one
- * slice per member and slices into pieces of 1 MiB; the owner of a slice receives a piece from all others, adds, and
- * sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between the kernels
- * of whatever else the worker computes.
+ * slice per member and slices into pieces of 1 MiB at most; the owner of a slice receives a piece from all others,
+ * adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between
+ * the kernels of whatever else the worker computes.
  *
  * Of shares (exec/shares.h) it is one half of that: the owner of a share sums it and keeps the sum, or sends to all
  * what it has. Pieces then end where tensors do.
@@ -32,6 +32,7 @@ struct pp_reduce {
     const struct pp_backend *backend; /* NULL: the host adds, in its own memory */
     struct pp_device *device;
     int type; /* enum pp_sum_type */
+    int64_t piece_bytes;
     struct pp_reduce_round rounds[PP_REDUCE_WINDOW];
     struct pp_request *requests;
     unsigned char **pointers;
@@ -46,12 +47,14 @@ struct pp_reduce {
     bool done;
 };
 
-/* All memory is taken here. group: of two or more workers, this one among them. For floats in memory of a device that
- * the host can read (core/program.h: queue NULL), which adds them. */
+/* All memory is taken here. group: of two or more workers, this one among them. most_bytes: of the largest sum, alike
+ * in all members. For floats in memory of a device that the host can read (core/program.h: queue NULL), which adds
+ * them. */
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
-                           struct pp_reduce **out) PP_MUST_CHECK;
+                           int64_t most_bytes, struct pp_reduce **out) PP_MUST_CHECK;
 /* The same for memory of the host. type: enum pp_sum_type. */
-pp_status pp_reduce_create_host(struct pp_group group, int me, int type, struct pp_reduce **out) PP_MUST_CHECK;
+pp_status pp_reduce_create_host(struct pp_group group, int me, int type, int64_t most_bytes,
+                                struct pp_reduce **out) PP_MUST_CHECK;
 void pp_reduce_free(struct pp_reduce *reduce); /* NULL is fine; before the device is closed */
 
 /* values: n of them, changed in place. One at a time, in the same order in all members. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/log.h"
+#include "core/process.h"
 
 int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
 {
@@ -51,7 +52,7 @@ static pp_status open_route(const struct pp_port *port, const struct pp_job *job
                             const struct pp_lane *lane, struct pp_routes *routes)
 {
     int base = replica * job->train->ranks, src = base + lane->src, dst = base + lane->dst;
-    int kind = lane->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
+    int kind = pp_message_of(lane->transfer);
     int train = transfers_on(job->train, lane), eval = transfers_on(job->eval, lane);
     if ((src != port->me && dst != port->me) || pp_routes_find(routes, src, dst, kind)) return PP_OK;
     struct pp_route *route = &routes->routes[routes->n++];
@@ -104,17 +105,6 @@ static pp_status open_sum(const struct pp_sum_spec *spec, struct pp_sum_route *o
     return out->carrier->sum_open(spec, &out->sum);
 }
 
-/* Floats of the largest stage of a rank. */
-static int64_t most_gradients(const struct pp_job *job, int rank)
-{
-    int64_t most = 0;
-    for (int s = 0; s < job->train->stages; s++) {
-        int64_t floats = job->model->stages[s].param_bytes / (int64_t)sizeof(float);
-        if (job->train->stage_rank[s] == rank && floats > most) most = floats;
-    }
-    return most;
-}
-
 /* Channels of a worker to other processes, whose carrier is a communicator for each. (The evaluation has no others.) */
 static int crossing_lanes(const struct pp_world *world, const struct pp_job *job, int worker)
 {
@@ -157,7 +147,7 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
     for (int rank = 0; rank < ranks && replicas > 1; rank++) {
         const struct pp_sum_spec spec = {.port = *port,
                                          .group = {rank, ranks, replicas},
-                                         .most_elements = most_gradients(job, rank),
+                                         .most_elements = pp_most_gradient_bytes(job, rank) / (int64_t)sizeof(float),
                                          .type = PP_SUM_FLOAT,
                                          .shares = job->train->zero};
         if (rank == mine) PP_TRY(open_sum(&spec, &out->gradient));

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/plan.h"
 #include "exec/linger.h"
 
 enum pp_message_kind {
@@ -36,6 +36,12 @@ enum pp_message_kind {
     PP_MESSAGE_CONTROL,  /* everything outside of steps: barriers, weights, results */
     PP_MESSAGE_KINDS
 };
+
+/* Of a channel: pp_lane.transfer. */
+static inline int pp_message_of(int transfer)
+{
+    return transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
+}
 
 struct pp_world;
 struct pp_carrier;

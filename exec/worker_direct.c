@@ -44,7 +44,9 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(PP_NEW(&w->sums, w->nsums));
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     struct pp_group group = {w->rank, ranks, w->job->train->replicas};
-    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, &w->reduce) : PP_OK;
+    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
+                                          &w->reduce)
+                       : PP_OK;
 }
 
 static void close_direct(struct pp_worker *w)
@@ -102,21 +104,18 @@ static pp_status end(struct pp_worker *w, const double **losses)
 
 static int worker_of(const struct pp_worker *w, int rank) { return w->replica * w->job->train->ranks + rank; }
 
-static int message_kind(const struct pp_channel_end *end)
-{
-    return end->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
-}
-
 static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
     const struct pp_channel_end *end = &w->track->walk->send[lane];
-    return pp_send(w->world, w->me, worker_of(w, end->peer), message_kind(end), memory, bytes, &transfer->request);
+    return pp_send(w->world, w->me, worker_of(w, end->peer), pp_message_of(end->transfer), memory, bytes,
+                   &transfer->request);
 }
 
 static pp_status recv(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
     const struct pp_channel_end *end = &w->track->walk->recv[lane];
-    return pp_recv(w->world, worker_of(w, end->peer), w->me, message_kind(end), memory, bytes, &transfer->request);
+    return pp_recv(w->world, worker_of(w, end->peer), w->me, pp_message_of(end->transfer), memory, bytes,
+                   &transfer->request);
 }
 
 /* Tests in order, the oldest first. */

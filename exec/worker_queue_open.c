@@ -32,8 +32,7 @@ static void destroy_parcel_marks(struct pp_worker *w, const struct pp_parcel_mar
 static pp_status make_flow(struct pp_worker *w, const struct pp_channel_end *end, bool receives, struct pp_flow *flow)
 {
     int peer = w->replica * w->job->train->ranks + end->peer, src = receives ? peer : w->me;
-    int kind = end->transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
-    flow->route = pp_routes_find(&w->queue->routes, src, receives ? w->me : peer, kind);
+    flow->route = pp_routes_find(&w->queue->routes, src, receives ? w->me : peer, pp_message_of(end->transfer));
     flow->after = flow->route->carrier->posts_in_order ? end->place : end->after;
     for (int i = 0; i < end->n; i++) PP_TRY(make_parcel_marks(w, &flow->transfers[i].marks));
     return PP_OK;

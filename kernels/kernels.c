@@ -14,10 +14,24 @@ const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
 #undef X
 };
 
+/* The bias (index of ref[]) that calls of a kernel may lack, which spares work; 0: none. */
+static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3,
+                                        [PP_KERNEL_FLASH] = 3,
+                                        [PP_KERNEL_ROPE] = 1,
+                                        [PP_KERNEL_GELU] = 2,
+                                        [PP_KERNEL_SWIGLU] = 2};
+
+static bool lacks_bias(const struct pp_call *call)
+{
+    const int bias = bias_of[call->kernel];
+    return bias && call->ref[bias].region == PP_MEM_NONE;
+}
+
 double pp_call_flops(const struct pp_call *call)
 {
-    double n[PP_CALL_DIMS];
+    double n[PP_CALL_DIMS + 1];
     for (int i = 0; i < PP_CALL_DIMS; i++) n[i] = call->n[i];
+    PP_BARE(n) = lacks_bias(call);
     return pp_kernel_table[call->kernel].flops(n);
 }
 
@@ -57,6 +71,10 @@ double pp_call_flops(const struct pp_call *call)
 #define WIDTH (PP_QKV_HEADS(n) * n[3])
 #define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
 
+/* Of an operand that a kernel writes only to add its bias. */
+#define RENEWED (PP_BARE(n) ? READ : BOTH)
+#define RENEWALS (PP_BARE(n) ? 1 : 2)
+
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
 #define OPERANDS(X)                                                                                                    \
     X(COPY, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1])                                                \
@@ -73,8 +91,8 @@ double pp_call_flops(const struct pp_call *call)
     PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2])                                                                      \
     X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                   \
     X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[1], t * n[2] * n[1])                                     \
-    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t *WIDTH, (n[6] ? 1 : 2) * t * WIDTH)                 \
-    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                    \
+    X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                    \
+    X(ATTENTION, 3, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                               \
     X(ATTENTION, 4, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                      \
     X(ATTENTION_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                       \
     X(ATTENTION_GRAD, 1, p, PP_TYPE_ACTIVATION, READ, t *n[2] * n[1], t * n[2] * n[1])                                 \
@@ -82,16 +100,16 @@ double pp_call_flops(const struct pp_call *call)
     X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                 \
     X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                       \
     X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t *n[2], t *n[2])                                                           \
-    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, n[6] ? READ : BOTH, t *WIDTH, (n[6] ? 1 : 2) * t * WIDTH)                     \
-    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                        \
+    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                        \
+    X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                   \
     X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                                    \
     X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                           \
     X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t *n[2], t *n[2])                                                       \
     X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                   \
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                  \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                               \
-    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (n[6] ? ROTATED : WIDTH))                              \
-    X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, n[6] ? 0 : WIDTH, 0)                                                         \
+    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (PP_BARE(n) ? ROTATED : WIDTH))                        \
+    X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                    \
     X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
     NORM(X, LAYERNORM)                                                                                                 \
     X(LAYERNORM, 6, beta, PP_TYPE_FLOAT, READ, n[2], 0)                                                                \
@@ -110,12 +128,12 @@ double pp_call_flops(const struct pp_call *call)
     X(RELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                               \
     X(RELU_GRAD, 1, u, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
     X(GELU, 0, u, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                         \
-    X(GELU, 1, a, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                                     \
+    X(GELU, 1, a, PP_TYPE_ACTIVATION, RENEWED, t *n[2], RENEWALS *t *n[2])                                             \
     X(GELU, 2, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                                     \
     X(GELU_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, t *n[2], 2 * t * n[2])                                               \
     X(GELU_GRAD, 1, a, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                     \
     X(SWIGLU, 0, u, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                       \
-    X(SWIGLU, 1, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                              \
+    X(SWIGLU, 1, a, PP_TYPE_ACTIVATION, RENEWED, 2 * t * n[2], RENEWALS * 2 * t * n[2])                                \
     X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0)                                                               \
     X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                         \
     X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                  \
@@ -156,34 +174,19 @@ static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64
 #undef X
 };
 
-/* Operands that a kernel writes only to add their bias; bias 0: it has none. Both are indexes of ref[]. */
-static const struct {
-    int operand, bias;
-} renewed[PP_KERNELS] = {[PP_KERNEL_GELU] = {1, 2}, [PP_KERNEL_SWIGLU] = {1, 2}};
-
-/* Does the call leave such an operand as it is? */
-static bool spares_bias(const struct pp_call *call)
-{
-    const int bias = renewed[call->kernel].bias;
-    return bias && call->ref[bias].region == PP_MEM_NONE;
-}
-
 struct pp_operand pp_call_operand(const struct pp_call *call, int i)
 {
     const int element_bytes[] = {[PP_TYPE_ACTIVATION] = pp_element_bytes(call->precision),
                                  [PP_TYPE_FLOAT] = sizeof(float),
                                  [PP_TYPE_BF16] = 2,
                                  [PP_TYPE_INT32] = sizeof(int32_t)};
-    int64_t n[PP_CALL_DIMS];
+    int64_t n[PP_CALL_DIMS + 1];
     for (int k = 0; k < PP_CALL_DIMS; k++) n[k] = call->n[k];
+    PP_BARE(n) = lacks_bias(call);
     if (!operands[call->kernel][i]) return (struct pp_operand){0};
     struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1]);
     if (operand.elements == 0) return (struct pp_operand){0};
     operand.element_bytes = element_bytes[operand.type];
-    if (i == renewed[call->kernel].operand && spares_bias(call)) {
-        operand.use = READ;
-        operand.moved /= 2;
-    }
     return operand;
 }
 
@@ -217,7 +220,7 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
 {
     const int kv = PP_KV_HEADS(call->n);
     const size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
-    snprintf(buf + used, size - used, "%s", call->n[6] ? " plain" : "");
+    snprintf(buf + used, size - used, "%s", lacks_bias(call) ? " plain" : "");
     return buf;
 }
 
@@ -236,7 +239,7 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     case PP_KERNEL_ROPE_GRAD:
         return heads_words(call, buf, size);
     default:
-        return spares_bias(call) ? " nobias" : "";
+        return lacks_bias(call) ? " nobias" : "";
     }
 }
 

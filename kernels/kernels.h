@@ -17,11 +17,10 @@
  * gemm_nn         m, n, k, mode, wide                         C [m,n], A [m,k], B [k,n]      C = A B
  * gemm_tn         m, n, k, mode, wide                         C [m,n], A [k,m], B [k,n]      C = A' B
  *                 mode: enum pp_gemm_mode. wide: C is float32 whatever the precision
- * attention       rows, seq, heads, dh, causal, kv, plain
+ * attention       rows, seq, heads, dh, causal, kv
  *                                              p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,width],
  *                                                        bias [width], scratch (pp_attention_scratch)
- *                 qkv += bias, unless plain: then there is none; P = softmax(q k' / sqrt(dh)), negative where dropout
- *                 drops it; ctx = drop(P) v.
+ *                 qkv += bias; P = softmax(q k' / sqrt(dh)), negative where dropout drops it; ctx = drop(P) v.
  *                 kv: heads of keys and values, 0: as many as heads. A token has heads queries, kv keys and kv values
  *                 of dh numbers each, one behind the other: width = (heads + 2*kv) * dh. The queries of heads / kv
  *                 successive heads see one head of keys and values, as PyTorch's scaled_dot_product_attention has it
@@ -34,9 +33,8 @@
  *                 scores. The same scores are dropped as by attention
  * flash_grad      as attention_grad            p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
  *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx
- * rope            rows, seq, heads, dh, 0, kv, plain
- *                                              theta     qkv [T,width] in place, bias [width]
- *                 qkv += bias, unless plain; then queries and keys of token t of a row are rotated: columns i and
+ * rope            rows, seq, heads, dh, 0, kv  theta     qkv [T,width] in place, bias [width]
+ *                 qkv += bias; then queries and keys of token t of a row are rotated: columns i and
  *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
  *                 (Su et al. 2021; pairs are those of Hugging Face's Llama, "rotate half", not neighbours). dh is even
  * rope_grad       rows, seq, heads, dh, 0, kv  theta     dqkv [T,width] in place: dq and dk are rotated back
@@ -89,6 +87,9 @@
 /* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 
+/* In formulas, behind the dimensions: the call could have a bias, and has none. */
+#define PP_BARE(n) ((n)[PP_CALL_DIMS])
+
 /* X(ID, name, dimensions in its name, floating-point operations of what it is asked for: with a mask, too, of all
  * scores); n[] are doubles in the formulas. */
 #define PP_KERNEL_LIST(X)                                                                                              \
@@ -102,7 +103,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
     X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
     X(FLASH_GRAD, flash_grad, 5, PP_SCORES(n) * (10 * n[3] + PP_SOFTMAX_AGAIN_FLOPS))                                  \
-    X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((n[6] ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (n[6] ? 0 : PP_KV_HEADS(n))))    \
+    X(ROPE, rope, 4,                                                                                                   \
+      n[0] * n[1] * n[3] * ((PP_BARE(n) ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (PP_BARE(n) ? 0 : PP_KV_HEADS(n))))       \
     X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
     X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
@@ -175,10 +177,10 @@ double pp_call_again_bytes(const struct pp_call *call);
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
- * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, "sum" for a norm (its
- * gradient) that has its last operand, "unsent" for a norm without its first one, "nobias" where that spares a pass
- * over memory, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
- * Returns buf. */
+ * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
+ * rope without a bias, "sum" for a norm (its gradient) that has its last operand, "unsent" for a norm without its first
+ * one, "nobias" where that spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product
+ * whose result is wider than its operands. Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients

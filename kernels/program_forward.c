@@ -52,13 +52,10 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
     struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
     write_linear(w, qkv, (int)pp_qkv_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     if (pp_writer_rotates(w)) {
-        struct pp_call *rope = pp_writer_rope(w, PP_KERNEL_ROPE, qkv);
-        rope->n[6] = bias.region == PP_MEM_NONE;
-        rope->ref[1] = bias;
+        pp_writer_rope(w, PP_KERNEL_ROPE, qkv)->ref[1] = bias;
         bias = pp_ref_to(PP_MEM_NONE, 0);
     }
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
-    call->n[6] = bias.region == PP_MEM_NONE;
     call->ref[0] = pp_ref_act(w, l, w->slot.ctx);
     call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
     call->ref[2] = qkv;

@@ -17,15 +17,13 @@ static bool is_constant(const struct pp_cost *cost)
            link->recv_overhead_ns == 0;
 }
 
-static bool is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
-
 static void set_durations(struct sim *s)
 {
     const struct pp_link_cost *link = &s->cost->link;
     for (int c = 0; c < s->plan->nclasses; c++) {
         int kind = s->plan->classes[c].kind;
         s->duration[c] = s->hold[c] = pp_sim_alone_ns(s->plan, s->cost, c);
-        if (is_transfer(kind)) s->hold[c] -= pp_cost_latency_ns(s->cost, c) + link->recv_overhead_ns;
+        if (pp_moves(kind)) s->hold[c] -= pp_cost_latency_ns(s->cost, c) + link->recv_overhead_ns;
         if (pp_kinds[kind].computes) s->hold[c] += s->cost->launch_ns;
     }
 }

@@ -50,14 +50,6 @@ static void cell_source(const json_t *row, const char *key, char *buf, size_t si
 }
 
 static const struct pp_row_column columns[] = {
-    {"schedule", "schedule", pp_show_text, .left = true},
-    {"P", "stages", pp_show_count},
-    {"V", "virtual", pp_show_count},
-    {"chunks", "chunks", pp_show_count},
-    {"M", "microbatches", pp_show_count},
-    {"D", "replicas", pp_show_count},
-    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
-    {"ms/batch", "ms_per_batch", pp_show_ms},
     {"tokens/s", "tokens_per_s", pp_show_count, .if_known = true},
     {"MFU %", "mfu", pp_show_percent, .if_known = true},
     {"makespan ms", "makespan_ms", pp_show_ms},

@@ -35,15 +35,13 @@ static int apart(const struct pp_placement *p, int source, int target)
     return n;
 }
 
-static bool is_transfer(const struct pp_class *cls) { return cls->kind == PP_XFER_F || cls->kind == PP_XFER_B; }
-
 /* Is the network slower than the link? Asked once, of the largest message: were the answer another for each, one could
  * overtake another in its channel. */
 static bool is_slower(const struct pp_placement *p, const struct pp_cost *cost)
 {
     int64_t most = 0;
     for (int c = 0; c < cost->nclasses; c++)
-        if (is_transfer(&p->plan->classes[c]) && cost->classes[c].bytes > most) most = cost->classes[c].bytes;
+        if (pp_moves(p->plan->classes[c].kind) && cost->classes[c].bytes > most) most = cost->classes[c].bytes;
     return (double)(p->network.latency_ns - cost->link.latency_ns) +
                (double)most * (p->network.ns_per_byte - cost->link.ns_per_byte) >
            0;
@@ -56,10 +54,9 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
     cost->network = p->network;
     for (int c = 0; c < cost->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
-        const int to = cls->kind == PP_XFER_F ? cls->stage + 1 : cls->stage - 1;
         cost->classes[c].between_hosts = false;
-        if (!several || !is_transfer(cls)) continue;
-        const int n = apart(p, plan->stage_rank[cls->stage], plan->stage_rank[to]);
+        if (!several || !pp_moves(cls->kind)) continue;
+        const int n = apart(p, plan->stage_rank[cls->stage], plan->stage_rank[pp_moves_to(cls->kind, cls->stage)]);
         cost->classes[c].between_hosts = n == plan->replicas || (n > 0 && slower);
     }
 }

@@ -31,14 +31,14 @@ static pp_status tell_model(const struct pp_predictor *p)
 
 static void tell_batch(const struct pp_config *config)
 {
-    const long long rows = (long long)config->rows * config->replicas, tokens = rows * config->tokens;
+    const double tokens = (double)config->rows * config->replicas * config->tokens; /* beyond whole numbers, too */
     char who[48] = "", on[48] = "";
     if (config->workers)
         snprintf(on, sizeof on, "; on %d worker%s", config->workers, pp_plural(config->workers));
     else if (config->replicas > 1)
         snprintf(who, sizeof who, " for each of %d replicas", config->replicas);
-    pp_info("batch       %d row%s of %d token%s%s, %lld token%s in all%s", config->rows, pp_plural(config->rows),
-            config->tokens, pp_plural(config->tokens), who, tokens, pp_plural(tokens), on);
+    pp_info("batch       %d row%s of %d token%s%s, %.0f token%s in all%s", config->rows, pp_plural(config->rows),
+            config->tokens, pp_plural(config->tokens), who, tokens, pp_plural(tokens > 1 ? 2 : 1), on);
 }
 
 struct cut {

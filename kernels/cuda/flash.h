@@ -23,7 +23,7 @@ struct pp_flash_parts {
 };
 
 /* Forward: the bias, unless there is none, and all the rest. */
-static inline int pp_flash_launches(const struct pp_call *call) { return call->n[6] ? 1 : 2; }
+static inline int pp_flash_launches(const struct pp_call *call) { return call->ref[3].region == PP_MEM_NONE ? 1 : 2; }
 
 static inline int64_t pp_flash_ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -10,16 +10,17 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "core/clock.h"
+#include "core/process.h"
 
 enum {
-    LATE_NS = 5000000,      /* a worker that comes later than this after its last task was not woken up late: it did
+    LATE_NS = 5000000,     /* a worker that comes later than this after its last task was not woken up late: it did
                                something else */
-    SLACK_NS = 1000,        /* the system may not round the ends of waits more than that; it does by 50 us */
-    REFERENCE_NS = 1000000, /* a wait whose lateness tells how well this machine keeps time */
-    ALIGNMENT = 64
+    SLACK_NS = 1000,       /* the system may not round the ends of waits more than that; it does by 50 us */
+    REFERENCE_NS = 1000000 /* a wait whose lateness tells how well this machine keeps time */
 };
 
 struct pp_device {
@@ -52,22 +53,24 @@ static void delay_close(struct pp_device *device)
     free(device);
 }
 
+/* Nothing computes in it, so most of it is never touched; and what is not touched takes no memory. */
 static pp_status delay_alloc(struct pp_device *device, int64_t bytes, void **out)
 {
     (void)device;
-    const size_t size = ((size_t)bytes / ALIGNMENT + 1) * ALIGNMENT;
-    *out = aligned_alloc(ALIGNMENT, size);
-    if (!*out)
-        return pp_fail(PP_NOMEM, "cannot allocate %zu bytes for a worker: use fewer rows, or a smaller model", size);
-    memset(*out, 0, size);
+    const size_t size = (size_t)pp_arena_whole_bytes(bytes);
+    *out = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (*out == MAP_FAILED) {
+        *out = NULL;
+        return pp_fail(PP_NOMEM, "cannot reserve %zu bytes for a worker: use fewer rows, or a smaller model", size);
+    }
+    madvise(*out, size, MADV_NOHUGEPAGE); /* a refusal costs memory only */
     return PP_OK;
 }
 
 static void delay_release(struct pp_device *device, void *memory, int64_t bytes)
 {
     (void)device;
-    (void)bytes;
-    free(memory);
+    if (memory) munmap(memory, (size_t)pp_arena_whole_bytes(bytes));
 }
 
 static pp_status delay_copy(struct pp_device *device, void *to, const void *from, int64_t bytes)

@@ -96,7 +96,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_TN, {200, 200, 175, PP_GEMM_BY_FRAME, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28800, 12, 9, PP_GEMM_BY_FRAME, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28782, 12, 9, PP_GEMM_BY_FRAME, 1}, LARGE},
-    /* rows, seq, heads, dh, causal, kv, plain; groups of 2, 3 and all heads */
+    /* rows, seq, heads, dh, causal, kv; groups of 2, 3 and all heads */
     {PP_KERNEL_ATTENTION, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 0}, PLAIN},
@@ -108,8 +108,8 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN},
-    {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2, 1}, LARGE},
-    {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1, 1}, LARGE},
+    {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2}, LARGE, BARE},
+    {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1}, LARGE, BARE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -136,7 +136,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {2, 257, 1, 3, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 1100, 1, 4, 1}, LARGE},
     {PP_KERNEL_FLASH, {2, 9, 4, 6, 1, 2}, PLAIN},
-    {PP_KERNEL_FLASH, {1, 70, 6, 20, 0, 2, 1}, LARGE},
+    {PP_KERNEL_FLASH, {1, 70, 6, 20, 0, 2}, LARGE, BARE},
     {PP_KERNEL_FLASH, {2, 66, 2, 100, 1, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 35, 2, 260, 1, 1}, LARGE},
     {PP_KERNEL_FLASH, {1, 70, 3, 16, 1}, PLAIN}, /* bf16: tensor cores */
@@ -146,7 +146,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 300, 1, 128, 1}, LARGE},
     {PP_KERNEL_FLASH, {2, 1, 1, 128, 0}, LARGE},
     {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2}, PLAIN},
-    {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2}, LARGE, BARE},
     {PP_KERNEL_FLASH, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
@@ -178,7 +178,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false},
     {PP_KERNEL_ROPE, {3, 35, 8, 64, 0, 2}, 500000, false},
-    {PP_KERNEL_ROPE, {2, 5, 2, 16, 0, 0, 1}, 100, false},
+    {PP_KERNEL_ROPE, {2, 5, 2, 16}, 100, false, BARE},
     {PP_KERNEL_ROPE, {1, 3, 1, 1100, 0, 1}, 10000, false}, /* more columns than have their angles at a time */
     {PP_KERNEL_ROPE, {1, 9000, 1, 4, 0, 1}, 10000, true},
     {PP_KERNEL_ROPE_GRAD, {2, 9, 4, 6, 0, 2}, 10000, false},

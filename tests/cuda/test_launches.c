@@ -242,7 +242,7 @@ static void attend(void)
     const int64_t bytes = INT64_C(4) * 3 * TOKENS * (heads + 1) * shapes[shape].width;
     struct pp_call call = {.kernel = shapes[shape].kernel,
                            .precision = shapes[shape].precision,
-                           .n = {1, TOKENS, heads, shapes[shape].width, 0, shapes[shape].kv, shapes[shape].plain}};
+                           .n = {1, TOKENS, heads, shapes[shape].width, 0, shapes[shape].kv}};
     const struct pp_program program = {.calls = &call, .ncalls = heads > 0};
     struct pp_frame frame = {0};
     load_cuda();

@@ -29,6 +29,19 @@ await_end $!
 [ "$status" -eq 130 ] || fail "a large plan: exit status $status, not 130"
 ! grep -q '^model' err.log || fail "a large plan: it was made all the same"
 
+# So it does where earlier configurations have stored their rows, but it closes the database first.
+rm -f run.db*
+env --default-signal=INT ppexec --preset lab --data generated --device delay --times 0.001,0.001,0.001 --layers 128 --stages 1,128 \
+    --rows 8192 --chunks 1,8192 --tokens 1 --no-eval --epochs 1 --max-batches 1 --db run.db >out.log 2>err.log &
+runs() { [ "$(sqlite3 run.db "SELECT count(*) FROM run WHERE status = 'ok'" 2>sqlite.log)" = 3 ]; }
+within_patience runs || fail "the first three configurations did not end"
+sleep 0.3
+kill -s INT $!
+await_end $!
+[ "$status" -eq 130 ] || fail "a later plan: exit status $status, not 130"
+[ ! -e run.db-wal ] || fail "a later plan: the database was not closed"
+runs || fail "a later plan: rows of earlier ones are gone"
+
 rm -f run.db*
 steps() { sqlite3 run.db 'SELECT count(*) FROM step'; }
 goes_on() { [ "$(steps)" -gt "$before" ]; }

@@ -198,6 +198,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--bias none", "did you mean no?"},
         {"--epochs 3", "an option of ppexec"},
         {"--memory 0", "outside"},
+        {"--memory 80", "80 of what? Name a unit, such as 80G"},
+        {"--memory 1048575", "Name a unit"},
         {"--lr -1", "outside 0..3.4"},
         {"--micro-batch-size 4 --chunks 2", "leave one out"},
         {"--micro-batch-size 0", "outside"},

@@ -59,6 +59,12 @@ static void test_sweep_order(void **state)
         assert_int_equal(points[i].checkpoint, PP_CHECKPOINT_NEVER);
     }
     free(points);
+    configure("--schedule 1F1B,gpipe,1f1b,GPipe");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(points[0].schedule, "1f1b");
+    assert_string_equal(points[1].schedule, "gpipe");
+    free(points);
     configure("--chunks 4,2 --checkpoint always,never");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 4);

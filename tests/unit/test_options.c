@@ -113,7 +113,8 @@ static void sizes_have_units(void **state)
     static const struct {
         const char *line;
         int64_t bytes;
-    } cases[] = {{"--bytes 1024", 1024},
+    } cases[] = {{"--bytes 1024B", 1024},
+                 {"--bytes 1048576", 1 << 20},
                  {"--bytes 80G", 80LL << 30},
                  {"--bytes 1.5M", 3LL << 19},
                  {"--bytes 2GB", 2000000000},

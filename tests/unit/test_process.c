@@ -75,13 +75,25 @@ static void test_what_a_worker_has(void **state)
     assert_int_equal(alone, pp_arena_whole_bytes(one->layout->arena_bytes[1]) + events);
     pp_job_free(one);
     struct pp_job *three = create_job("--preset lab --chunks 2 --replicas 3");
-    assert_int_equal(pp_reduce_staging_bytes(3), 2 * 2 << 20);
+    assert_int_equal(pp_reduce_staging_bytes(3, INT64_C(1) << 40), 2 * 2 << 20);
+    const int64_t staging = pp_reduce_staging_bytes(3, three->model->stages[1].param_bytes);
     events = config.trace_steps * (int64_t)sizeof(struct pp_event) *
              (three->train->issue_start[2] - three->train->issue_start[1]);
     for (int worker = 1; worker < 6; worker += 2)
         assert_int_equal(pp_process_worker_bytes(three, worker),
-                         pp_arena_whole_bytes(three->layout->arena_bytes[1]) + 2 * LARGE + events);
+                         pp_arena_whole_bytes(three->layout->arena_bytes[1]) + pp_arena_whole_bytes(staging) + events);
     pp_job_free(three);
+}
+
+/* The pieces of a small sum are small: what many workers have for it all together is in proportion to its bytes. */
+static void test_room_for_sums_is_no_more_than_they_need(void **state)
+{
+    (void)state;
+    enum { MOST = 100000 };
+    for (int members = 2; members <= 512; members *= 2) {
+        assert_true(pp_reduce_piece_bytes(members, MOST) * members >= MOST);
+        assert_true(pp_reduce_staging_bytes(members, MOST) <= 2 * (MOST + 2 * PP_REDUCE_LINE * members));
+    }
 }
 
 /* The first replica keeps the best weights, each worker those of its rank. */
@@ -225,11 +237,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_an_arena_is_made_of_whole_pages),      TEST(test_what_a_worker_has),
-        TEST(test_who_evaluates_keeps_weights),          TEST(test_threads_share_one_process),
-        TEST(test_under_mpi_each_worker_has_its_own),    TEST(test_nothing_is_known_without_a_profile),
-        TEST(test_figures_of_the_same_model_come_first), TEST(test_links_of_the_same_model_come_first),
-        TEST(test_as_many_processes_are_best),           TEST(test_absurd_figures_are_refused),
+        TEST(test_an_arena_is_made_of_whole_pages),
+        TEST(test_what_a_worker_has),
+        TEST(test_who_evaluates_keeps_weights),
+        TEST(test_threads_share_one_process),
+        TEST(test_under_mpi_each_worker_has_its_own),
+        TEST(test_nothing_is_known_without_a_profile),
+        TEST(test_figures_of_the_same_model_come_first),
+        TEST(test_links_of_the_same_model_come_first),
+        TEST(test_as_many_processes_are_best),
+        TEST(test_absurd_figures_are_refused),
+        TEST(test_room_for_sums_is_no_more_than_they_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,10 +30,11 @@ static void test_names_of_calls(void **state)
                "gemm_nt 175x600x200 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
     check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1, 2}}, "flash 5x35x2x100x1");
-    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 8, 100, 1, 2}, .site = 3},
+    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1, 2}, .ref[3] = {.region = PP_MEM_PARAM}},
+               "flash 5x35x2x100x1");
+    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 8, 100, 1, 2}, .site = 3, .ref[3] = {PP_MEM_PARAM}},
                "attention 5x35x8x100x1 kv2 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2, 1}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}, .precision = PP_BF16},
                "flash 5x35x8x100x1 kv2 plain bf16");
     check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");

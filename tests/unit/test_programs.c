@@ -159,13 +159,21 @@ static bool written_by_us(const struct check *c, int region)
     return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
+/* A linear layer without one, or attention behind the rotation, which has taken it over. */
+static bool has_no_bias(const struct check *c)
+{
+    const struct pp_shape *shape = &c->model->shape;
+    const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
+    return shape->bias == PP_NO_BIAS || (attends && shape->positions == PP_POSITIONS_ROPE);
+}
+
 static void check_operand(struct check *c, int i, const struct pp_program *program)
 {
     const struct pp_operand o = pp_call_operand(c->call, i);
     const int region = c->call->ref[i].region;
     if (!o.name) require(c, region == PP_MEM_NONE, i);
     if (!o.name || (may_be_missing(c, i) && region == PP_MEM_NONE)) return;
-    const bool bare = c->model->shape.bias == PP_NO_BIAS && strcmp(o.name, "bias") == 0;
+    const bool bare = strcmp(o.name, "bias") == 0 && has_no_bias(c);
     require(c, bare == (region == PP_MEM_NONE), i);
     if (bare) return;
     check_place(c, &o, i, program);

@@ -227,7 +227,8 @@ static pp_status share(struct pp_world *world, int me, void *arg)
         struct pp_shares shares;
         struct pp_share_tensor tensors[8];
     } list;
-    PP_TRY(pp_reduce_create_host(group, me, PP_SUM_FLOAT, &r->reduces[me]));
+    list_shares(&list.shares, PP_SHARES_SCATTER, members);
+    PP_TRY(pp_reduce_create_host(group, me, PP_SUM_FLOAT, bytes_of(&list.shares, members), &r->reduces[me]));
     for (int use = PP_SHARES_SCATTER; use <= PP_SHARES_GATHER; use++) {
         list_shares(&list.shares, use, members);
         const int64_t n = bytes_of(&list.shares, members) / 4;

@@ -248,7 +248,7 @@ static pp_status reduce(struct pp_world *world, int me, void *arg)
     struct pp_group group = {me % r->ranks, r->ranks, replicas};
     PP_TRY(pp_alloc_bytes(&r->gradients[me], (size_t)r->n + 1, sizeof(float)));
     float *gradient = r->gradients[me];
-    PP_TRY(pp_reduce_create(group, me, &plain, NULL, &r->reduces[me]));
+    PP_TRY(pp_reduce_create(group, me, &plain, NULL, r->n * (int64_t)sizeof(float), &r->reduces[me]));
     for (int round = 0; round < 2; round++) { /* one after another on the same channels */
         for (int64_t i = 0; i < r->n; i++) gradient[i] = value_of(replica, i);
         PP_TRY(pp_reduce_start(world, r->reduces[me], gradient, r->n));

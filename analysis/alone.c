@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/alone.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/log.h"
+
+static int64_t run_of(const struct pp_table *table, int64_t row, bool predicted)
+{
+    const struct pp_pair pair = pp_compare_pair(table, row);
+    return predicted ? pair.predicted : pair.measured;
+}
+
+/* Was the row's configuration predicted and not measured, or measured and not predicted? */
+static bool is_alone(const struct pp_table *table, int64_t row, bool predicted)
+{
+    return run_of(table, row, predicted) >= 0 && run_of(table, row, !predicted) < 0;
+}
+
+static int64_t count_alone(const struct pp_table *table, bool predicted)
+{
+    int64_t n = 0;
+    for (int64_t row = 0; row < table->nrows; row++) n += is_alone(table, row, predicted);
+    return n;
+}
+
+static void tell_count(int64_t n, int64_t all, const char *only)
+{
+    if (n)
+        pp_info("%" PRId64 " of %" PRId64 " configuration%s %s only %s.", n, all, pp_plural(all),
+                n == 1 ? "was" : "were", only);
+}
+
+static bool same(const struct pp_table *table, int64_t a, int64_t b, const char *key)
+{
+    const struct pp_cell *x = pp_table_cell(table, a, key), *y = pp_table_cell(table, b, key);
+    return x->integer == y->integer && strcmp(pp_cell_text(x), pp_cell_text(y)) == 0;
+}
+
+/* Two that look alike in the table's columns. */
+static bool same_shape(const struct pp_table *table, int64_t a, int64_t b)
+{
+    static const char *const columns[] = {"schedule",     "stages",   "virtual",   "chunks",
+                                          "microbatches", "replicas", "checkpoint"};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (!same(table, a, b, columns[i])) return false;
+    return true;
+}
+
+/* What else they need in common to be laid beside each other. */
+static void tell_difference(const struct pp_table *table, int64_t measured, int64_t predicted)
+{
+    const int64_t mine = run_of(table, measured, false), other = run_of(table, predicted, true);
+    static const char *const settings[] = {"workload", "device"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const char *key = settings[i];
+        if (same(table, measured, predicted, key)) continue;
+        pp_info("Run %" PRId64 " stands alone: run %" PRId64
+                ", a prediction of the same shape, has %s \"%s\" instead of "
+                "\"%s\".",
+                mine, other, key, pp_cell_text(pp_table_cell(table, predicted, key)),
+                pp_cell_text(pp_table_cell(table, measured, key)));
+        return;
+    }
+    pp_info("Run %" PRId64 " stands alone: run %" PRId64 ", a prediction of the same shape, has %s.", mine, other,
+            same(table, measured, predicted, "threads") ? "another plan (table run_config has the options of both)"
+                                                        : "another number of threads");
+}
+
+/* The newest that is alone on this side, and has the shape of that row unless it is -1; -1: none. */
+static int64_t newest_alone(const struct pp_table *table, bool predicted, int64_t like)
+{
+    int64_t newest = -1;
+    for (int64_t row = 0; row < table->nrows; row++) {
+        if (!is_alone(table, row, predicted) || (like >= 0 && !same_shape(table, row, like))) continue;
+        if (newest < 0 || run_of(table, row, predicted) > run_of(table, newest, predicted)) newest = row;
+    }
+    return newest;
+}
+
+static void tell_why(const struct pp_table *table)
+{
+    const int64_t measured = newest_alone(table, false, -1);
+    const int64_t predicted = measured >= 0 ? newest_alone(table, true, measured) : -1;
+    if (predicted >= 0) tell_difference(table, measured, predicted);
+}
+
+void pp_alone_notes(const struct pp_table *table)
+{
+    const int64_t predicted = count_alone(table, true), measured = count_alone(table, false);
+    if (predicted == table->nrows) {
+        pp_info("Nothing was measured yet: run ppexec with the same options and --db to compare.");
+    } else if (measured == table->nrows) {
+        pp_info("Nothing was predicted yet: run ppsim with the same options and --db to compare.");
+    } else {
+        tell_count(predicted, table->nrows, "predicted");
+        tell_count(measured, table->nrows, "measured");
+        tell_why(table);
+    }
+}
