@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/cpu.h"
 
-#if defined(__x86_64__)
+#if PP_WIDTHS
 extern const struct pp_cpu_isa pp_cpu_isa_avx512, pp_cpu_isa_avx2, pp_cpu_isa_sse2;
 static const struct pp_cpu_isa *const isas[] = {&pp_cpu_isa_avx512, &pp_cpu_isa_avx2, &pp_cpu_isa_sse2};
 #else

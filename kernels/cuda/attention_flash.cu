@@ -88,8 +88,8 @@ __device__ inline float take_in(const pp_attention &a, int open, int key, pp_qua
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float *lse, const T *qkv)
 {
-    __shared__ pp_tile::memory m;
-    __shared__ held p; /* [key][query] */
+    PP_SHARED_ONE(pp_tile::memory, m);
+    PP_SHARED_ONE(held, p); /* [key][query] */
     const int pair = (int)blockIdx.x, i = query_tile(), row = i + pp_tile::row(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of(a, qkv, pair), keys = keys_of(a, qkv, pair),
                              values = values_of(a, qkv, pair);
@@ -190,8 +190,8 @@ template <typename T, int N>
 __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     query_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
-    __shared__ pp_tile::memory m;
-    __shared__ held dscores; /* [key][query] */
+    PP_SHARED_ONE(pp_tile::memory, m);
+    PP_SHARED_ONE(held, dscores); /* [key][query] */
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), keys = keys_of<T>(a, qkv, pair),
                              values = values_of<T>(a, qkv, pair),
@@ -236,8 +236,9 @@ template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, T *qkv, const float *lse, const T *dctx)
 {
-    __shared__ pp_tile::memory m;
-    __shared__ held kept, dscores; /* [query][key] */
+    PP_SHARED_ONE(pp_tile::memory, m);
+    PP_SHARED_ONE(held, kept);
+    PP_SHARED_ONE(held, dscores); /* [query][key] */
     const int group = s.pair + (int)blockIdx.x / s.terms * a.group, some = pp_div_up(a.group, s.terms),
               first = group + (int)blockIdx.x % s.terms * some, last = min(first + some, group + a.group),
               j = key_tile(), columns = first_column<N>(), key = j + pp_tile::column();

@@ -55,7 +55,7 @@ template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
     make_scores(pp_attention a, part s, const T *x, int x_pitch, const T *y)
 {
-    __shared__ pp_tile::memory m;
+    PP_SHARED_ONE(pp_tile::memory, m);
     const int pair = s.pair + (int)blockIdx.z, i = s.query + (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     if (j >= last_key(a, i)) return;
@@ -138,7 +138,7 @@ template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
     make_context(pp_attention a, int first_pair, T *ctx, const T *p, const T *qkv)
 {
-    __shared__ pp_tile::memory m;
+    PP_SHARED_ONE(pp_tile::memory, m);
     const int pair = first_pair + (int)blockIdx.z, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
@@ -152,7 +152,7 @@ template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
     value_grad(pp_attention a, int first_group, T *qkv, const T *p, const T *dctx)
 {
-    __shared__ pp_tile::memory m;
+    PP_SHARED_ONE(pp_tile::memory, m);
     const int first = (first_group + (int)blockIdx.z) * a.group, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     pp_quad sum[PP_QUAD] = {};
@@ -203,7 +203,7 @@ __device__ inline void add_key_grad(pp_tile::memory &m, const pp_attention &a, c
 template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS) query_key_grad(pp_attention a, part s, const T *qkv, grads out)
 {
-    __shared__ pp_tile::memory m;
+    PP_SHARED_ONE(pp_tile::memory, m);
     const int turn = (int)blockIdx.z, pair = s.pair + turn, i = (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     if (turn >= s.pairs) {

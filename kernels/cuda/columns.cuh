@@ -47,12 +47,14 @@ static __device__ void pp_finish_columns(pp_quad mine, float *shared, float *sum
     sum[j] = accumulate ? sum[j] + total : total;
 }
 
+using pp_column_quads = float[PP_COLUMN_THREADS * PP_QUAD];
+
 /* Grid (columns / (4 * PP_SLICE_LANES), slices). Sums of slice s go s * width further on. */
 template <typename T, bool aligned, bool weighted>
 static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER_SM)
     pp_column_slices(pp_columns<T> c, int slice_rows)
 {
-    __shared__ float shared[PP_COLUMN_THREADS * PP_QUAD];
+    PP_SHARED_ONE(pp_column_quads, shared);
     enum { DEEP = PP_COLUMN_THREADS / PP_SLICE_LANES };
     const int lane = threadIdx.x % PP_SLICE_LANES;
     const int j = PP_QUAD * ((int)blockIdx.x * PP_SLICE_LANES + lane);
@@ -88,7 +90,7 @@ template <bool aligned>
 static __global__ void __launch_bounds__(PP_COLUMN_THREADS)
     pp_column_partials(const float *partial, int slices, int width, float *sum0, float *sum1, bool accumulate)
 {
-    __shared__ float shared[PP_COLUMN_THREADS * PP_QUAD];
+    PP_SHARED_ONE(pp_column_quads, shared);
     enum { DEEP = PP_COLUMN_THREADS / PP_PARTIAL_LANES };
     const int j = PP_QUAD * ((int)blockIdx.x * PP_PARTIAL_LANES + (int)threadIdx.x % PP_PARTIAL_LANES);
     const float *from = partial + (int64_t)blockIdx.y * slices * width + j;

@@ -63,7 +63,7 @@ static __device__ void softmax_sums(const entropy<D> &e, const float *row, float
 template <bool aligned, typename D>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<D> e)
 {
-    __shared__ float shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<float>, shared);
     const int64_t at = (int64_t)blockIdx.x * e.columns;
     const float *row = e.logits + at;
     const int target = e.target[blockIdx.x];
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<
 /* One block: *total = sum of the losses, in a fixed order; add: to what is there. */
 static __global__ void __launch_bounds__(THREADS) add_losses(const double *loss, int n, double *total, bool add)
 {
-    __shared__ double shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<double>, shared);
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += THREADS) sum += loss[i];
     sum = pp_block_sum(sum, shared);

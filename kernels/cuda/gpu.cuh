@@ -5,7 +5,7 @@
  * A quad is four columns of a row, the ones that share a counter of the random generator. Kernels hold numbers as float
  * whatever their type in memory. Blocks have whole warps, at most 1024 threads.
  *
- * Tests compile the kernels for the host; they define PP_LAUNCH and PP_SHARED before.
+ * Tests compile the kernels for the host; they define PP_LAUNCH, PP_SHARED and PP_SHARED_ONE before.
  */
 #ifndef PP_KERNELS_CUDA_GPU_CUH
 #define PP_KERNELS_CUDA_GPU_CUH
@@ -28,10 +28,18 @@
     type *const name = reinterpret_cast<type *>(pp_shared_bytes)
 #endif
 
+/* type name: a variable of the block. */
+#ifndef PP_SHARED_ONE
+#define PP_SHARED_ONE(type, name) __shared__ type name
+#endif
+
 /* function<T>(c) for the element type of the call's activations. */
 #define PP_BY_PRECISION(function, c) ((c)->call->precision == PP_BF16 ? function<__nv_bfloat16>(c) : function<float>(c))
 
 enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
+
+/* One of each warp. */
+template <typename T> using pp_by_warp = T[PP_BLOCK_WARPS];
 
 /* One of these for each file of kernels; pp_cuda_prepare calls all. */
 #define PP_CUDA_KERNELS(file) cudaError_t pp_cuda_prepare_##file(void);

@@ -73,7 +73,7 @@ static __device__ void write_normal(const layer_norm<T> &n, int64_t at, int j, p
 template <typename T, bool aligned, int held>
 static __global__ void __launch_bounds__(threads_of(held)) layernorm(layer_norm<T> n)
 {
-    __shared__ float shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<float>, shared);
     const int64_t at = (int64_t)blockIdx.x * n.d;
     const uint32_t vector = n.vector + blockIdx.x;
     const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;
@@ -169,7 +169,7 @@ static __device__ void gradient_at(const layer_norm_grad<T> &n, int64_t at, int 
 template <typename T, bool aligned, int held>
 static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_norm_grad<T> n)
 {
-    __shared__ pp_pair shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<pp_pair>, shared);
     const int64_t at = (int64_t)blockIdx.x * n.d;
     const uint32_t vector = n.vector + blockIdx.x;
     const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;

@@ -8,6 +8,7 @@
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256, PIECE = 512 /* pairs of columns whose angles are there at a time */ };
+using angles = float[PIECE];
 
 template <typename T> struct rotation {
     T *qkv;
@@ -64,7 +65,8 @@ static __device__ inline void rotate(const rotation<T> &r, int column, int left,
 /* Grid: tokens. whole: quads of a head's halves may be moved at once. */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) rope(rotation<T> r)
 {
-    __shared__ float sines[PIECE], cosines[PIECE];
+    PP_SHARED_ONE(angles, sines);
+    PP_SHARED_ONE(angles, cosines);
     for (int first = 0; first < r.half; first += PIECE) {
         const int n = min(r.half - first, (int)PIECE), quads = pp_div_up(n, PP_QUAD);
         __syncthreads();

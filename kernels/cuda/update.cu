@@ -50,7 +50,7 @@ template <bool aligned> static __device__ inline double sum_squares(const float 
 /* Sums of squares of `piece` elements per block, in double. */
 static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
 {
-    __shared__ double shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<double>, shared);
     const norm_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
     const int64_t first = ((int)blockIdx.x - t.first_block) * t.piece;
     const int64_t end = first + t.piece < t.n ? first + t.piece : t.n;
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
 /* A block for each tensor. */
 static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group group)
 {
-    __shared__ double shared[PP_BLOCK_WARPS];
+    PP_SHARED_ONE(pp_by_warp<double>, shared);
     const norm_tensor &t = group.of[blockIdx.x];
     if (t.blocks == 1) return;
     double sum = 0;

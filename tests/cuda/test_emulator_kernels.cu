@@ -4,10 +4,13 @@
  */
 #include "test_emulator.h"
 
+using floats = float[32];
+using doubles = double[32];
+
 /* out[block] = sum of the block's n numbers. */
 static __global__ void sum_kernel(const float *in, float *out, int n)
 {
-    __shared__ float part[32];
+    PP_SHARED_ONE(floats, part);
     float s = 0;
     for (int i = threadIdx.x; i < n; i += blockDim.x) s += in[(size_t)blockIdx.x * n + i];
     for (int o = 16; o; o >>= 1) s += __shfl_xor_sync(0xffffffffu, s, o);
@@ -38,7 +41,7 @@ static __global__ void warp_kernel(double *out)
 /* Shared memory and fresh memory must not be taken for zero. */
 static __global__ void fresh_kernel(double *out)
 {
-    __shared__ double part[32];
+    PP_SHARED_ONE(doubles, part);
     PP_SHARED(double, more);
     out[threadIdx.x] = part[threadIdx.x] + more[threadIdx.x];
 }
@@ -62,7 +65,7 @@ static __global__ void overrun_kernel(double *out)
 /* Lacks a barrier: what it finds depends on who runs first. */
 static __global__ void racy_kernel(double *out)
 {
-    __shared__ double value;
+    PP_SHARED_ONE(double, value);
     if (threadIdx.x == 31) value = 2;
     out[threadIdx.x] = value;
 }

@@ -54,7 +54,7 @@ enum pp_emu_count {
     PP_EMU_LAUNCHES,
     PP_EMU_PRODUCTS,
     PP_EMU_COPIES,
-    PP_EMU_HOST_WAITS, /* calls that had to wait for the device */
+    PP_EMU_HOST_WAITS, /* calls that wait for the device, if it still has work or not: that is chance */
     PP_EMU_HOST_FUNCTIONS,
     PP_EMU_FULL_QUEUES, /* launches that had to wait for room in their stream */
     PP_EMU_DEVICE_ALLOCATIONS,

@@ -209,10 +209,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     struct pp_emu_record *r = NULL;
     cudaEvent_t e = look(event, &r);
     if (!e) return pp_emu_error(cudaErrorInvalidResourceHandle);
-    if (r && !reached(r)) {
-        pp_emu_count(PP_EMU_HOST_WAITS, 1);
-        pp_emu_record_wait(r);
-    }
+    pp_emu_count(PP_EMU_HOST_WAITS, 1);
+    if (r) pp_emu_record_wait(r);
     pp_emu_record_release(r);
     return pp_emu_error(pp_emu_fault(e->device));
 }

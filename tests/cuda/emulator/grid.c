@@ -5,7 +5,6 @@
  */
 #include "grid.h"
 
-#include <link.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@ enum {
     CANARY = 0xa5,
     LEAP_NS = 1000000, /* of the clock of a grid of several blocks */
     COPIES = 40,       /* that a thread may have under way */
+    VARIABLES = 8,     /* that a kernel declares */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
 
@@ -32,23 +32,30 @@ enum warp_operation { SYNC = 1, SHUFFLE, BALLOT };
 
 struct thread {
     struct pp_fiber fiber;
+    uint3 index;
     enum wait wait;
     /* at a warp operation */
     enum warp_operation operation;
     unsigned mask;
     int source;
     uint64_t in, out;
-    struct pp_emu_copy copy[COPIES]; /* under way: [first_copy .. copies - 1] */
-    int first_copy, copies;
+    int meetings, first_copy, copies; /* under way: [first_copy .. copies - 1] */
 };
 
 struct warp {
     unsigned waiting, ended; /* lanes; those that do not exist have ended */
 };
 
+struct variable {
+    const void *site;
+    char *memory;
+};
+
 struct runner {
     struct pp_fiber home, fresh;
     struct thread thread[PP_EMU_BLOCK_THREADS];
+    struct pp_emu_copy copy[PP_EMU_BLOCK_THREADS][COPIES];
+    char shown[2][PP_EMU_BLOCK_THREADS * PP_EMU_SHOWN]; /* a lane is one meeting ahead of another at most */
     struct warp warp[WARPS];
     void *stack[PP_EMU_BLOCK_THREADS]; /* free ones */
     int stacks;
@@ -58,6 +65,10 @@ struct runner {
     uint16_t ready[PP_EMU_BLOCK_THREADS]; /* ring: each thread is in it once at most */
     unsigned first_ready, end_ready;
     char *shared;
+    struct variable variable[VARIABLES]; /* that the block has met so far */
+    _Alignas(16) char variables[PP_EMU_SHARED_DEFAULT];
+    int nvariables;
+    size_t variables_bytes;
     uint64_t blocks;
     int64_t clock_ns, longest_ns; /* of the running block, of all */
     char fault[160];
@@ -86,9 +97,7 @@ static void *take_stack(struct runner *r)
 static void set_index(struct runner *r, int t)
 {
     r->running = t;
-    threadIdx.x = t % blockDim.x;
-    threadIdx.y = t / blockDim.x % blockDim.y;
-    threadIdx.z = t / (blockDim.x * blockDim.y);
+    threadIdx = r->thread[t].index;
 }
 
 static void make_ready(struct runner *r, int t)
@@ -184,8 +193,9 @@ static void thread_main(void)
     struct pp_fiber self = {.stack = r->fresh.stack, .stack_bytes = r->fresh.stack_bytes};
     while (r->started < r->threads && r->first_ready == r->end_ready && !*r->fault) {
         const int i = r->started++, t = r->reversed ? r->threads - 1 - i : i;
-        set_index(r, t);
         r->thread[t].fiber = self;
+        r->thread[t].index = (uint3){t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+        set_index(r, t);
         r->kernel->body(r->kernel->arguments);
         end_thread(r);
     }
@@ -228,6 +238,29 @@ uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane) { return at_war
 unsigned pp_emu_ballot(unsigned mask, int predicate) { return (unsigned)at_warp(BALLOT, mask, predicate != 0, 0); }
 void *pp_emu_shared(void) { return runner->shared; }
 
+void *pp_emu_variable(const void *site, size_t bytes)
+{
+    struct runner *r = runner;
+    int i = 0;
+    while (i < r->nvariables && r->variable[i].site != site) i++;
+    if (i < r->nvariables) return r->variable[i].memory;
+    const size_t room = (bytes + 15) & ~(size_t)15;
+    if (i == VARIABLES || r->variables_bytes + room > sizeof(r->variables)) abort(); /* nvcc would not compile it */
+    r->variable[r->nvariables++] = (struct variable){site, r->variables + r->variables_bytes};
+    r->variables_bytes += room;
+    return memset(r->variable[i].memory, POISON, room);
+}
+
+const void *pp_emu_meet(const void *mine, size_t bytes)
+{
+    struct runner *r = runner;
+    const int lane = r->running % PP_EMU_WARP, warp = r->running - lane;
+    char *shown = r->shown[r->thread[r->running].meetings++ % 2] + warp * PP_EMU_SHOWN;
+    memcpy(shown + lane * bytes, mine, bytes);
+    pp_emu_syncwarp(~0u);
+    return shown;
+}
+
 void pp_emu_check_aligned(const void *p, int bytes)
 {
     if ((uintptr_t)p % (unsigned)bytes)
@@ -241,7 +274,7 @@ int pp_emu_copy_put(const struct pp_emu_copy *copy)
     if (me->copies == COPIES)
         complain(runner, "thread %d has more than %d copies under way", runner->running, COPIES);
     else
-        me->copy[me->copies++] = *copy;
+        runner->copy[runner->running][me->copies++] = *copy;
     return 1;
 }
 
@@ -252,7 +285,7 @@ int pp_emu_copy_get(struct pp_emu_copy *copy)
         me->first_copy = me->copies = 0;
         return 0;
     }
-    *copy = me->copy[me->first_copy++];
+    *copy = runner->copy[runner->running][me->first_copy++];
     return 1;
 }
 
@@ -265,25 +298,8 @@ int64_t pp_emu_clock(void)
     return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-static int find_module(struct dl_phdr_info *info, size_t size, void *arg)
+static void poison(struct runner *r)
 {
-    char **range = arg; /* [0] in: an address; [1], [2] out: the part of the segment that starts as zero */
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        char *start = info->dlpi_tls_data;
-        if (h->p_type != PT_TLS || !start || range[0] < start || range[0] >= start + h->p_memsz) continue;
-        range[1] = start + h->p_filesz;
-        range[2] = start + h->p_memsz;
-        return 1;
-    }
-    return 0;
-}
-
-/* __shared__ arrays are the thread-local variables of the kernel's module. */
-static void poison(struct runner *r, char *const *range)
-{
-    if (range[1]) memset(range[1], POISON, (size_t)(range[2] - range[1]));
     memset(r->shared, POISON, r->kernel->shared_bytes);
     memset(r->shared + r->kernel->shared_bytes, CANARY, CANARY_BYTES);
 }
@@ -301,12 +317,12 @@ static void diagnose(struct runner *r)
 }
 
 /* b: in the order in which they run */
-static bool run_block(struct runner *r, uint64_t b, char *const *range)
+static bool run_block(struct runner *r, uint64_t b)
 {
     const int n = r->threads;
     for (int t = 0; t < n; t++) {
         r->thread[t].wait = RUNS;
-        r->thread[t].first_copy = r->thread[t].copies = 0;
+        r->thread[t].meetings = r->thread[t].first_copy = r->thread[t].copies = 0;
     }
     for (int w = 0; w * PP_EMU_WARP < n; w++) {
         const int lanes = n - w * PP_EMU_WARP;
@@ -315,7 +331,8 @@ static bool run_block(struct runner *r, uint64_t b, char *const *range)
     r->started = r->ended = r->at_barrier = 0;
     r->first_ready = r->end_ready = 0;
     r->clock_ns = 0;
-    if (n > 1 || !b) poison(r, range); /* a lone thread shares with nobody, and there may be many blocks of it */
+    r->variables_bytes = r->nvariables = 0;
+    if (n > 1 || !b) poison(r); /* a lone thread shares with nobody, and there may be many blocks of it */
     leave(r, &r->home, false);
     if (r->ended < n && !*r->fault) diagnose(r);
     for (int i = 0; i < CANARY_BYTES; i++) {
@@ -362,8 +379,6 @@ void pp_emu_grid_end(void)
 int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t size)
 {
     struct runner *r = get_runner();
-    char *range[3] = {kernel->module(), NULL, NULL};
-    dl_iterate_phdr(find_module, range);
     r->kernel = kernel;
     *r->fault = '\0';
     blockDim = kernel->block;
@@ -376,7 +391,7 @@ int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t si
         blockIdx.x = (unsigned)(b % gridDim.x);
         blockIdx.y = (unsigned)(b / gridDim.x % gridDim.y);
         blockIdx.z = (unsigned)(b / gridDim.x / gridDim.y);
-        if (run_block(r, i, range)) continue;
+        if (run_block(r, i)) continue;
         snprintf(message, size, "kernel %s, block (%u, %u, %u): %s", kernel->name, blockIdx.x, blockIdx.y, blockIdx.z,
                  r->fault);
         return 0;

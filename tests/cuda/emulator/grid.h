@@ -22,7 +22,8 @@ enum {
     PP_EMU_BLOCK_THREADS = 1024,
     PP_EMU_WARP = 32,
     PP_EMU_SHARED_DEFAULT = 48 << 10, /* dynamic shared memory without cudaFuncSetAttribute */
-    PP_EMU_SHARED_MOST = 227 << 10
+    PP_EMU_SHARED_MOST = 227 << 10,
+    PP_EMU_SHOWN = 64 /* bytes that a lane shows its warp */
 };
 
 /* One launch. The arguments live in `arguments`, which `release` frees after the run. */
@@ -34,7 +35,6 @@ struct pp_emu_kernel {
     void (*body)(void *arguments); /* one thread */
     void (*release)(void *arguments);
     void *arguments;
-    void *(*module)(void); /* an address in the calling thread's thread-local memory of the kernel's file */
 };
 
 /* Checks what CUDA checks at a launch (the result is cudaGetLastError's) and puts the kernel into the stream. */
@@ -58,6 +58,10 @@ void pp_emu_syncwarp(unsigned mask);
 uint64_t pp_emu_shuffle(unsigned mask, uint64_t value, int lane);
 unsigned pp_emu_ballot(unsigned mask, int predicate);
 void *pp_emu_shared(void);
+/* The block's variable of a place in the source. */
+void *pp_emu_variable(const void *site, size_t bytes);
+/* What all lanes of the warp have brought, one behind the other; until the meeting after the next. */
+const void *pp_emu_meet(const void *mine, size_t bytes);
 /* The launch fails unless p is aligned to so many bytes. */
 void pp_emu_check_aligned(const void *p, int bytes);
 /* An asynchronous copy to shared memory; zeros unless real. */

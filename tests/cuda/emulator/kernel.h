@@ -36,7 +36,6 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static thread_local
 #define __constant__ static
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
@@ -53,8 +52,6 @@ static const int warpSize = PP_EMU_WARP;
 namespace pp_emu
 {
 
-inline thread_local char touched; /* finds the module's thread-local memory, where __shared__ arrays lie */
-
 template <class... P> struct call {
     void (*kernel)(P...);
     std::tuple<std::remove_cv_t<P>...> arguments;
@@ -65,8 +62,6 @@ template <class... P> struct call {
     }
     static void release(void *self) { delete static_cast<call *>(self); }
 };
-
-inline void *module() { return &touched; }
 
 /* The arguments are copied now, as CUDA does. */
 template <class... P, class... A>
@@ -83,7 +78,6 @@ void launch(void (*kernel)(P...), const char *name, dim3 grid, dim3 block, size_
     k.body = call<P...>::run;
     k.release = call<P...>::release;
     k.arguments = new call<P...>{kernel, std::tuple<std::remove_cv_t<P>...>(arguments...)};
-    k.module = module;
     pp_emu_launch(&k, stream);
 }
 
@@ -109,6 +103,9 @@ inline int lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y
 #define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     pp_emu::launch(kernel, #kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__)
 #define PP_SHARED(type, name) type *const name = static_cast<type *>(pp_emu_shared())
+#define PP_SHARED_ONE(type, name)                                                                                      \
+    static const char pp_site_of_##name = 0;                                                                           \
+    type &name = *static_cast<std::add_pointer_t<type>>(pp_emu_variable(&pp_site_of_##name, sizeof(type)))
 #define PP_LOOK(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
 static inline void __syncthreads() { pp_emu_syncthreads(); }

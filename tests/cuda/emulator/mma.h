@@ -18,21 +18,8 @@ namespace pp_emu
 /* What the warps of all blocks did: products of 16 x 8 x 16, fragments read from shared memory. */
 inline std::atomic<int64_t> products, fragments;
 
-/* What a warp's lanes show each other. A lane is one meeting ahead of another at most, so two sets of places do. */
-template <class T> struct meeting {
-    T of[2][PP_EMU_BLOCK_THREADS];
-    unsigned char turn[PP_EMU_BLOCK_THREADS]; /* of each thread; the same in all of a warp */
-};
-
 /* [PP_EMU_WARP] what the lanes brought, until the next meeting. */
-template <class T> const T *meet(const T &mine)
-{
-    static thread_local meeting<T> m;
-    const int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), turn = m.turn[t]++ % 2;
-    m.of[turn][t] = mine;
-    pp_emu_syncwarp(0xffffffffu);
-    return &m.of[turn][t - t % PP_EMU_WARP];
-}
+template <class T> const T *meet(const T &mine) { return static_cast<const T *>(pp_emu_meet(&mine, sizeof(T))); }
 
 /* A lane's elements, by the names of the PTX ISA. */
 struct mma_operands {

@@ -178,8 +178,8 @@ void pp_emu_enqueue(cudaStream_t stream, struct pp_emu_op *op)
 
 void pp_emu_drain(cudaStream_t s)
 {
-    if (idle(s)) return;
     pp_emu_count(PP_EMU_HOST_WAITS, 1);
+    if (idle(s)) return;
     pp_emu_lock(&s->mutex);
     const uint64_t target = s->queued;
     while (s->finished < target) pthread_cond_wait(&s->changed, &s->mutex);
@@ -203,7 +203,7 @@ void pp_emu_drain_device(int device)
         s = s == legacy[device] ? streams : s->next;
     }
     pp_emu_unlock(&streams_mutex);
-    if (n) pp_emu_count(PP_EMU_HOST_WAITS, 1);
+    pp_emu_count(PP_EMU_HOST_WAITS, 1);
     while (n) {
         pp_emu_record_wait(ends[--n]);
         pp_emu_record_release(ends[n]);
