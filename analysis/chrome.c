@@ -161,7 +161,7 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
         for (int64_t i = 0; i < timeline.nbars && status == PP_OK; i++) {
             const struct pp_bar *bar = &timeline.bars[i];
             write_slice(c, bar);
-            if (pp_moves(bar->kind)) write_flow(c, bar);
+            if (pp_is_transfer(bar->kind)) write_flow(c, bar);
         }
     }
     free(c->made);

@@ -99,7 +99,7 @@ static void index_node(struct pp_step *s, int32_t task, const struct pp_node *no
     const bool gradient = node->kind != PP_F && node->kind != PP_XFER_F;
     if (node->kind == PP_F || node->kind == PP_B || node->kind == PP_I)
         *place(s, s->made, node->stage, node->microbatch, gradient) = task;
-    if (pp_moves(node->kind)) *place(s, s->moved, node->stage, node->microbatch, gradient) = task;
+    if (pp_is_transfer(node->kind)) *place(s, s->moved, node->stage, node->microbatch, gradient) = task;
 }
 
 static void keep_event(struct pp_step *s, const struct row *row)

@@ -38,6 +38,9 @@ static pp_status check_heads(const struct pp_config *config)
     if (config->kv_heads && config->heads % config->kv_heads != 0)
         return pp_fail(PP_USAGE, "--kv-heads: %d heads of keys and values do not divide --heads %d; choose a divisor",
                        config->kv_heads, config->heads);
+    if (config->positions == PP_POSITIONS_ROPE && config->head_dim % 2 != 0)
+        return pp_fail(PP_USAGE, "--head-dim %d: --positions rope rotates pairs of columns; choose an even number",
+                       config->head_dim);
     if (config->positions == PP_POSITIONS_ROPE && columns % 2 != 0)
         return pp_fail(PP_USAGE,
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "

@@ -109,7 +109,7 @@ static void merge_plan(struct build *b, const struct pp_phase *phase)
         struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
         if (shared) widen(shared, align(b->ops->act_bytes(b->model, s, &spec)));
         shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
-        if (shared) widen(shared, align(checkpoint_bytes(b->model, phase, s, max_rows(plan))));
+        if (shared && plan->training) widen(shared, align(checkpoint_bytes(b->model, phase, s, max_rows(plan))));
     }
 }
 

@@ -122,7 +122,8 @@ struct pp_wrap {
 
 /* What a microbatch keeps for its backward: all activations; but for the last one, or always, its stage's input alone,
  * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one
- * layer again before it goes back through it (Megatron-LM's full recomputation, uniform, one layer at a time). */
+ * layer again before it goes back through it (Megatron-LM's full recomputation, uniform, one layer at a time; but the
+ * last stage's decoder is run again, too). */
 enum pp_checkpoint {
     PP_CHECKPOINT_NEVER,
     PP_CHECKPOINT_EXCEPT_LAST,
@@ -211,8 +212,8 @@ static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
 /* Is it a transfer between neighbouring stages? And the stage that a transfer from `stage` goes to. */
-static inline bool pp_moves(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
-static inline int pp_moves_to(int kind, int stage) { return kind == PP_XFER_F ? stage + 1 : stage - 1; }
+static inline bool pp_is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
+static inline int pp_transfer_target(int kind, int stage) { return kind == PP_XFER_F ? stage + 1 : stage - 1; }
 
 /* Do the replicas meet in this task? */
 static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)

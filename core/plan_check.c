@@ -59,11 +59,11 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];
     const struct pp_lane *lane = &plan->lanes[t->lane];
-    if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_moves(t->kind) != (lane->kind == PP_LANE_CHANNEL))
+    if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
         return bad(plan, id, "it runs on a lane of another kind");
     if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
-    if (!pp_moves(t->kind)) return PP_OK;
-    int next = pp_moves_to(t->kind, t->stage);
+    if (!pp_is_transfer(t->kind)) return PP_OK;
+    int next = pp_transfer_target(t->kind, t->stage);
     if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] ||
         lane->dst != plan->stage_rank[next])
         return bad(plan, id, "it is a transfer without a partner: its channel does not join the two stages");

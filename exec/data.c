@@ -78,7 +78,8 @@ void pp_data_free(struct pp_data *data)
 pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
 {
     const int64_t column = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1);
-    if (!__builtin_mul_overflow(column, config->rows, &data->length[PP_PART_TRAIN])) return PP_OK;
+    const bool counted = !__builtin_mul_overflow(column, config->rows, &data->length[PP_PART_TRAIN]);
+    if (counted && data->length[PP_PART_TRAIN] <= INT64_MAX / (int64_t)sizeof *data->words[0]) return PP_OK;
     return pp_fail(PP_USAGE, "--data constant: %d rows of %d tokens for each of %d replicas are too many; use fewer",
                    config->rows, config->tokens, config->replicas);
 }

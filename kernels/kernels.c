@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #define X(ID, name, dims, flops)                                                                                       \
-    static double flops_##name(const double *n) { return (void)n, flops; }
+    static double flops_##name(const double *n, bool bare) { return (void)n, (void)bare, flops; }
 PP_KERNEL_LIST(X)
 #undef X
 
@@ -29,10 +29,9 @@ static bool lacks_bias(const struct pp_call *call)
 
 double pp_call_flops(const struct pp_call *call)
 {
-    double n[PP_CALL_DIMS + 1];
+    double n[PP_CALL_DIMS];
     for (int i = 0; i < PP_CALL_DIMS; i++) n[i] = call->n[i];
-    PP_BARE(n) = lacks_bias(call);
-    return pp_kernel_table[call->kernel].flops(n);
+    return pp_kernel_table[call->kernel].flops(n, lacks_bias(call));
 }
 
 /* The operands of all kernels as data: what checks of programs and the bytes that calls move derive from. */
@@ -72,8 +71,8 @@ double pp_call_flops(const struct pp_call *call)
 #define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
 
 /* Of an operand that a kernel writes only to add its bias. */
-#define RENEWED (PP_BARE(n) ? READ : BOTH)
-#define RENEWALS (PP_BARE(n) ? 1 : 2)
+#define RENEWED (bare ? READ : BOTH)
+#define RENEWALS (bare ? 1 : 2)
 
 /* X(kernel, index of ref[], name, type, use, elements, moved) */
 #define OPERANDS(X)                                                                                                    \
@@ -108,7 +107,7 @@ double pp_call_flops(const struct pp_call *call)
     X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                   \
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                  \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                               \
-    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (PP_BARE(n) ? ROTATED : WIDTH))                        \
+    X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                              \
     X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                    \
     X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
     NORM(X, LAYERNORM)                                                                                                 \
@@ -161,14 +160,14 @@ static int64_t flash_scratch(const int64_t *n)
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
 #define X(ID, i, name, type, use, elements, moved)                                                                     \
-    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t)                                           \
+    static struct pp_operand operand_##ID##_##i(const int64_t *n, int64_t t, bool bare)                                \
     {                                                                                                                  \
-        return (void)n, (void)t, (struct pp_operand){#name, type, use, elements, moved, 0};                            \
+        return (void)n, (void)t, (void)bare, (struct pp_operand){#name, type, use, elements, moved, 0};                \
     }
 OPERANDS(X)
 #undef X
 
-static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64_t *n, int64_t t) = {
+static struct pp_operand (*const operands[PP_KERNELS][PP_CALL_REFS])(const int64_t *n, int64_t t, bool bare) = {
 #define X(ID, i, name, type, use, elements, moved) [PP_KERNEL_##ID][i] = operand_##ID##_##i,
     OPERANDS(X)
 #undef X
@@ -180,11 +179,10 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
                                  [PP_TYPE_FLOAT] = sizeof(float),
                                  [PP_TYPE_BF16] = 2,
                                  [PP_TYPE_INT32] = sizeof(int32_t)};
-    int64_t n[PP_CALL_DIMS + 1];
+    int64_t n[PP_CALL_DIMS];
     for (int k = 0; k < PP_CALL_DIMS; k++) n[k] = call->n[k];
-    PP_BARE(n) = lacks_bias(call);
     if (!operands[call->kernel][i]) return (struct pp_operand){0};
-    struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1]);
+    struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1], lacks_bias(call));
     if (operand.elements == 0) return (struct pp_operand){0};
     operand.element_bytes = element_bytes[operand.type];
     return operand;

@@ -87,11 +87,8 @@
 /* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 
-/* In formulas, behind the dimensions: the call could have a bias, and has none. */
-#define PP_BARE(n) ((n)[PP_CALL_DIMS])
-
 /* X(ID, name, dimensions in its name, floating-point operations of what it is asked for: with a mask, too, of all
- * scores); n[] are doubles in the formulas. */
+ * scores); n[] are doubles in the formulas; bare: the call could have a bias, and has none. */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, 2, 0)                                                                                                \
     X(EMBED, embed, 4, (n[4] ? 2 : 3) * n[0] * n[1] * n[2])                                                            \
@@ -103,8 +100,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
     X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
     X(FLASH_GRAD, flash_grad, 5, PP_SCORES(n) * (10 * n[3] + PP_SOFTMAX_AGAIN_FLOPS))                                  \
-    X(ROPE, rope, 4,                                                                                                   \
-      n[0] * n[1] * n[3] * ((PP_BARE(n) ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (PP_BARE(n) ? 0 : PP_KV_HEADS(n))))       \
+    X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((bare ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))    \
     X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
     X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
@@ -134,7 +130,7 @@ enum pp_kernel {
 struct pp_kernel_info {
     const char *name;
     int dims; /* how many n[] name its shape */
-    double (*flops)(const double *n);
+    double (*flops)(const double *n, bool bare);
 };
 extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 

@@ -233,8 +233,7 @@ static pp_status check_heads(const struct pp_shape *shape)
 static pp_status check_shape(const struct pp_shape *shape)
 {
     if (shape->d_model < 2 || shape->d_model % 2)
-        return pp_fail(PP_USAGE, "--d-model %d: the sinusoidal positions need an even number of at least 2",
-                       shape->d_model);
+        return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
     PP_TRY(check_heads(shape));
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
         return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,

@@ -34,7 +34,7 @@ int64_t pp_sim_alone_ns(const struct pp_plan *plan, const struct pp_cost *cost, 
     const struct pp_class_cost *c = &cost->classes[cls];
     const struct pp_link_cost *link = &cost->link;
     int kind = plan->classes[cls].kind;
-    if (!pp_moves(kind)) return c->ns;
+    if (!pp_is_transfer(kind)) return c->ns;
     int64_t wire = llround((double)c->bytes * pp_cost_ns_per_byte(cost, cls));
     return link->send_overhead_ns + pp_cost_latency_ns(cost, cls) + wire + link->recv_overhead_ns;
 }

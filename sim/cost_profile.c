@@ -45,7 +45,7 @@ static void use_host(const struct pp_plan *plan, double send_ns, double receive_
     for (int c = 0; c < cost->nclasses; c++) {
         int kind = plan->classes[c].kind;
         if (pp_kinds[kind].computes) continue;
-        cost->classes[c].host_ns = llround(pp_moves(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
+        cost->classes[c].host_ns = llround(pp_is_transfer(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
     }
 }
 

@@ -54,7 +54,7 @@ static void set_hop(struct pp_job *job, const struct pp_cost *cost)
     for (int c = 0; c < cost->nclasses; c++) {
         const int kind = job->train->classes[c].kind;
         const int64_t ns = pp_sim_alone_ns(job->train, cost, c);
-        if (pp_moves(kind) && ns > hop_ns) hop_ns = ns;
+        if (pp_is_transfer(kind) && ns > hop_ns) hop_ns = ns;
     }
     job->times.hop_ms = (double)hop_ns / 1e6;
 }

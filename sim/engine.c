@@ -23,7 +23,7 @@ static void set_durations(struct sim *s)
     for (int c = 0; c < s->plan->nclasses; c++) {
         int kind = s->plan->classes[c].kind;
         s->duration[c] = s->hold[c] = pp_sim_alone_ns(s->plan, s->cost, c);
-        if (pp_moves(kind)) s->hold[c] -= pp_cost_latency_ns(s->cost, c) + link->recv_overhead_ns;
+        if (pp_is_transfer(kind)) s->hold[c] -= pp_cost_latency_ns(s->cost, c) + link->recv_overhead_ns;
         if (pp_kinds[kind].computes) s->hold[c] += s->cost->launch_ns;
     }
 }
@@ -60,10 +60,10 @@ static pp_status look_over_tasks(struct sim *s)
     }
     if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;
     if (total < longest_step_ns) return PP_OK;
-    return pp_fail(
-        PP_INPUT,
-        "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give shorter times",
-        total / 1e9, longest_step_ns / 1e9);
+    return pp_fail(PP_INPUT,
+                   "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give "
+                   "shorter times, or a smaller model",
+                   total / 1e9, longest_step_ns / 1e9);
 }
 
 static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)

@@ -148,7 +148,8 @@ static pp_status read_group(const char *where, const struct group *group, json_t
 {
     json_t *object = group->key ? json_object_get(root, group->key) : root;
     if (!json_is_object(object))
-        return bad((struct spot){where, NULL, group->key ? group->key : "file"}, "must be there and be an object");
+        return group->key ? bad((struct spot){where, NULL, group->key}, "must be there and be an object")
+                          : pp_fail(PP_INPUT, "machine file %s: it is no JSON object", where);
     for (size_t i = 0; i < group->n; i++) {
         struct spot spot = {where, group->key, group->fields[i].key};
         const json_t *value = json_object_get(object, spot.key);
@@ -175,16 +176,18 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
     json_object_foreach(all, name, entry)
     {
         double peak, efficiency;
+        char path[64]; /* the name is one of three */
         int precision = find_precision(name);
         if (precision == PP_PRECISIONS)
             return bad((struct spot){where, "precisions", name}, "is none of fp32, tf32, bf16");
         if (!json_is_object(entry) || json_object_size(entry) != 2)
             return bad((struct spot){where, "precisions", name}, "must hold peak_gflops and efficiency");
+        snprintf(path, sizeof path, "precisions.%s", pp_precision_names[precision]);
         PP_TRY(
-            read_real((struct spot){where, name, "peak_gflops"}, json_object_get(entry, "peak_gflops"), 1e-3, &peak));
-        PP_TRY(read_real((struct spot){where, name, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
+            read_real((struct spot){where, path, "peak_gflops"}, json_object_get(entry, "peak_gflops"), 1e-3, &peak));
+        PP_TRY(read_real((struct spot){where, path, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
                          &efficiency));
-        if (efficiency > 1) return bad((struct spot){where, name, "efficiency"}, "is more than 1");
+        if (efficiency > 1) return bad((struct spot){where, path, "efficiency"}, "is more than 1");
         out->peak_flops_per_ns[precision] = peak;
         out->flops_per_ns[precision] = peak * efficiency;
     }

@@ -41,7 +41,7 @@ static bool is_slower(const struct pp_placement *p, const struct pp_cost *cost)
 {
     int64_t most = 0;
     for (int c = 0; c < cost->nclasses; c++)
-        if (pp_moves(p->plan->classes[c].kind) && cost->classes[c].bytes > most) most = cost->classes[c].bytes;
+        if (pp_is_transfer(p->plan->classes[c].kind) && cost->classes[c].bytes > most) most = cost->classes[c].bytes;
     return (double)(p->network.latency_ns - cost->link.latency_ns) +
                (double)most * (p->network.ns_per_byte - cost->link.ns_per_byte) >
            0;
@@ -55,8 +55,9 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
     for (int c = 0; c < cost->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
         cost->classes[c].between_hosts = false;
-        if (!several || !pp_moves(cls->kind)) continue;
-        const int n = apart(p, plan->stage_rank[cls->stage], plan->stage_rank[pp_moves_to(cls->kind, cls->stage)]);
+        if (!several || !pp_is_transfer(cls->kind)) continue;
+        const int n =
+            apart(p, plan->stage_rank[cls->stage], plan->stage_rank[pp_transfer_target(cls->kind, cls->stage)]);
         cost->classes[c].between_hosts = n == plan->replicas || (n > 0 && slower);
     }
 }

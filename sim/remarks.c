@@ -119,8 +119,8 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     r->least_bytes = bytes;
 }
 
-/* Would the configuration that needs least need less with such checkpoints? */
-static bool checkpoints_save(const struct pp_remarks *r, int checkpoint)
+/* What the configuration that needs least would need with such checkpoints; -1: no less than without. */
+static int64_t bytes_with(const struct pp_remarks *r, int checkpoint)
 {
     const struct pp_predictor *p = r->predictor;
     struct pp_config config = *p->config;
@@ -133,16 +133,22 @@ static bool checkpoints_save(const struct pp_remarks *r, int checkpoint)
     const bool known = pp_job_create(&config, &point, p->schedules, p->ops, false, NULL, &job) == PP_OK &&
                        pp_checkpoint_use(job, &use) == PP_OK;
     pp_job_free(job);
-    return known && use.bytes < use.never_bytes;
+    return known && use.bytes < use.never_bytes ? use.bytes : -1;
 }
 
 /* By which mode would it save most? -1: by none, or they have been tried. */
 static int saving_checkpoints(const struct pp_remarks *r)
 {
     static const int modes[] = {PP_CHECKPOINT_LAYERS, PP_CHECKPOINT_ALWAYS};
-    for (int i = 0; i < 2 && !r->checkpointed; i++)
-        if (checkpoints_save(r, modes[i])) return modes[i];
-    return -1;
+    int64_t least = -1;
+    int best = -1;
+    for (int i = 0; i < 2 && !r->checkpointed; i++) {
+        const int64_t bytes = bytes_with(r, modes[i]);
+        if (bytes < 0 || (least >= 0 && bytes >= least)) continue;
+        least = bytes;
+        best = modes[i];
+    }
+    return best;
 }
 
 void pp_remarks_fits(const struct pp_remarks *r)

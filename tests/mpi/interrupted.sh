@@ -39,6 +39,7 @@ sleep 0.3
 kill -s INT $!
 await_end $!
 [ "$status" -eq 130 ] || fail "a later plan: exit status $status, not 130"
+[ "$(grep -c '^model' err.log)" -le 3 ] || fail "a later plan: it was made all the same"
 [ ! -e run.db-wal ] || fail "a later plan: the database was not closed"
 runs || fail "a later plan: rows of earlier ones are gone"
 

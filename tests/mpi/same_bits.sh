@@ -26,7 +26,8 @@ compare() { # processes options...
 
 compare 2 --schedule gpipe --stages 2 --chunks 3
 compare 2 --schedule interleaved --stages 2 --virtual 2 --chunks 2
-compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint layers
+compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
+compare 2 --schedule gpipe --stages 2 --chunks 6 --checkpoint layers
 compare 2 --schedule zbv --stages 2 --chunks 3
 compare 4 --schedule zb-h2 --stages 4 --chunks 6
 compare 4 --schedule zb-auto --stages 4 --chunks 6 --in-flight 5

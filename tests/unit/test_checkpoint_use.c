@@ -176,9 +176,28 @@ static void test_layers(void **state)
     assert_true(whole > 100 && split > 100);
 }
 
+/* Evaluation keeps no checkpoints, however large its microbatches are. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"always", "layers"};
+    for (int i = 0; i < 2; i++) {
+        struct pp_config config;
+        int64_t bytes[2];
+        for (int large = 0; large < 2; large++) {
+            char rest[128];
+            snprintf(rest, sizeof rest, "--preset lab --rows 4 --chunks 4 --stages 2 --eval-rows %d", large ? 64 : 4);
+            struct pp_job *job = make(&config, "gpipe", modes[i], rest);
+            bytes[large] = job->layout->bytes[1][PP_BYTES_CKPT];
+            pp_job_free(job);
+        }
+        assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_schedules), cmocka_unit_test(test_remark),
-                                       cmocka_unit_test(test_layers)};
+                                       cmocka_unit_test(test_layers), cmocka_unit_test(test_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,11 @@ namespace pp_emu
 inline std::atomic<int64_t> products, fragments;
 
 /* [PP_EMU_WARP] what the lanes brought, until the next meeting. */
-template <class T> const T *meet(const T &mine) { return static_cast<const T *>(pp_emu_meet(&mine, sizeof(T))); }
+template <class T> const T *meet(const T &mine)
+{
+    static_assert(sizeof(T) <= PP_EMU_SHOWN, "a place for what a lane brings is too small");
+    return static_cast<const T *>(pp_emu_meet(&mine, sizeof(T)));
+}
 
 /* A lane's elements, by the names of the PTX ISA. */
 struct mma_operands {
