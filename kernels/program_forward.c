@@ -250,7 +250,8 @@ static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
     const int d = w->model->shape.d_model;
-    struct pp_scratch scratch = {.stream = pp_writer_activations(w, d), .z2 = pp_writer_activations(w, d)};
+    struct pp_scratch scratch = {.stream = pp_writer_activations(w, d)};
+    scratch.z2 = pp_writer_activations(w, d);
     write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     scratch.attention = pp_writer_attention_scratch(w);
     for (int l = 0; l < w->stage->layers; l++)
