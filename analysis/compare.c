@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analysis/alone.h"
+#include "analysis/compare.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "analysis/alone.h"
 #include "core/log.h"
 #include "core/stats.h"
 

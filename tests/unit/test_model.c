@@ -215,19 +215,22 @@ static void check_constant(struct pp_model *model, int tensor, float value)
 static void test_initial_weights(void **state)
 {
     (void)state;
-    struct pp_model *model = make_model(small, 1, NULL);
-    check_uniform(model, 0, 0.1);
-    check_uniform(model, 1, sqrt(6 / 800.0));
-    check_constant(model, 2, 0);
-    check_uniform(model, 3, 1 / sqrt(200));
-    check_constant(model, 4, 0);
-    check_uniform(model, 5, 1 / sqrt(200));
-    check_uniform(model, 6, 1 / sqrt(200));
-    check_constant(model, 9, 1);
-    check_constant(model, 10, 0);
-    check_uniform(model, 25, 0.1);
-    pp_model_free(model);
-    model = make_model(lab, 1, NULL);
+    struct pp_shape shape = small;
+    for (shape.head_dim = 100; shape.head_dim <= 150; shape.head_dim += 50) { /* of two */
+        struct pp_model *model = make_model(shape, 1, NULL);
+        check_uniform(model, 0, 0.1);
+        check_uniform(model, 1, sqrt(6. / (200 + 6 * shape.head_dim)));
+        check_constant(model, 2, 0);
+        check_uniform(model, 3, 1 / sqrt(2. * shape.head_dim));
+        check_constant(model, 4, 0);
+        check_uniform(model, 5, 1 / sqrt(200));
+        check_uniform(model, 6, 1 / sqrt(200));
+        check_constant(model, 9, 1);
+        check_constant(model, 10, 0);
+        check_uniform(model, 25, 0.1);
+        pp_model_free(model);
+    }
+    struct pp_model *model = make_model(lab, 1, NULL);
     check_init(model, 0, 1, 0);
     check_uniform(model, 1, 1 / sqrt(12));
     check_uniform(model, 7, 1 / sqrt(24));

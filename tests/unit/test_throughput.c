@@ -61,9 +61,9 @@ static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
     static char *options[] = {
-        "ppsim",  "--layers",   "7",  "--heads",     "4",   "--d-ff",   "72", "--rows",      "11",   "--mask",
-        "causal", "--d-model",  "64", "--vocab",     "99",  "--tokens", "13", "--precision", "fp32", "--activation",
-        "relu",   "--kv-heads", "0",  "--attention", "math"};
+        "ppsim",  "--layers",   "7",  "--heads",     "4",    "--d-ff",     "72", "--rows",      "11",   "--mask",
+        "causal", "--d-model",  "64", "--vocab",     "99",   "--tokens",   "13", "--precision", "fp32", "--activation",
+        "relu",   "--kv-heads", "0",  "--attention", "math", "--head-dim", "0"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -72,9 +72,10 @@ static void test_products_of_the_programs(void **state)
             struct fixture f;
             double again;
             struct pp_point point = points[i];
-            options[OPTIONS - 1] = turn / 2 ? "flash" : "math";
-            options[OPTIONS - 3] = turn / 2 ? "2" : "0";
-            options[OPTIONS - 5] = turn / 2 ? "swiglu" : "gelu";
+            options[OPTIONS - 1] = turn / 2 ? "24" : "0"; /* wider together than the model */
+            options[OPTIONS - 3] = turn / 2 ? "flash" : "math";
+            options[OPTIONS - 5] = turn / 2 ? "2" : "0";
+            options[OPTIONS - 7] = turn / 2 ? "swiglu" : "gelu";
             point.checkpoint = checkpoints ? PP_CHECKPOINT_ALWAYS : PP_CHECKPOINT_NEVER;
             predict(&f, OPTIONS, options, &point);
             const double work = step_flops(f.prediction.job, &again);
