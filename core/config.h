@@ -31,6 +31,7 @@ struct pp_config {
     struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
+    struct pp_ints tensor;
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */

@@ -117,6 +117,10 @@ const struct pp_opt pp_config_rows[] = {
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)", 0},
+    {"tensor", PP_OPT_INTS, AT(tensor), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
+     "workers of each rank, T, that share the tensors of its layers (tensor parallelism, as Megatron-LM cuts them): a "
+     "divisor of --heads, --kv-heads and --d-ff",
+     0},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
      0},

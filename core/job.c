@@ -59,17 +59,18 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     PP_TRY(find_schedules(config, schedules, found, &nschedules));
     for (int s = 0; s < nschedules; s++) {
         pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
-        total += config->stages.n * nv * config->chunks.n * config->checkpoint.n;
+        total += config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
     }
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < nschedules; s++) {
         const int standard = found[s].virtual_stages;
         pp_config_virtual(config, standard, 0, &nv);
-        for (int p = 0; p < config->stages.n; p++)
+        for (int i = 0; i < config->tensor.n * config->stages.n; i++)
             for (int v = 0; v < nv; v++)
                 *n += of_shape(config,
                                &(struct pp_point){.schedule = found[s].name,
-                                                  .stages = config->stages.v[p],
+                                                  .tensor = config->tensor.v[i / config->stages.n],
+                                                  .stages = config->stages.v[i % config->stages.n],
                                                   .virtual_stages = pp_config_virtual(config, standard, v, &nv)},
                                *points + *n);
     }
@@ -78,12 +79,13 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[32] = "";
+    char virtual_stages[16] = "", checkpoint[32] = "", tensor[24] = "";
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
         snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_names[point->checkpoint]);
-    snprintf(buf, PP_POINT_TEXT, "%.160s, %d stage%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, point->chunks, pp_plural(point->chunks), checkpoint);
+    if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
+    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s, %d chunk%s%s", point->schedule, point->stages,
+             pp_plural(point->stages), virtual_stages, tensor, point->chunks, pp_plural(point->chunks), checkpoint);
     return buf;
 }
 
@@ -124,6 +126,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .virtual_stages = job->point.virtual_stages,
                                  .microbatches = microbatches,
                                  .replicas = config->replicas,
+                                 .tensor = job->point.tensor,
                                  .zero = config->zero,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
@@ -239,15 +242,16 @@ static pp_status make_layout(struct pp_job *job)
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
-    const int64_t workers = (int64_t)point->stages * config->replicas;
+    const int tensor = point->tensor > 1 ? point->tensor : 1;
+    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
     if (stages > config->layers)
         return pp_fail(PP_USAGE,
                        "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                        "stages or more --layers",
                        (long long)stages, point->stages, point->virtual_stages, config->layers);
-    if (workers > PP_MOST_WORKERS)
-        return pp_fail(PP_USAGE, "--stages %d x --replicas %d are %lld workers; there can be at most %d", point->stages,
-                       config->replicas, (long long)workers, PP_MOST_WORKERS);
+    if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
+        return pp_fail(PP_USAGE, "--stages %d x --replicas %d x --tensor %d are %lld workers; there can be at most %d",
+                       point->stages, config->replicas, tensor, (long long)workers, PP_MOST_WORKERS);
     if (point->chunks > config->rows)
         return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
                        point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
@@ -296,16 +300,17 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
-    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "";
+    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[16] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
+    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, " T%d", plan->tensor);
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const size_t size = sizeof job->accumulation_key;
-    const int used = snprintf(job->accumulation_key, size, "D%d M%d threads %d%s%s%s rows %s%s%s",
-                              job->config->replicas, plan->microbatches, job->config->threads, precision, columns,
-                              flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s threads %d%s%s%s rows %s%s%s",
+                              job->config->replicas, plan->microbatches, tensor, job->config->threads, precision,
+                              columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }
@@ -326,6 +331,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(pp_given_times_of(config, &job->times));
     PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
     pp_config_shape(config, &shape);
+    shape.tensor = point->tensor > 1 ? point->tensor : 1;
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

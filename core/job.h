@@ -37,6 +37,7 @@ struct pp_point {
     const char *schedule;
     int stages, virtual_stages, chunks; /* P, V, chunks as asked */
     int checkpoint;                     /* enum pp_checkpoint */
+    int tensor;                         /* T; 0: 1 */
 };
 
 enum { PP_MOST_WORKERS = 1 << 24 };
@@ -50,8 +51,9 @@ struct pp_tails {
 
 /* Holds the longest key: what is cut off would make unequal keys look equal. */
 enum {
-    PP_ACCUMULATION_KEY = sizeof "D2147483647 M2147483647 threads 2147483647 fp32 logits 2147483647 flash rows "
-                                 "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
+    PP_ACCUMULATION_KEY =
+        sizeof "D2147483647 M2147483647 T2147483647 threads 2147483647 fp32 logits 2147483647 flash rows "
+               "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
 };
 
 struct pp_job {
@@ -73,12 +75,12 @@ struct pp_job {
 enum { PP_POINT_TEXT = 256 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
-/* All combinations of the lists, in the order schedule, stages, virtual, chunks, checkpoint (the last changes fastest).
+/* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes fastest).
  * *points is the caller's to free. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-/* What is impossible whatever the schedule: P*V above the layers, chunks above the rows, P*D above PP_MOST_WORKERS.
+/* What is impossible whatever the schedule: P*V above the layers, chunks above the rows, P*D*T above PP_MOST_WORKERS.
  * PP_USAGE. */
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point) PP_MUST_CHECK;
 

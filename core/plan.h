@@ -148,6 +148,7 @@ struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
     int replicas;                            /* D; > 1 adds REDUCE_GRAD */
+    int tensor;                              /* T, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
@@ -169,6 +170,10 @@ struct pp_plan {
     char schedule[PP_SCHEDULE_NAME];
     uint64_t hash;
     int ranks, virtual_stages, stages, microbatches, replicas;
+    /* Tensor parallelism (Shoeybi et al. 2019, Megatron-LM): each rank is T workers that do the same tasks, each with a
+     * part of the stage's tensors (pp_shape.tensor), and sum what they made of it inside a task. Like the replicas
+     * these are a multiplicity. */
+    int tensor;
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
@@ -224,10 +229,23 @@ static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
 /* Is it a collective of the replicas on a rank's own lane for those? */
 static inline bool pp_combines(int kind) { return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM; }
 
-/* Workers between which the norm is made. */
+/* Workers are numbered (replica * ranks + rank) * tensor + tensor rank. */
+static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->tensor; }
+static inline int pp_worker_at(const struct pp_plan *plan, int replica, int rank, int tensor_rank)
+{
+    return (replica * plan->ranks + rank) * plan->tensor + tensor_rank;
+}
+static inline int pp_worker_replica(const struct pp_plan *plan, int worker)
+{
+    return worker / (plan->ranks * plan->tensor);
+}
+static inline int pp_worker_rank(const struct pp_plan *plan, int worker) { return worker / plan->tensor % plan->ranks; }
+static inline int pp_worker_tensor_rank(const struct pp_plan *plan, int worker) { return worker % plan->tensor; }
+
+/* Workers between which the norm is made: successive ones. */
 static inline int pp_norm_workers(const struct pp_plan *plan)
 {
-    return plan->zero ? plan->ranks * plan->replicas : plan->ranks;
+    return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->tensor;
 }
 
 /* The rank that computes the loss: that of the last stage. */

@@ -99,6 +99,17 @@ struct pp_wait {
     int64_t *begun_ns;       /* the device sets it: when the input was there */
 };
 
+/* Of what sums are made; bfloat16 numbers are added as float32, and each sum of two is rounded. */
+enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16 };
+
+/* Where the workers of a rank meet inside a task (pp_shape.tensor). sum(): memory[elements] becomes the sum over all of
+ * them, added in their order, the same bits in each; in memory of the device, and on a queue device behind what its
+ * compute queue holds, and before what comes next. Keeps failures for after run(). */
+struct pp_join {
+    void (*sum)(void *arg, void *memory, int64_t elements, int type);
+    void *arg;
+};
+
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
@@ -116,14 +127,25 @@ struct pp_frame {
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    /* NORM: sums[i * parts + k] = sum of squares of part k of the stage's i-th gradient tensor (pp_shape_parts). Of a
-     * share, whose number is then in the address: of its part alone */
+    /* NORM: sums[i * tensor * parts + k] = sum of squares of part k of the stage's i-th gradient tensor
+     * (pp_shape_parts). Of a share, or of a tensor rank, whose number is then in the address: of its part alone */
     double *sums;
     struct pp_wait wait;
+    /* So many workers share the stage's tensors, and which of them this is; 0 and 1: it has them whole. Part of the
+     * dropout key, of words in the vocabulary, and of where products add. */
+    int tensor, tensor_rank;
+    const struct pp_join *join; /* NULL: sums over them are left out, as in profiles */
 };
+
+/* Workers that share the stage's tensors. */
+static inline int pp_frame_tensor(const struct pp_frame *frame) { return frame->tensor > 1 ? frame->tensor : 1; }
 
 /* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
 enum pp_init { PP_INIT_ZERO, PP_INIT_ONE, PP_INIT_UNIFORM, PP_INIT_NORMAL };
+
+/* What the workers of a rank share of a tensor. Rows: of each of its blocks an equal part, rounded up. */
+enum pp_split { PP_SPLIT_NONE, PP_SPLIT_ROWS, PP_SPLIT_COLUMNS };
+enum { PP_SPLIT_BLOCKS = 3 };
 
 /* A parameter tensor; names and shapes are those of a plain torch.nn module, see docs/FORMATS.md. */
 struct pp_tensor {
@@ -131,6 +153,10 @@ struct pp_tensor {
     int ndim;
     int64_t shape[2];
     int64_t elements;
+    /* What a worker holds of it, in memory: all, or (pp_shape.tensor) a part, see core/slice.h */
+    int split;                       /* enum pp_split */
+    int64_t blocks[PP_SPLIT_BLOCKS]; /* rows: queries, keys, values; gates and what they open; 0: no more */
+    int64_t local[2], local_elements;
     int64_t offset; /* bytes, within its stage's gradient region */
     /* Of its values, within the stage's parameter region: `offset`, or less where weights are split; -1: they are */
     int64_t value_offset;
@@ -181,6 +207,10 @@ struct pp_shape {
     int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
+    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them: heads
+     * and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the vocabulary by
+     * rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+    int tensor;
 };
 
 /* Columns of linear1's output. */
@@ -197,6 +227,12 @@ static inline int pp_shape_parts(const struct pp_shape *shape)
     const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
     return parts ? shape->replicas : 1;
 }
+
+/* Workers that share the tensors of a stage. */
+static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->tensor > 1 ? shape->tensor : 1; }
+
+/* Sums of squares that make a tensor's norm: for each worker that shares it, of each of its parts. */
+static inline int pp_shape_sums(const struct pp_shape *shape) { return pp_shape_tensor(shape) * pp_shape_parts(shape); }
 
 /* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
@@ -250,7 +286,8 @@ struct pp_stage {
 };
 
 struct pp_model {
-    struct pp_shape shape;
+    struct pp_shape shape; /* of the model */
+    struct pp_shape local; /* of what a worker computes: the same, or with its part of heads, d_ff and vocab */
     int nstages;
     struct pp_stage *stages;
     int ntensors;

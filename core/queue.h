@@ -27,8 +27,6 @@ struct pp_mark;  /* a CUDA event */
  * for. Predictions count launches. */
 enum { PP_CUDA_GROUP = 64 };
 
-enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE };
-
 /* What one run of a task took. */
 struct pp_run_time {
     int64_t device_ns; /* first kernel's start to last kernel's end, all of them queued before the first one started */

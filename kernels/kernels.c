@@ -43,7 +43,7 @@ double pp_call_flops(const struct pp_call *call)
  * the frame, pp_call_again_bytes() adds. */
 #define PRODUCT(X, ID, a_elements, b_elements)                                                                         \
     X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, n[0] * n[1],          \
-      (n[3] == PP_GEMM_ADD ? 2 : 1) * n[0] * n[1])                                                                     \
+      (n[3] == PP_GEMM_ADD || n[3] == PP_GEMM_ADD_ONCE ? 2 : 1) * n[0] * n[1])                                         \
     X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements)                                                      \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
@@ -140,6 +140,16 @@ double pp_call_flops(const struct pp_call *call)
     X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                            \
     X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                            \
     X(CROSS_ENTROPY, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                          \
+    X(CROSS_ENTROPY_PART, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], t *n[2])                                            \
+    X(CROSS_ENTROPY_PART, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                       \
+    X(CROSS_ENTROPY_PART, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
+    X(CROSS_ENTROPY_PART, 4, parts, PP_TYPE_FLOAT, WRITE, PP_ENTROPY_PART *t, 0)                                       \
+    X(CROSS_ENTROPY_JOIN, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], n[3] * t * n[2])                                    \
+    X(CROSS_ENTROPY_JOIN, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                       \
+    X(CROSS_ENTROPY_JOIN, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
+    X(CROSS_ENTROPY_JOIN, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                     \
+    X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, PP_ENTROPY_PART *t, 0)                                        \
+    X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
     X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
@@ -244,8 +254,11 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
-    const bool padded = call->kernel == PP_KERNEL_CROSS_ENTROPY && call->n[4] != call->n[2];
-    const bool wide = pp_kernel_is_product(call->kernel) && call->n[4] && call->precision == PP_BF16;
+    const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
+                         call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
+    const bool padded = entropy && call->n[4] != call->n[2];
+    const bool product = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE;
+    const bool wide = product && call->n[4] && call->precision == PP_BF16;
     char words[32];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)

@@ -6,6 +6,8 @@
  * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
+ * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed makes
+ * zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them.
  * A bias that has no memory is none: nothing is added, and what would only be renewed by it is not written.
  *
  * kernel          n[]                          f[]       ref[], in order
@@ -66,8 +68,17 @@
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
  *                 nothing but the loss is written
+ * cross_entropy_part  rows, seq, vocab, 0, columns, whole    logits [T,columns], bias [vocab], targets, none, parts
+ *                 [tensor,T,3]: of the frame's tensor ranks. Words tensor_rank * vocab and the following ones, as far as
+ *                 the whole vocabulary has them: their greatest logit + bias, the sum of exp(logit + bias - greatest),
+ *                 the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
+ * cross_entropy_join  rows, seq, vocab, gradient, columns, whole  logits, bias, targets, dlogits (as cross_entropy's),
+ *                 parts of all: loss, and gradient of the worker's logits. Columns of no word become 0
+ * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join.sum(), if there is a join. wide:
+ *                 float32 whatever the precision
  * colsum          rows, width                            grad [width], in [rows,width]
- * sumsq           rows, width, index                     gradient; frame.sums[index] = sum of squares, in double
+ * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
+ *                 of a tensor that all tensor ranks have: 0 in others than the first
  * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
  *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory. sparse: most of
  *                 g is zero, so it pays to leave those weights alone; the same result
@@ -115,6 +126,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
     X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
+    X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
+    X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
+    X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
     X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
@@ -146,8 +160,19 @@ static inline bool pp_kernel_is_norm(int kernel)
            kernel == PP_KERNEL_RMSNORM_GRAD;
 }
 
-/* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). */
-enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME };
+/* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). ONCE: where
+ * frame.tensor_rank is 0, else write (a sum over the tensor ranks follows). */
+enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME, PP_GEMM_ADD_ONCE };
+
+/* Does it add to C in a task of this frame? */
+static inline bool pp_gemm_adds(int mode, const struct pp_frame *frame)
+{
+    return mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && frame->accumulate) ||
+           (mode == PP_GEMM_ADD_ONCE && frame->tensor_rank == 0);
+}
+
+/* Numbers that a worker tells of a row of logits: greatest, sum of exp(logit - greatest), the target's or 0. */
+enum { PP_ENTROPY_PART = 3 };
 
 enum pp_operand_type { PP_TYPE_ACTIVATION, PP_TYPE_FLOAT, PP_TYPE_BF16, PP_TYPE_INT32 };
 enum pp_operand_use { PP_USE_READ = 1, PP_USE_WRITE = 2, PP_USE_BOTH = 3 };

@@ -27,20 +27,21 @@ struct tensor_row {
     enum dim dim[2];
     enum rule rule[2]; /* tutorial, lab */
     unsigned of;
+    enum pp_split split;
 };
 
 static const struct tensor_row embedding_rows[] = {
-    {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}},
+    {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_ANY, PP_SPLIT_ROWS},
 };
 
 static const struct tensor_row layer_rows[] = {
-    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}},
-    {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
-    {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}},
+    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
+    {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}, OF_ANY, PP_SPLIT_COLUMNS},
     {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
-    {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}},
-    {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS},
-    {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}},
+    {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
+    {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
     {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
     {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
     {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
@@ -52,8 +53,8 @@ static const struct tensor_row layer_rows[] = {
 static const struct tensor_row last_rows[] = {
     {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
     {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
-    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}},
-    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS},
+    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
 };
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof(table)[0]))
@@ -68,6 +69,30 @@ static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
                             [DIM_LINEAR1] = pp_linear1_width(shape),
                             [DIM_VOCAB] = shape->vocab};
     return size[dim];
+}
+
+/* What a worker computes of it. */
+static struct pp_shape local_shape(const struct pp_shape *shape)
+{
+    const int tensor = pp_shape_tensor(shape);
+    struct pp_shape local = *shape;
+    if (tensor == 1) return local;
+    local.heads = shape->heads / tensor;
+    local.kv_heads = pp_kv_heads(shape) / tensor;
+    local.head_dim = pp_head_dim(shape);
+    local.d_ff = shape->d_ff / tensor;
+    local.vocab = (shape->vocab + tensor - 1) / tensor;
+    return local;
+}
+
+/* Rows that are shared out together. */
+static void set_blocks(const struct pp_shape *shape, enum dim dim, int64_t blocks[PP_SPLIT_BLOCKS])
+{
+    const int64_t keys = (int64_t)pp_kv_heads(shape) * pp_head_dim(shape);
+    const bool gates = dim == DIM_LINEAR1 && shape->activation == PP_SWIGLU;
+    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : gates ? shape->d_ff : dim_size(shape, dim);
+    if (dim == DIM_QKV) blocks[1] = blocks[2] = keys;
+    if (gates) blocks[1] = shape->d_ff;
 }
 
 static bool has_row(const struct pp_shape *shape, const struct tensor_row *row)
@@ -139,23 +164,23 @@ static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / 
 
 /* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and what products read has a bfloat16
  * copy. */
-static void place_tensor(const struct pp_shape *shape, struct pp_stage *s, const struct tensor_row *row,
+static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct tensor_row *row,
                          struct pp_tensor *t)
 {
     const bool embedding = row == embedding_rows;
     const bool pads = row->dim[0] == DIM_VOCAB && !embedding;
-    const int parts = pp_shape_parts(shape);
-    int64_t elements = (pads ? pp_padded_vocab(shape) : t->shape[0]) * t->shape[1];
+    const int parts = pp_shape_parts(local);
+    int64_t elements = (pads ? pp_padded_vocab(local) : t->local[0]) * t->local[1];
     if (parts > 1) {
         t->part_elements = whole_lines((elements + parts - 1) / parts);
         elements = parts * t->part_elements;
     }
-    const bool copied = shape->precision == PP_BF16 && !embedding && t->ndim == 2;
+    const bool copied = local->precision == PP_BF16 && !embedding && t->ndim == 2;
     const int64_t bytes = aligned(elements * (int64_t)sizeof(float));
     t->offset = s->param_bytes;
     s->param_bytes += bytes;
     t->value_offset = t->offset16 = -1;
-    if (!copied || !pp_shape_splits_weights(shape)) {
+    if (!copied || !pp_shape_splits_weights(local)) {
         t->value_offset = s->value_bytes;
         s->value_bytes += bytes;
     }
@@ -176,10 +201,14 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
         for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
+        for (int k = 0; k < 2; k++) t->local[k] = dim_size(&model->local, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
+        t->local_elements = t->local[0] * t->local[1];
+        t->split = pp_shape_tensor(shape) > 1 ? rows[i].split : PP_SPLIT_NONE;
+        if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         set_init(shape, rows[i].rule[shape->lab_init], t);
-        place_tensor(shape, s, &rows[i], t);
+        place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
         model->parameters += t->elements;
         if (t->part_elements / PP_PART_LINE > INT_MAX)
@@ -230,6 +259,27 @@ static pp_status check_heads(const struct pp_shape *shape)
     return PP_OK;
 }
 
+enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
+
+/* Can so many workers share the tensors? */
+static pp_status check_tensor(const struct pp_shape *shape)
+{
+    const int tensor = pp_shape_tensor(shape), words = (shape->vocab + tensor - 1) / tensor;
+    const struct {
+        const char *option;
+        int size;
+    } rows[] = {{"heads", shape->heads}, {"kv-heads", pp_kv_heads(shape)}, {"d-ff", shape->d_ff}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].size % tensor)
+            return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
+    if (tensor > 1 && shape->d_ff / tensor % DROPOUT_QUAD)
+        return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
+                       tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
+    if ((int64_t)words * (tensor - 1) >= shape->vocab)
+        return pp_fail(PP_USAGE, "--tensor %d: a vocabulary of %d cannot be shared by so many", tensor, shape->vocab);
+    return PP_OK;
+}
+
 static pp_status check_shape(const struct pp_shape *shape)
 {
     if (shape->d_model < 2 || shape->d_model % 2)
@@ -240,7 +290,7 @@ static pp_status check_shape(const struct pp_shape *shape)
                        shape->layers, shape->vocab);
     if (!(shape->dropout >= 0 && shape->dropout < 1))
         return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
-    return PP_OK;
+    return check_tensor(shape);
 }
 
 static pp_status fill_model(struct pp_model *model, const int *layers)
@@ -271,6 +321,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     PP_TRY_DONE(pp_model_cut(shape, stages, split, layer_ns, layers));
     PP_TRY_DONE(PP_NEW(&model, 1));
     model->shape = *shape;
+    model->local = local_shape(shape);
     model->nstages = stages;
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
     int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(last_rows);

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 32, /* B: 10 to make it again, 10 for the inputs, 8 for the weights; STEP: one a tensor */
-    MAX_OTHER_CALLS = 8,
+    MAX_LAYER_CALLS = 32, /* B: 12 to make it again, 12 for the inputs, 8 for the weights; STEP: one a tensor */
+    MAX_OTHER_CALLS = 16,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
 };
@@ -16,17 +16,17 @@ enum {
 static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
 {
     const int first = w->stage->first_tensor + w->stage->embed;
-    return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->shape) + place];
+    return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->local) + place];
 }
 
 static const struct pp_tensor *layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
-    return tensor_at(w, l, pp_shape_layer_place(&w->model->shape, (int)tensor));
+    return tensor_at(w, l, pp_shape_layer_place(&w->model->local, (int)tensor));
 }
 
 static const struct pp_tensor *last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor)
 {
-    return tensor_at(w, w->stage->layers, pp_shape_last_place(&w->model->shape, (int)tensor));
+    return tensor_at(w, w->stage->layers, pp_shape_last_place(&w->model->local, (int)tensor));
 }
 
 static struct pp_ref ref_in(enum pp_region region, const struct pp_tensor *t)
@@ -77,13 +77,13 @@ struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes)
 
 struct pp_ref pp_writer_activations(struct pp_writer *w, int width)
 {
-    return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->shape.precision));
+    return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->local.precision));
 }
 
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
     struct pp_call *call = &w->out->calls[w->out->ncalls++];
-    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->shape.precision};
+    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->local.precision};
     return call;
 }
 
@@ -97,20 +97,28 @@ struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const
     return call;
 }
 
-static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->shape.dropout > 0; }
+void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide)
+{
+    if (pp_shape_tensor(&w->model->local) == 1) return;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)rows, width, 0, 0);
+    call->n[4] = wide;
+    call->ref[0] = memory;
+}
+
+static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
 
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place)
 {
     const bool residual = place == PP_DROP_RESIDUAL1 || place == PP_DROP_RESIDUAL2;
-    if (!has_dropout(w) || (w->model->shape.residual_only && !residual)) return;
+    if (!has_dropout(w) || (w->model->local.residual_only && !residual)) return;
     /* site 0 means none, 1 is the embedding */
     call->site = 2 + (w->stage->first_layer + l) * PP_DROP_PLACES + (int)place;
-    call->f[0] = (float)w->model->shape.dropout;
+    call->f[0] = (float)w->model->local.dropout;
 }
 
 struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
                                           shape->heads, pp_head_dim(shape));
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
@@ -121,7 +129,7 @@ struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel m
 
 struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, pp_head_dim(shape));
     call->n[5] = pp_kv_heads(shape);
     call->f[0] = (float)shape->rope_theta;
@@ -131,7 +139,7 @@ struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struc
 
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const int head_dim = pp_head_dim(shape);
     return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->seq, head_dim)
                                                                        : pp_attention_scratch(w->seq, head_dim));
@@ -139,7 +147,7 @@ struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     call->f[0] = shape->scale_embedding ? (float)sqrt(shape->d_model) : 1;
     if (!has_dropout(w) || shape->residual_only) return;
     call->site = 1;
@@ -151,14 +159,14 @@ static void set_extent(const struct pp_tensor *t, bool part, struct pp_call *cal
 {
     int64_t width = PP_PART_LINE;
     while (part && width < LONGEST_ROW && t->part_elements % (2 * width) == 0) width *= 2;
-    call->n[0] = (int)(part ? t->part_elements / width : t->shape[0]);
-    call->n[1] = (int)(part ? width : t->shape[1]);
+    call->n[0] = (int)(part ? t->part_elements / width : t->local[0]);
+    call->n[1] = (int)(part ? width : t->local[1]);
 }
 
 /* Where the worker's share of a tensor, or all of it, lies. */
 static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int bytes)
 {
-    if (w->model->shape.zero && ref.region != PP_MEM_NONE) ref.row_bytes = t->part_elements * bytes;
+    if (w->model->local.zero && ref.region != PP_MEM_NONE) ref.row_bytes = t->part_elements * bytes;
     return ref;
 }
 
@@ -167,12 +175,12 @@ static int norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : p
 
 static void write_norm(struct pp_writer *w)
 {
-    const struct pp_shape *shape = &w->model->shape;
-    const int parts = pp_shape_parts(shape), calls = norm_calls(shape);
+    const struct pp_shape *shape = &w->model->local;
+    const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = norm_calls(shape);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         for (int k = 0; k < calls; k++) {
-            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * parts + k, 0);
+            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, t->split == PP_SPLIT_NONE);
             const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
             set_extent(t, parts > 1, call);
             call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));
@@ -183,7 +191,7 @@ static void write_norm(struct pp_writer *w)
 /* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only. */
 static void write_step(struct pp_writer *w, enum pp_kernel kernel)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const int shares = shape->zero ? pp_shape_parts(shape) : 1;
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
@@ -241,9 +249,9 @@ static void write_calls(struct pp_writer *w, int kind)
 static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
 {
     const struct pp_stage *stage = w->stage;
-    const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->shape);
+    const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->local);
     if (stage->embed || stage->decode) snprintf(text, size, " v%d", vocab);
-    if (stage->decode && padded != vocab) snprintf(text, size, " v%d/%d", vocab, padded);
+    if (stage->decode && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
 }
 
 /* What the layers are: of whole tasks, or (their tensors alone) of norm and step. */
@@ -277,28 +285,29 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48];
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48], parts[16] = "";
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
+    if (pp_shape_tensor(shape) > 1) snprintf(parts, sizeof parts, " tp%d", shape->tensor);
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s", heads, shape->d_ff, vocab, precision, layers,
-                 kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
+                 layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
-                 shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
+                 parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
                  precision, layers, w->checkpoints ? " layers" : "", w->seq, w->rows);
 }
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
     const int64_t tokens = (int64_t)cls->rows * seq;
-    if (tokens > INT_MAX || pp_qkv_width(&model->shape) > INT_MAX)
+    if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX || tokens * pp_shape_tensor(&model->shape) > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
                        pp_plural(cls->rows), seq, pp_plural(seq));
     return PP_OK;

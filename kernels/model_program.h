@@ -22,6 +22,10 @@
  * buffers of one layer again from its checkpoint and goes back through it before it turns to the layer before. Where
  * layers end with their norms that checkpoint is x.
  *
+ * Where workers share the tensors (pp_shape.tensor) heads, ff and vocabulary are a worker's part (pp_model.local), and
+ * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
+ * linear2, and of gradients behind the decoder, linear1 and in_proj.
+ *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix.
  */
@@ -112,7 +116,7 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
 /* The checkpoint of layer l: its input. */
 static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
 {
-    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->shape, w->tokens));
+    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->tokens));
 }
 /* What in_proj of layer l reads. */
 static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
@@ -129,6 +133,9 @@ struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n
 /* Returns the call; C is float32 where the caller sets n[4]. */
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
+/* Sums memory [rows, width] over the workers that share the tensors, if there are several. wide: float32 whatever the
+ * precision. */
+void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide);
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */

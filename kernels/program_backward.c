@@ -50,6 +50,17 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
 }
 
+/* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
+ * make, and of what it was added to. */
+static void write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, int k,
+                                 struct pp_ref weight)
+{
+    const int d = w->model->local.d_model;
+    const bool shared = pp_shape_tensor(&w->model->local) > 1;
+    write_input_product(w, shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE : mode, c, d, a, k, weight);
+    pp_writer_all_reduce(w, c, w->tokens, d, false);
+}
+
 /* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
 static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
@@ -72,7 +83,7 @@ struct norm_grad {
 
 static struct pp_call *norm_grad_call(struct pp_writer *w, bool plain)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     return pp_writer_call(w, shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD,
                           w->rows, w->seq, shape->d_model, plain);
 }
@@ -97,7 +108,7 @@ static void write_activation_grad(struct pp_writer *w, const struct path *path, 
 {
     static const enum pp_kernel kernels[] = {
         [PP_RELU] = PP_KERNEL_RELU_GRAD, [PP_GELU] = PP_KERNEL_GELU_GRAD, [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD};
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
     const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_GELU ? w->slot.a : w->slot.u);
     struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
@@ -110,13 +121,13 @@ static void write_activation_grad(struct pp_writer *w, const struct path *path, 
 static void write_linears_grad(struct pp_writer *w, const struct path *path, int l, struct pp_ref dz,
                                enum pp_gemm_mode mode, struct pp_ref out)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const int d = shape->d_model;
     write_input_product(w, PP_GEMM_WRITE, du_of(w, path, l), shape->d_ff, dz, d,
                         pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_activation_grad(w, path, l);
-    write_input_product(w, mode, out, d, dh_of(w, path, l), pp_linear1_width(shape),
-                        pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_shared_product(w, mode, out, dh_of(w, path, l), pp_linear1_width(shape),
+                         pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
@@ -135,9 +146,9 @@ static void write_feed_forward_grad(struct pp_writer *w, const struct path *path
 static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
                                  struct pp_ref out)
 {
-    const int d = w->model->shape.d_model;
+    const int d = w->model->local.d_model;
     const struct pp_ref da = dz1_of(w, l), dqkv = pp_ref_act(w, l, w->slot.qkv);
-    write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->shape), da, d,
+    write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->local), da, d,
                         pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
     const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
@@ -147,8 +158,8 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     call->ref[flash ? 3 : 2] = path->dctx;
     call->ref[flash ? 4 : 3] = path->scratch;
     if (pp_writer_rotates(w)) pp_writer_rope(w, PP_KERNEL_ROPE_GRAD, dqkv);
-    write_input_product(w, mode, out, d, dqkv, (int)pp_qkv_width(&w->model->shape),
-                        pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    write_shared_product(w, mode, out, dqkv, (int)pp_qkv_width(&w->model->local),
+                         pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`. */
@@ -181,7 +192,7 @@ static void write_norm_first_layer(struct pp_writer *w, const struct path *path,
                                      pp_ref_act(w, l, w->slot.rstd2),
                                      dnorm,
                                      path->incoming};
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, w->model->shape.d_model, 0);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, w->model->local.d_model, 0);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
     call->ref[0] = dz2;
     call->ref[1] = path->incoming;
@@ -204,20 +215,20 @@ static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
 
 static void write_layer_weight_grads(struct pp_writer *w, const struct path *path, int l)
 {
-    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
+    const int d = w->model->local.d_model, ff = w->model->local.d_ff;
     const struct pp_slot *slot = &w->slot;
     write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz2_of(w, path, l), d, pp_ref_act(w, l, slot->u), ff);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->shape),
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->local),
                        pp_ref_act(w, l, slot->y1), d);
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx),
-                       pp_context_width(&w->model->shape));
-    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->shape),
+                       pp_context_width(&w->model->local));
+    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->local),
                        pp_ref_x(w, l), d);
 }
 
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD, w->rows, w->seq, shape->d_model, shape->vocab);
     pp_writer_embedding(w, call);
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
@@ -228,10 +239,10 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 /* The gradient of the logits is there since the forward pass. */
 static void write_decoder_grads(struct pp_writer *w, struct path *path, bool input_grads, bool weight_grads)
 {
-    const int d = w->model->shape.d_model, columns = pp_padded_vocab(&w->model->shape);
+    const int d = w->model->local.d_model, columns = pp_padded_vocab(&w->model->local);
     const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
     if (input_grads) {
-        write_input_product(w, PP_GEMM_WRITE, path->stream, d, dlogits, columns, pp_ref_decoder_weight(w));
+        write_shared_product(w, PP_GEMM_WRITE, path->stream, dlogits, columns, pp_ref_decoder_weight(w));
         path->incoming = path->stream;
         if (pp_writer_norm_first(w))
             write_plain_norm_grad(
@@ -255,7 +266,7 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
 
 static struct path make_path(struct pp_writer *w, bool input_grads)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0)};
     if (!input_grads) return path;

@@ -10,7 +10,7 @@ static const float norm_eps = 1e-5f;
 
 static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->tokens, w->model->shape.d_model, 0, 0);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->tokens, w->model->local.d_model, 0, 0);
     call->ref[0] = to;
     call->ref[1] = from;
 }
@@ -18,7 +18,7 @@ static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from
 /* Brings the stage's input into x, and into the checkpoint where the task has one and x is not that. */
 static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     if (w->stage->embed) {
         struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED, w->rows, w->seq, shape->d_model, shape->vocab);
         pp_writer_embedding(w, call);
@@ -27,6 +27,7 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
         call->n[4] = pp_writer_rotates(w);
         if (!call->n[4]) call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        pp_writer_all_reduce(w, x, w->tokens, shape->d_model, false);
         return;
     }
     if (recompute) {
@@ -44,10 +45,18 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
     return pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a, weight);
 }
 
+/* The same where the workers of a rank have columns of the weight, and of A: C is the sum of what they make. */
+static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_ref a, int k, struct pp_ref weight)
+{
+    const int d = w->model->local.d_model;
+    write_linear(w, c, d, a, k, weight);
+    pp_writer_all_reduce(w, c, w->tokens, d, false);
+}
+
 /* in_proj and attention: x [T, d] -> ctx. The bias, if there is one, comes first: with the rotation, or attention. */
 static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref scratch)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const struct pp_ref qkv = pp_ref_act(w, l, w->slot.qkv);
     struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
     write_linear(w, qkv, (int)pp_qkv_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
@@ -68,7 +77,7 @@ static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
 {
     static const enum pp_kernel kernels[] = {
         [PP_RELU] = PP_KERNEL_RELU, [PP_GELU] = PP_KERNEL_GELU, [PP_SWIGLU] = PP_KERNEL_SWIGLU};
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
     const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
     write_linear(w, a, pp_linear1_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
@@ -82,7 +91,7 @@ static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
 
 static struct pp_call *write_norm(struct pp_writer *w, bool plain)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM : PP_KERNEL_LAYERNORM;
     struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->d_model, plain);
     call->f[1] = norm_eps;
@@ -122,7 +131,7 @@ static struct pp_ref layer_output(const struct pp_writer *w, int l)
 /* Its output goes to y. */
 static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref scratch)
 {
-    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
+    const int ff = w->model->local.d_ff;
     const struct pp_slot *slot = &w->slot;
     const struct pp_ref x = pp_ref_x(w, l), ctx = pp_ref_act(w, l, slot->ctx);
     const struct pp_ref y1 = pp_ref_act(w, l, slot->y1), u = pp_ref_act(w, l, slot->u);
@@ -146,10 +155,10 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_r
                                     {0}};
 
     write_attention(w, l, x, scratch);
-    write_linear(w, first.z, d, ctx, pp_context_width(&w->model->shape), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_row_parallel(w, first.z, ctx, pp_context_width(&w->model->local), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
     write_linear1(w, l, y1);
-    write_linear(w, second.z, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_row_parallel(w, second.z, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_residual(w, l, &second);
 }
 
@@ -167,7 +176,7 @@ static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], s
 /* y = x + z with its bias and dropout: the end of a layer. */
 static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref z, struct pp_ref x)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL, w->rows, w->seq, w->model->shape.d_model, 0);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL, w->rows, w->seq, w->model->local.d_model, 0);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
     call->ref[0] = y;
     call->ref[1] = z;
@@ -179,7 +188,7 @@ static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct 
 static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in, struct pp_ref out,
                                    const struct pp_scratch *scratch)
 {
-    const int d = w->model->shape.d_model, ff = w->model->shape.d_ff;
+    const int ff = w->model->local.d_ff;
     const struct pp_slot *slot = &w->slot;
     const struct pp_ref h1 = pp_ref_act(w, l, slot->x), h2 = pp_ref_act(w, l, slot->y1);
     const struct pp_ref none = {0}, u = pp_ref_act(w, l, slot->u);
@@ -198,12 +207,12 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
                      pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
                      pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
     write_attention(w, l, h1, scratch->attention);
-    write_linear(w, middle.z, d, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->shape),
-                 pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_row_parallel(w, middle.z, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->local),
+                       pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
     write_linear1(w, l, h2);
     if (out.region == PP_MEM_NONE) return;
-    write_linear(w, scratch->z2, d, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_row_parallel(w, scratch->z2, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_layer_end(w, l, out, scratch->z2, stream);
 }
 
@@ -217,20 +226,43 @@ static void write_last_norm(struct pp_writer *w, struct pp_ref stream)
                      pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_BIAS));
 }
 
+/* The loss, and the gradient of the logits. The workers of a rank have columns of these: each tells the others the
+ * greatest of its part of a row, the sum of the exponentials, and the target's where it has that. */
+static void write_loss(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref last)
+{
+    const struct pp_shape *local = &w->model->local;
+    const bool gradient = w->training && kernel != PP_KERNEL_CROSS_ENTROPY_PART;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, local->vocab, gradient);
+    call->n[4] = pp_padded_vocab(local);
+    if (kernel != PP_KERNEL_CROSS_ENTROPY) call->n[5] = w->model->shape.vocab;
+    call->ref[0] = pp_ref_slot(w->slot.logits);
+    call->ref[1] = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS);
+    call->ref[2] = pp_ref_to(PP_MEM_TARGETS, 0);
+    if (gradient) call->ref[3] = pp_ref_slot(w->slot.dlogits);
+    call->ref[4] = last;
+}
+
+static void write_shared_loss(struct pp_writer *w)
+{
+    const int64_t rows = w->tokens * pp_shape_tensor(&w->model->shape);
+    const struct pp_ref parts = pp_writer_scratch(w, rows * PP_ENTROPY_PART * (int64_t)sizeof(float));
+    write_loss(w, PP_KERNEL_CROSS_ENTROPY_PART, parts);
+    pp_writer_all_reduce(w, parts, rows, PP_ENTROPY_PART, true);
+    write_loss(w, PP_KERNEL_CROSS_ENTROPY_JOIN, parts);
+}
+
 static void write_decoder(struct pp_writer *w)
 {
-    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_shape *shape = &w->model->local;
     const int columns = pp_padded_vocab(shape);
     const struct pp_ref logits = pp_ref_slot(w->slot.logits);
     struct pp_call *product =
         write_linear(w, logits, columns, pp_ref_slot(w->slot.decoder_input), shape->d_model, pp_ref_decoder_weight(w));
     product->n[4] = true;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_CROSS_ENTROPY, w->rows, w->seq, shape->vocab, w->training);
-    call->n[4] = columns;
-    call->ref[0] = logits;
-    call->ref[1] = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS);
-    call->ref[2] = pp_ref_to(PP_MEM_TARGETS, 0);
-    if (w->training) call->ref[3] = pp_ref_slot(w->slot.dlogits);
+    if (pp_shape_tensor(shape) > 1)
+        write_shared_loss(w);
+    else
+        write_loss(w, PP_KERNEL_CROSS_ENTROPY, pp_ref_to(PP_MEM_NONE, 0));
 }
 
 static void write_norm_last_layers(struct pp_writer *w, bool recompute)
@@ -249,7 +281,7 @@ static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
-    const int d = w->model->shape.d_model;
+    const int d = w->model->local.d_model;
     struct pp_scratch scratch = {.stream = pp_writer_activations(w, d)};
     scratch.z2 = pp_writer_activations(w, d);
     write_input(w, stream_at(w, 0, &scratch, recompute), recompute);

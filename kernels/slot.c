@@ -67,7 +67,7 @@ static void place_decoder(struct placing *p, const struct pp_shape *shape, bool 
 void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out)
 {
     const struct pp_stage *s = &model->stages[stage];
-    const struct pp_shape *shape = &model->shape;
+    const struct pp_shape *shape = &model->local;
     const bool split = spec->training && spec->split_backward;
     struct placing p = {spec->slot_rows, spec->seq, pp_element_bytes(shape->precision), 0};
     *out = (struct pp_slot){0};

@@ -23,6 +23,7 @@ struct attention {
     float scale;
     struct dropout drop;
     int64_t first_row;
+    int all_heads, first_head; /* of all workers of the rank; this one's first */
 };
 
 static inline struct attention attention_of(const struct pp_cpu_call *c)
@@ -38,7 +39,9 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
                           .width = PP_QKV_HEADS(n) * n[3],
                           .causal = n[4],
                           .scale = 1 / sqrtf((float)n[3]),
-                          .first_row = c->frame->first_row};
+                          .first_row = c->frame->first_row,
+                          .all_heads = n[2] * pp_frame_tensor(c->frame),
+                          .first_head = n[2] * c->frame->tensor_rank};
     a.dropping = dropout_of(c, c->call->f[0], &a.drop);
     return a;
 }
@@ -46,7 +49,7 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
 /* Number of the row vector of a head's first query: dropout's. */
 static inline uint32_t first_vector(const struct attention *a, int row, int head)
 {
-    return (uint32_t)(((a->first_row + row) * a->heads + head) * a->seq);
+    return (uint32_t)(((a->first_row + row) * a->all_heads + a->first_head + head) * a->seq);
 }
 
 /* Below this many multiplications a call of the library costs more than the product. */

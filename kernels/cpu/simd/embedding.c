@@ -39,6 +39,13 @@ static void embed_token(const struct dropout *drop, bool dropping, uint32_t row,
     }
 }
 
+/* The worker's row of a word; -1: another worker of the rank has it. */
+static int64_t word_of(const struct pp_cpu_call *c, int32_t token)
+{
+    const int32_t words = c->call->n[3], word = token - c->frame->tensor_rank * words;
+    return word >= 0 && word < words ? word : -1;
+}
+
 void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
@@ -50,9 +57,14 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
     if (table) positions(table, seq, d);
-    for (int64_t t = 0; t < tokens; t++)
-        embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d,
-                    weight + (int64_t)token[t] * d, table ? table + t % seq * d : NULL, c->call->f[0], d);
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t word = word_of(c, token[t]);
+        if (word < 0)
+            memset(out + t * d, 0, sizeof *out * (size_t)d);
+        else
+            embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d, weight + word * d,
+                        table ? table + t % seq * d : NULL, c->call->f[0], d);
+    }
 }
 
 /* weight's row += the token's gradient through dropout and scale */
@@ -82,7 +94,10 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
     if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)c->call->n[3] * (size_t)d);
-    for (int64_t t = 0; t < tokens; t++)
-        embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + (int64_t)token[t] * d,
-                         dy + t * d, c->call->f[0], d);
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t word = word_of(c, token[t]);
+        if (word >= 0)
+            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + word * d, dy + t * d,
+                             c->call->f[0], d);
+    }
 }

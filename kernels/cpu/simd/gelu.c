@@ -47,7 +47,7 @@ void PP_SIMD(pp_cpu_gelu)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     float *u = c->p[0], *a = c->p[1];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
     for (int64_t t = 0; t < tokens; t++, u += width, a += width)
         gelu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->p[2], width);
 }
@@ -76,7 +76,7 @@ void PP_SIMD(pp_cpu_gelu_grad)(const struct pp_cpu_call *c)
     float *du = c->p[0];
     const float *a = c->p[1];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
     for (int64_t t = 0; t < tokens; t++, du += width, a += width)
         gelu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), du, a, width);
 }

@@ -2,11 +2,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd/kernels.h"
 
-static float beta_of(const struct pp_cpu_call *c)
-{
-    const int mode = c->call->n[3];
-    return mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && c->frame->accumulate) ? 1 : 0;
-}
+static float beta_of(const struct pp_cpu_call *c) { return pp_gemm_adds(c->call->n[3], c->frame) ? 1 : 0; }
 
 void PP_SIMD(pp_cpu_gemm_nt)(const struct pp_cpu_call *c)
 {

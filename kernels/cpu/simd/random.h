@@ -17,6 +17,7 @@ struct dropout {
     uint32_t key[2], step, site;
     uint32_t threshold; /* kept if the number is not below */
     float scale;        /* of kept values: 1 / (1 - p) */
+    uint32_t first;     /* quads of columns before the row's: those of other workers of the rank */
 };
 
 /* False if the call has no dropout now; *out then keeps everything. */
@@ -30,6 +31,15 @@ static inline bool dropout_of(const struct pp_cpu_call *c, float p, struct dropo
     out->site = (uint32_t)c->call->site;
     out->threshold = on ? (uint32_t)((double)p * 0x1p32) : 0;
     out->scale = on ? 1 / (1 - p) : 1;
+    out->first = 0;
+    return on;
+}
+
+/* The same for rows of `width` columns that the workers of a rank share: a multiple of 4 where there are several. */
+static inline bool dropout_of_part(const struct pp_cpu_call *c, float p, int width, struct dropout *out)
+{
+    const bool on = dropout_of(c, p, out);
+    out->first = (uint32_t)((int64_t)c->frame->tensor_rank * width / 4);
     return on;
 }
 
@@ -94,7 +104,7 @@ static inline void random_rows(const struct dropout *drop, uint32_t row, int row
             column -= past & width;
             at -= past; /* a true lane is -1 */
         }
-        vu x[4] = {column + (uint32_t)first, at, vu_all(drop->step), vu_all(drop->site)};
+        vu x[4] = {column + (uint32_t)first + drop->first, at, vu_all(drop->step), vu_all(drop->site)};
         philox(x, drop->key[0], drop->key[1]);
         store_quads(out + 4 * done, x);
         column += VL;

@@ -45,7 +45,7 @@ void PP_SIMD(pp_cpu_swiglu)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)c->call->n[0] * seq;
     float *u = c->p[0], *a = c->p[1];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
     for (int64_t t = 0; t < tokens; t++, u += width, a += 2 * (int64_t)width)
         swiglu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->p[2], width);
 }
@@ -76,7 +76,7 @@ void PP_SIMD(pp_cpu_swiglu_grad)(const struct pp_cpu_call *c)
     float *a = c->p[0];
     const float *du = c->p[1];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], &drop);
+    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
     for (int64_t t = 0; t < tokens; t++, a += 2 * (int64_t)width, du += width)
         swiglu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), a, du, width);
 }

@@ -48,6 +48,10 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
     const int64_t n = (int64_t)c->call->n[0] * c->call->n[1], part = n / STREAMS / VL * VL;
     const float *g = c->p[0];
     vd sum[STREAMS] = {{0}};
+    if (c->call->n[3] && c->frame->tensor_rank > 0) {
+        c->frame->sums[c->call->n[2]] = 0;
+        return;
+    }
     for (int64_t i = 0; i < part; i += VL)
         for (int s = 0; s < STREAMS; s++) sum[s] = add_squares(sum[s], vf_load_whole(g + s * part + i));
     for (int64_t i = STREAMS * part; i < n; i += VL) sum[0] = add_squares(sum[0], vf_load(g + i, n - i));
