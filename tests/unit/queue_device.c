@@ -133,7 +133,7 @@ static pp_status run(struct pp_device *device, const struct pp_program *program,
 static pp_status sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
                      int64_t elements, int type)
 {
-    const int64_t bytes = elements * (int64_t)(type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    const int64_t bytes = elements * pp_sum_bytes(type);
     struct work work = {.kind = WORK_SUM, .to = to, .nparts = nparts, .type = type, .n = elements};
     PP_TRY(queued_usable(device, queue));
     if (nparts < 1 || nparts > PP_SUM_PARTS) return pp_fail(PP_INTERNAL, "queued device: a sum of %d parts", nparts);
