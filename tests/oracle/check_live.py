@@ -84,7 +84,7 @@ def random_options(dice):
         data=str(TEXT),
         seed=dice.randint(0, 999),
     )
-    if dice.random() < 0.5:
+    if dice.random() < 0.75:
         made["d_ff"] = 8 * dice.randint(1, 9)
     pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
     if made["preset"] == "lab" and dice.random() < 0.5:
