@@ -74,7 +74,7 @@ static void compute(struct pp_queue *queue, struct work *work)
     struct pp_frame *frame = &work->frame;
     if (frame->clip) frame->clip_factor = *frame->clip;
     frame->clip = NULL;
-    if (pp_backend_cpu.run(queue->device->cpu, work->program, frame, NULL, NULL) != PP_OK) abort();
+    if (pp_backend_cpu.run(queue->device->cpu, &work->program, frame, NULL, NULL) != PP_OK) abort();
 }
 
 /* All that may take long, without the lock. */
