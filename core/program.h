@@ -207,9 +207,9 @@ struct pp_shape {
     int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
-    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them: heads
-     * and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the vocabulary by
-     * rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
+     * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
+     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
     int tensor;
 };
 
