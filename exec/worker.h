@@ -139,15 +139,15 @@ pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, d
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
-/* Host access to elements of one tensor of this rank; outside of steps. part 0: the parameters, whose bfloat16 copies
- * set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct pp_optimizer_info). get(): the worker keeps
- * them; set() leaves out what it does not keep. */
+/* Host access to the worker's elements of one tensor of this rank (pp_tensor.local); outside of steps. part 0: the
+ * parameters, whose bfloat16 copies set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct
+ * pp_optimizer_info). get(): the worker keeps them; set() leaves out what it does not keep. */
 pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
-/* Of elements *first .. *first + *n - 1 of a tensor, those that this worker keeps of this part: all, or its share of
- * what the optimizer keeps and of weights that are split. *n = 0: none. */
+/* Of the worker's elements *first .. *first + *n - 1 of a tensor, those that it keeps of this part: all, or its
+ * replica's share of what the optimizer keeps and of weights that are split. *n = 0: none. */
 void pp_worker_keeps(const struct pp_worker *worker, int tensor, int part, int64_t *first, int64_t *n);
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);
