@@ -14,7 +14,7 @@
 #include "tests/unit/synthetic_db.h"
 
 /* Other workers take half the time, so they are never waited for. */
-static struct pp_path path_of(const char *schedule, int virtual_stages, int tensor)
+static struct pp_path path_of(const char *schedule, int virtual_stages, int step, int tensor)
 {
     const struct synthetic_case c = {schedule, 2, virtual_stages, 4, 2, PP_CHECKPOINT_ALWAYS, 0, tensor};
     const struct pp_path_sharing sharing = {.alone = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
@@ -30,9 +30,9 @@ static struct pp_path path_of(const char *schedule, int virtual_stages, int tens
     must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
     must(pp_db_add_tasks(db, &s.job, s.job.train));
     for (int w = 0; w < 2 * tensor; w++)
-        synthetic_step(s.job.train, 0, w / tensor, w % tensor, w == 0 ? 1 : 0.5, w == 0 ? 0.1 : 0, 0, &trace);
+        synthetic_step(s.job.train, step, w / tensor, w % tensor, w == 0 ? 1 : 0.5, w == 0 ? 0.1 : 0, 0, &trace);
     must(pp_db_add_events(db, run, s.job.train, &trace));
-    must(pp_path_read(db, run, 0, &sharing, &path));
+    must(pp_path_read(db, run, step, &sharing, &path));
     must(pp_db_close(db));
     pp_trace_clear(&trace);
     synthetic_close(&s);
@@ -43,8 +43,9 @@ static void test_first_workers(void **state)
 {
     (void)state;
     static const char *const schedules[] = {"1f1b", "interleaved"};
-    for (int i = 0; i < 2; i++) {
-        struct pp_path whole = path_of(schedules[i], 1 + i, 1), shared = path_of(schedules[i], 1 + i, 2);
+    for (int step = 0; step < 8; step++) { /* each has other times: the path ends on either rank */
+        const int i = step % 2;
+        struct pp_path whole = path_of(schedules[i], 1 + i, step, 1), shared = path_of(schedules[i], 1 + i, step, 2);
         assert_int_equal(shared.length_ns, whole.length_ns);
         for (int c = 0; c < PP_CAUSES; c++) assert_int_equal(shared.cause_ns[c], whole.cause_ns[c]);
         assert_int_equal(shared.n, whole.n);
