@@ -17,8 +17,8 @@ struct chrome {
     int process;
     int64_t flows; /* arrows so far: their ids */
     const struct pp_timeline *timeline;
-    int32_t *
-        made; /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    int32_t *made;
     int32_t *used; /* ... that uses what arrives at the stage */
     int first_step, stages, microbatches;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory in use over one step, for each rank (its first worker in replica 0): what is always there, plus activations and checkpoints from the task that
- * takes a slot to the task that frees it.
+ * Memory in use over one step, for each rank (its first worker in replica 0): what is always there, plus activations
+ * and checkpoints from the task that takes a slot to the task that frees it.
  */
 #include <stdlib.h>
 

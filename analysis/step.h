@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One traced step of replica 0, of its ranks' first workers, by task, with the edges that data takes. They follow from what the tasks are
- * (core/plan.h, Waiting), so databases of every version have them.
+ * One traced step of replica 0, of its ranks' first workers, by task, with the edges that data takes. They follow from
+ * what the tasks are (core/plan.h, Waiting), so databases of every version have them.
  */
 #ifndef PP_ANALYSIS_STEP_H
 #define PP_ANALYSIS_STEP_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers that share a rank's tensors: the database takes replica, rank and tensor rank of a worker apart. P = T = D = 2.
+ * Workers that share a rank's tensors: the database takes replica, rank and tensor rank of a worker apart. P, T and D
+ * are 2.
  */
 #include "tests/unit/db_case.h"
 
