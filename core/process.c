@@ -43,15 +43,17 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
-    if (!job->eval || worker >= job->train->ranks) return 0;
-    for (int i = 0; i < job->model->ntensors; i++)
-        if (job->train->stage_rank[job->model->tensors[i].stage] == worker) elements += job->model->tensors[i].elements;
+    if (!job->eval || pp_worker_replica(job->train, worker) > 0) return 0;
+    for (int i = 0; i < job->model->ntensors; i++) {
+        const struct pp_tensor *t = &job->model->tensors[i];
+        if (job->train->stage_rank[t->stage] == pp_worker_rank(job->train, worker)) elements += t->local_elements;
+    }
     return elements * (int64_t)sizeof(float);
 }
 
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
-    const int rank = worker % job->train->ranks, replicas = job->train->replicas;
+    const int rank = pp_worker_rank(job->train, worker), replicas = job->train->replicas;
     int64_t bytes = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     if (replicas > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
@@ -75,5 +77,6 @@ int64_t pp_process_table_bytes(const struct pp_job *job, bool first)
 {
     int64_t bytes = plan_bytes(job->train) + plan_bytes(job->eval);
     for (int i = 0; i < PP_PHASES; i++) bytes += program_bytes(&job->phase[i]);
-    return bytes + (first ? job->train->replicas * event_bytes(job, 0, job->train->ranks) : 0);
+    const int alike = job->train->replicas * job->train->tensor;
+    return bytes + (first ? alike * event_bytes(job, 0, job->train->ranks) : 0);
 }

@@ -77,7 +77,7 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        int64_t at = job->layout->param_offset[t->stage] + t->value_offset, elements = t->elements;
+        int64_t at = job->layout->param_offset[t->stage] + t->value_offset, elements = t->local_elements;
         if (t->value_offset < 0) {
             at = job->layout->state_offset[t->stage] + pp_split_weight_offset(job->model, t);
             elements = t->part_elements;
@@ -86,7 +86,7 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         PP_TRY(fill_reals(arena, at, elements, &numbers));
         if (t->offset16 < 0) continue;
         numbers.bf16 = true;
-        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16, t->elements, &numbers));
+        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16, t->local_elements, &numbers));
     }
     return PP_OK;
 }
@@ -134,7 +134,7 @@ pp_status pp_profile_arena_open(const struct pp_job *job, const struct pp_backen
         .job = job, .backend = backend, .device = device, .rank = rank, .bytes = job->layout->arena_bytes[rank]};
     void *base = NULL, *results = NULL;
     out->results_bytes =
-        (1 + (int64_t)job->model->ntensors * pp_shape_parts(&job->model->shape)) * (int64_t)sizeof *out->results;
+        (1 + (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape)) * (int64_t)sizeof *out->results;
     pp_status status = backend->alloc(device, out->results_bytes, &results);
     out->results = results;
     if (status == PP_OK) status = backend->alloc(device, out->bytes, &base);
@@ -195,5 +195,6 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .clip_factor = 1,
         .loss = arena->results,
         .sums = arena->results + 1,
+        .tensor = plan->tensor,
     };
 }
