@@ -4,8 +4,8 @@
  * comes first; ties go by task, then by step.
  *
  * Pieces on one core share it equally. Cores of a sharing domain slow each other down as core/cost.h says; `alike`
- * workers of the domain do the same at the same time (replicas, the workers of a rank). Devices that are shared by a few
- * successive workers each are a domain each. A piece whose rate never changes takes exactly its length.
+ * workers of the domain do the same at the same time (replicas, and the workers of a rank). Devices that a few
+ * successive workers share are a domain each. A piece whose rate never changes takes exactly its length.
  */
 #ifndef PP_SIM_CORES_H
 #define PP_SIM_CORES_H
