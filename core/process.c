@@ -31,6 +31,20 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
+/* Activations of a microbatch, or what is told of each row of logits. */
+int64_t pp_most_joined_bytes(const struct pp_job *job)
+{
+    enum { TOLD = 3 };
+    const int tensor = job->train->tensor, d = job->model->shape.d_model;
+    int64_t tokens = 0;
+    for (int i = 0; i < PP_PHASES; i++) {
+        const struct pp_phase *phase = &job->phase[i];
+        const int64_t most = phase->plan ? (int64_t)pp_plan_slot_rows(phase->plan, -1) * phase->seq : 0;
+        if (most > tokens) tokens = most;
+    }
+    return tokens * (int64_t)sizeof(float) * (d > TOLD * tensor ? d : TOLD * tensor);
+}
+
 /* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
 static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
 {
@@ -44,19 +58,21 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
     if (!job->eval || pp_worker_replica(job->train, worker) > 0) return 0;
-    for (int i = 0; i < job->model->ntensors; i++) {
-        const struct pp_tensor *t = &job->model->tensors[i];
-        if (job->train->stage_rank[t->stage] == pp_worker_rank(job->train, worker)) elements += t->local_elements;
-    }
+    const int rank = pp_worker_rank(job->train, worker);
+    for (int i = 0; i < job->model->ntensors; i++)
+        if (job->train->stage_rank[job->model->tensors[i].stage] == rank)
+            elements += job->model->tensors[i].local_elements;
     return elements * (int64_t)sizeof(float);
 }
 
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
     const int rank = pp_worker_rank(job->train, worker), replicas = job->train->replicas;
+    const int tensor = job->train->tensor;
     int64_t bytes = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     if (replicas > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
+    if (tensor > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(tensor, pp_most_joined_bytes(job)));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);
 }
 
@@ -77,6 +93,5 @@ int64_t pp_process_table_bytes(const struct pp_job *job, bool first)
 {
     int64_t bytes = plan_bytes(job->train) + plan_bytes(job->eval);
     for (int i = 0; i < PP_PHASES; i++) bytes += program_bytes(&job->phase[i]);
-    const int alike = job->train->replicas * job->train->tensor;
-    return bytes + (first ? alike * event_bytes(job, 0, job->train->ranks) : 0);
+    return bytes + (first ? job->train->replicas * job->train->tensor * event_bytes(job, 0, job->train->ranks) : 0);
 }

@@ -20,7 +20,10 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 /* Gradients of the largest stage of a rank. */
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
-/* Of one worker: arena, room for sums over replicas, a copy of its weights where the run evaluates, traced events. */
+/* The largest sum over the workers of a rank, about: they have room for its pieces. */
+int64_t pp_most_joined_bytes(const struct pp_job *job);
+
+/* Of one worker: arena, room for sums, a copy of its weights where the run evaluates, traced events. */
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);
 /* Of a process: plans and programs; in the first also the events of all workers, which are collected at the end. */
 int64_t pp_process_table_bytes(const struct pp_job *job, bool first);

@@ -86,9 +86,8 @@ pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *tr
     PP_TRY(pp_metrics_begin(&sums, plan->ranks));
     for (int64_t i = 0; i < trace->nevents; i++) {
         const struct pp_event *e = &trace->events[i];
-        int rank = e->worker - replica * plan->ranks;
-        int kind = plan->tasks[e->task].kind;
-        if (e->step != step || rank < 0 || rank >= plan->ranks || !pp_kinds[kind].computes) continue;
+        const int rank = pp_worker_rank(plan, e->worker), kind = plan->tasks[e->task].kind;
+        if (e->step != step || e->worker != pp_worker_at(plan, replica, rank, 0) || !pp_kinds[kind].computes) continue;
         pp_metrics_add(&sums, rank, kind, e->start_ns, e->end_ns);
     }
     pp_metrics_finish(&sums, out, rank_bubble);

@@ -19,7 +19,7 @@ enum pp_side { PP_SIDE_RUN, PP_SIDE_SEND, PP_SIDE_RECV };
  *             of the two posts when the trace is read; end = this end saw it done. */
 struct pp_event {
     int32_t step;   /* number of the step in the run */
-    int32_t worker; /* replica * ranks + rank */
+    int32_t worker; /* its number, see core/plan.h */
     int32_t task;
     int32_t side;   /* enum pp_side */
     int64_t posted_ns, start_ns, end_ns;
@@ -57,7 +57,7 @@ void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int kind, int64_t st
 /* rank_bubble: NULL or [ranks], 1 - busy of the rank / makespan. */
 void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble);
 
-/* The same from a trace: events of worker replica*ranks .. +ranks-1 and of `step` only are looked at. */
+/* The same from a trace: events of the first worker of each rank of the replica, and of `step`, are looked at. */
 pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
                            struct pp_metrics *out, double *rank_bubble) PP_MUST_CHECK;
 

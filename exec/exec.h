@@ -46,7 +46,7 @@ struct pp_result {
 
 /* What equal bits need beside equal accumulation keys: device, and order of sums between devices. */
 enum { PP_BITS_TEXT = 320 };
-void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size);
+void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *buf, size_t size);
 
 /* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all
  * processes see the same then, and may go on with another. After any other failure of one process the others must be

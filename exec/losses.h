@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is known to the rank of each replica that has the last stage, and wanted by worker 0. It is sent
+ * The loss of a step is known to the workers of each replica that have the last stage, and wanted by worker 0. It is sent
  * there without waiting: worker 0 learns of a step's loss some time later, and no step waits for it.
  */
 #ifndef PP_EXEC_LOSSES_H
@@ -14,7 +14,8 @@ enum { PP_LOSSES_OPEN = 8 }; /* sent and not yet taken; a worker that is further
 
 struct pp_losses {
     struct pp_world *world;
-    int me, ranks, replicas, loss_rank;
+    int me;
+    const struct pp_plan *plan;
     /* at a rank with the last stage */
     double sent[PP_LOSSES_OPEN];
     struct pp_request requests[PP_LOSSES_OPEN];
@@ -26,11 +27,11 @@ struct pp_losses {
     bool receiving;
 };
 
-/* journal: NULL but at worker 0. */
+/* journal: NULL but at worker 0. The plan is borrowed. */
 pp_status pp_losses_open(struct pp_losses *losses, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal) PP_MUST_CHECK;
 void pp_losses_close(struct pp_losses *losses);
-/* After each step, by every worker. sum: of this replica, at its rank with the last stage. At worker 0 the journal's
+/* After each step, by every worker. sum: of this replica, at its workers with the last stage. At worker 0 the journal's
  * newest record is this step, its loss holding what this worker knows of the sum. */
 pp_status pp_losses_add(struct pp_losses *losses, double sum) PP_MUST_CHECK;
 /* Waits until all losses are where they belong. */

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/slice.h"
+
 enum { PIECE = 4 << 20 }; /* elements that travel at once */
 
 int pp_parameters_parts(const struct pp_model *model) { return 1 + pp_optimizers[model->shape.optimizer].states; }
 
-/* What this worker keeps of a tensor of parameters; n = 0: nothing. */
+/* What this worker keeps of its elements of a tensor of parameters; n = 0: nothing. */
 struct kept {
     int64_t first, n;
 };
@@ -16,9 +18,53 @@ struct kept {
 static struct kept kept_of(const struct pp_worker *w, int tensor)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    struct kept kept = {0, pp_worker_has(w, t->stage) ? t->elements : 0};
+    struct kept kept = {0, pp_worker_has(w, t->stage) ? t->local_elements : 0};
     if (kept.n) pp_worker_keeps(w, tensor, 0, &kept.first, &kept.n);
     return kept;
+}
+
+/* Of the elements that worker `tensor_rank` of a rank has of a tensor, and of the whole tensor. */
+static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int tensor_rank, int64_t local, int64_t most)
+{
+    const struct pp_model *model = w->job->model;
+    struct pp_slice slice =
+        pp_tensor_slice(&model->tensors[tensor], pp_shape_tensor(&model->shape), tensor_rank, local);
+    if (slice.n > most) slice.n = most;
+    return slice;
+}
+
+/* --- from a file or `init` --- */
+
+/* This worker's elements first .. first + n - 1 of a tensor of a file, in which the model may be there several times,
+ * or, where whole is not NULL, of these values of all of it. */
+static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reader, int number, const float *whole,
+                      int64_t first, int64_t n, float *out)
+{
+    for (int64_t done = 0; done < n;) {
+        const struct pp_slice s = slice_of(w, number % w->job->model->ntensors, w->tensor_rank, first + done, n - done);
+        if (s.whole < 0)
+            memset(out + done, 0, (size_t)s.n * sizeof *out);
+        else if (whole)
+            memcpy(out + done, whole + s.whole, (size_t)s.n * sizeof *out);
+        else
+            PP_TRY(pp_weights_read(reader, number, s.whole, s.n, out + done));
+        done += s.n;
+    }
+    return PP_OK;
+}
+
+/* All of this worker's elements of a tensor. */
+static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_init_tensor_fn init, float *out)
+{
+    const struct pp_model *model = w->job->model;
+    const struct pp_tensor *t = &model->tensors[tensor];
+    float *whole = out;
+    if (t->split != PP_SPLIT_NONE) PP_TRY(PP_NEW(&whole, t->elements));
+    init(model, tensor, seed, whole);
+    if (whole == out) return PP_OK;
+    const pp_status status = take(w, NULL, tensor, whole, 0, t->local_elements, out);
+    free(whole);
+    return status;
 }
 
 /* part: see pp_worker_set(). In files, parts follow one another. */
@@ -30,16 +76,16 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
     for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
         float *values;
-        int64_t first = 0, n = tensor->elements;
+        int64_t first = 0, n = tensor->local_elements;
         if (!pp_worker_has(w, tensor->stage)) continue;
         PP_TRY(pp_world_check(w->world));                  /* of a large model this takes minutes */
         if (part) pp_worker_keeps(w, i, part, &first, &n); /* copies are made of all weights */
         if (n == 0) continue;
         PP_TRY(PP_NEW(&values, n));
         if (reader)
-            status = pp_weights_read(reader, part * model->ntensors + i, first, n, values);
+            status = take(w, reader, part * model->ntensors + i, NULL, first, n, values);
         else
-            init(model, i, seed, values);
+            status = make(w, i, seed, init, values);
         if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
         free(values);
     }
@@ -63,7 +109,7 @@ pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *read
     for (int i = 0; i < model->ntensors && best; i++) {
         const struct kept kept = kept_of(w, i);
         PP_TRY(pp_world_check(w->world));
-        if (kept.n) PP_TRY(pp_weights_read(reader, parts * model->ntensors + i, kept.first, kept.n, best));
+        PP_TRY(take(w, reader, parts * model->ntensors + i, NULL, kept.first, kept.n, best));
         best += kept.n;
     }
     return PP_OK;
@@ -86,45 +132,39 @@ pp_status pp_parameters_copy(struct pp_worker *w, float *to)
     return PP_OK;
 }
 
+/* --- between workers --- */
+
+/* Of the elements that the workers `tensor_rank` of a rank have of a tensor. */
 struct piece {
-    int tensor, part, owner; /* owner: a worker that has it */
+    int tensor, part, tensor_rank, owner; /* owner: a worker that has it */
     int64_t first, n;
     const float *copy; /* NULL, or where the owner has it */
 };
 
-/* The longest piece from `first` on that one worker has: its replica may have a share of the tensor. */
-static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int64_t first)
+/* The longest piece from `first` on, but not to `end`, that one worker has: its replica may have a share of the
+ * tensor. */
+static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int tensor_rank, int64_t first,
+                               int64_t end)
 {
     const struct pp_model *model = w->job->model;
+    const struct pp_plan *plan = w->job->train;
     const struct pp_tensor *t = &model->tensors[tensor];
     const bool shared = part ? model->shape.zero : t->value_offset < 0;
     const int replica = shared ? (int)(first / t->part_elements) : 0;
-    const int64_t end = shared ? (replica + 1) * t->part_elements : t->elements;
-    const int64_t left = (end < t->elements ? end : t->elements) - first;
+    const int64_t share_end = (replica + 1) * t->part_elements;
+    const int64_t left = (shared && share_end < end ? share_end : end) - first;
     return (struct piece){.tensor = tensor,
                           .part = part,
-                          .owner = replica * w->job->train->ranks + w->job->train->stage_rank[t->stage],
+                          .tensor_rank = tensor_rank,
+                          .owner = pp_worker_at(plan, replica, plan->stage_rank[t->stage], tensor_rank),
                           .first = first,
                           .n = left < PIECE ? left : PIECE};
-}
-
-/* From its owner to worker 0 and into the file. */
-static pp_status save_piece(struct pp_worker *w, struct pp_weights_writer *writer, const struct piece *p, float *buffer)
-{
-    const int owner = p->owner;
-    int64_t bytes = p->n * (int64_t)sizeof *buffer;
-    if (w->me == owner && p->copy) memcpy(buffer, p->copy, (size_t)bytes);
-    if (w->me == owner && !p->copy) PP_TRY(pp_worker_get(w, p->tensor, p->part, p->first, p->n, buffer));
-    if (w->me == owner && owner != 0) return pp_send_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes);
-    if (w->me != 0) return PP_OK;
-    if (owner != 0) PP_TRY(pp_recv_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes));
-    return pp_weights_append(writer, buffer, p->n);
 }
 
 /* A piece of a weight that is split, to the first replica, which evaluates with all of it. */
 static pp_status restore_piece(struct pp_worker *w, const struct piece *p, float *buffer)
 {
-    const int to = w->rank;
+    const int to = pp_worker_at(w->job->train, 0, w->rank, w->tensor_rank);
     const int64_t bytes = p->n * (int64_t)sizeof *buffer;
     if (p->owner == to) return PP_OK;
     if (w->me == p->owner) {
@@ -145,8 +185,8 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         const struct kept kept = kept_of(w, i);
         if (!pp_worker_has(w, tensor->stage)) continue;
         if (kept.n) PP_TRY(pp_worker_set(w, i, 0, kept.first, kept.n, from));
-        for (int64_t first = 0; first < tensor->elements && tensor->value_offset < 0;) {
-            struct piece piece = next_piece(w, i, 0, first);
+        for (int64_t first = 0; first < tensor->local_elements && tensor->value_offset < 0;) {
+            struct piece piece = next_piece(w, i, 0, w->tensor_rank, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);
             PP_TRY(restore_piece(w, &piece, buffer));
             first += piece.n;
@@ -156,22 +196,102 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
     return PP_OK;
 }
 
-pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *writer, int part, const float *from)
+/* --- to a file --- */
+
+/* What worker 0 makes of a tensor at once, from all workers that have some of it. */
+struct window {
+    int64_t first, end; /* elements of the whole tensor */
+    float *values;      /* [PIECE] */
+    float *buffer;      /* [PIECE], for messages */
+};
+
+/* The workers that share a tensor have their elements in the order of the whole one: where those before its element
+ * `whole` end, from `local` on. */
+static int64_t local_end(const struct pp_worker *w, int tensor, int tensor_rank, int64_t local, int64_t whole)
+{
+    const int64_t elements = w->job->model->tensors[tensor].local_elements;
+    while (local < elements) {
+        const struct pp_slice s = slice_of(w, tensor, tensor_rank, local, elements);
+        const int64_t before = s.whole < 0 ? s.n : whole - s.whole;
+        if (before < s.n) return before > 0 ? local + before : local;
+        local += s.n;
+    }
+    return local;
+}
+
+static void put(const struct pp_worker *w, const struct piece *p, const float *values, const struct window *window)
+{
+    for (int64_t done = 0; done < p->n;) {
+        const struct pp_slice s = slice_of(w, p->tensor, p->tensor_rank, p->first + done, p->n - done);
+        if (s.whole >= 0)
+            memcpy(window->values + (s.whole - window->first), values + done, (size_t)s.n * sizeof *values);
+        done += s.n;
+    }
+}
+
+/* From its owner to worker 0 and to its place there. */
+static pp_status collect_piece(struct pp_worker *w, const struct piece *p, const struct window *window)
+{
+    const int owner = p->owner;
+    float *buffer = window->buffer;
+    const int64_t bytes = p->n * (int64_t)sizeof *buffer;
+    if (w->me == owner && p->copy) memcpy(buffer, p->copy, (size_t)bytes);
+    if (w->me == owner && !p->copy) PP_TRY(pp_worker_get(w, p->tensor, p->part, p->first, p->n, buffer));
+    if (w->me == owner && owner != 0) return pp_send_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes);
+    if (w->me != 0) return PP_OK;
+    if (owner != 0) PP_TRY(pp_recv_now(w->world, owner, 0, PP_MESSAGE_CONTROL, buffer, bytes));
+    put(w, p, buffer, window);
+    return PP_OK;
+}
+
+/* from: NULL, or a copy of what this worker keeps of the tensor. reached: [tensor ranks] how many of their elements
+ * earlier windows had. */
+static pp_status collect(struct pp_worker *w, int tensor, int part, const float *from, int64_t *reached,
+                         const struct window *window)
 {
     const struct pp_model *model = w->job->model;
-    float *buffer; /* lives with the world: another worker may be copying from it when this one fails */
-    PP_TRY(pp_world_scratch(w->world, w->me, PIECE * (int64_t)sizeof *buffer, &buffer));
-    for (int i = 0; i < model->ntensors; i++) {
-        const struct kept kept = kept_of(w, i);
-        for (int64_t first = 0; first < model->tensors[i].elements;) {
-            struct piece piece = next_piece(w, i, part, first);
-            if (from && piece.owner == w->me) piece.copy = from + (first - kept.first);
-            PP_TRY(save_piece(w, writer, &piece, buffer));
-            first += piece.n;
+    const int sharers = model->tensors[tensor].split == PP_SPLIT_NONE ? 1 : pp_shape_tensor(&model->shape);
+    const struct kept kept = kept_of(w, tensor);
+    for (int k = 0; k < sharers; k++) {
+        if (w->me != 0 && w->tensor_rank != k) continue;
+        const int64_t end = local_end(w, tensor, k, reached[k], window->end);
+        while (reached[k] < end) {
+            struct piece piece = next_piece(w, tensor, part, k, reached[k], end);
+            if (from && piece.owner == w->me) piece.copy = from + (piece.first - kept.first);
+            PP_TRY(collect_piece(w, &piece, window));
+            reached[k] += piece.n;
         }
-        if (from) from += kept.n;
     }
     return PP_OK;
+}
+
+static pp_status append(struct pp_worker *w, struct pp_weights_writer *writer, int part, const float *from,
+                        int64_t *reached, struct window *window)
+{
+    const struct pp_model *model = w->job->model;
+    for (int i = 0; i < model->ntensors; i++) {
+        const int64_t elements = model->tensors[i].elements;
+        memset(reached, 0, (size_t)pp_shape_tensor(&model->shape) * sizeof *reached);
+        for (window->first = 0; window->first < elements; window->first = window->end) {
+            window->end = elements - window->first < PIECE ? elements : window->first + PIECE;
+            PP_TRY(collect(w, i, part, from, reached, window));
+            if (w->me == 0) PP_TRY(pp_weights_append(writer, window->values, window->end - window->first));
+        }
+        if (from) from += kept_of(w, i).n;
+    }
+    return PP_OK;
+}
+
+pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *writer, int part, const float *from)
+{
+    float *memory; /* lives with the world: another worker may be copying from it when this one fails */
+    int64_t *reached;
+    PP_TRY(pp_world_scratch(w->world, w->me, 2 * PIECE * (int64_t)sizeof *memory, &memory));
+    PP_TRY(PP_NEW(&reached, pp_shape_tensor(&w->job->model->shape)));
+    struct window window = {.values = memory + PIECE, .buffer = memory};
+    const pp_status status = append(w, writer, part, from, reached, &window);
+    free(reached);
+    return status;
 }
 
 pp_status pp_parameters_save(struct pp_worker *w, const char *file)

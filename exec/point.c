@@ -186,17 +186,18 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
 }
 
 /* Two numbers have one sum; of more it depends on the order. */
-void pp_exec_bits(const struct pp_exec *exec, char *buf, size_t size)
+void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *buf, size_t size)
 {
-    const char *order = exec->carrier && exec->config.replicas > 2 ? exec->carrier->sums : NULL;
+    const bool ordered = exec->carrier && (plan->replicas > 2 || plan->tensor > 2);
+    const char *order = ordered ? exec->carrier->sums : NULL;
     snprintf(buf, size, "%s%s%s%s", exec->device_text, order ? ", " : "", order ? order : "",
-             order && exec->config.zero ? " in shares" : "");
+             order && plan->zero ? " in shares" : "");
 }
 
 static pp_status open_checkpoint(const struct pp_exec *exec, struct pp_session *s)
 {
     char bits[PP_BITS_TEXT];
-    pp_exec_bits(exec, bits, sizeof bits);
+    pp_exec_bits(exec, s->job->train, bits, sizeof bits);
     PP_TRY(pp_restart_open(&exec->config, s->job, exec->data, bits, exec->processes.index == 0, &s->restart));
     return pp_agenda_begin(&exec->config, s->restart.start.step, s->agenda);
 }
@@ -225,8 +226,7 @@ static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct 
 static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
 {
     const struct pp_job *job = s->job;
-    PP_TRY(pp_world_open(exec->transport, &exec->processes, job->train->ranks * exec->config.replicas,
-                         exec->config.threads, &s->world));
+    PP_TRY(pp_world_open(exec->transport, &exec->processes, pp_plan_workers(job->train), exec->config.threads, &s->world));
     s->world->polled = exec->backend->queue != NULL;
     s->world->dozes = exec->backend->waits;
     pp_carrier_set(s->world, &exec->config, exec->backend, exec->carrier);

@@ -29,8 +29,8 @@ static const struct pp_program_info info = {
                    "mpirun, or both. Prints the "
                    "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
                    "of schedules, stages, "
-                   "virtual stages, chunks or checkpoint modes runs each in turn, always from the same weights.\n\n"
-                   "--stages times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
+                   "tensor degrees, virtual stages, chunks or checkpoint modes runs each in turn, always from the same weights.\n\n"
+                   "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
                    "they are divided over the "
                    "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
                    "in the database (--db).\n\n"
@@ -68,7 +68,7 @@ static void list_carriers(FILE *out)
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
     if (pp_point_check(&exec->config, point) != PP_OK) return 1;
-    int all = point->stages * exec->config.replicas;
+    const int all = point->stages * exec->config.replicas * (point->tensor > 1 ? point->tensor : 1);
     return all > exec->processes.count ? all / exec->processes.count : 1;
 }
 

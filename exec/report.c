@@ -83,7 +83,7 @@ static void transport_line(const struct pp_exec *exec, const struct pp_world *wo
 static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 {
     char text[PP_BITS_TEXT];
-    pp_exec_bits(exec, text, sizeof text);
+    pp_exec_bits(exec, job->train, text, sizeof text);
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 

@@ -79,7 +79,7 @@ static const struct pp_phase *eval_phase(const struct pp_job *job, int seq)
     return &job->phase[phase];
 }
 
-/* The first replica's: the mean over all tokens of a part, at its rank with the last stage. */
+/* The first replica's: the mean over all tokens of a part, at its workers with the last stage. */
 static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *loss)
 {
     const struct pp_batches *batches = &t->session->agenda->eval[part];
@@ -99,9 +99,10 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
 /* All workers: the loss of a part, known to all. */
 static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
 {
+    const struct pp_plan *plan = t->session->job->train;
     *loss = NAN;
     if (t->worker->replica == 0) PP_TRY(evaluate_part(t, part, loss));
-    return pp_broadcast(t->session->world, t->worker->me, pp_loss_rank(t->session->job->train), loss, sizeof *loss);
+    return pp_broadcast(t->session->world, t->worker->me, pp_worker_at(plan, 0, pp_loss_rank(plan), 0), loss, sizeof *loss);
 }
 
 static pp_status keep_best(struct pp_trainee *t, double loss)

@@ -2,7 +2,7 @@
  *
  * Transports: how bytes get from one worker to another.
  *
- * A run is done by P*D workers (worker = replica * P + rank), spread over n processes, consecutive workers in one
+ * A run is done by P*D*T workers (core/plan.h numbers them), spread over n processes, consecutive workers in one
  * process; each worker is one thread. Two workers of one process always talk through `inproc`; workers of different
  * processes through the transport that joins the processes (`mpi`). So a world of threads, of processes, and of both
  * look the same from here.

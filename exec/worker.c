@@ -97,9 +97,10 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->backend = backend;
     w->ops = backend->queue ? &pp_worker_queued : &pp_worker_direct;
     w->me = me;
-    w->rank = me % job->train->ranks;
-    w->replica = me / job->train->ranks;
-    w->nsums = job->model->ntensors * pp_shape_parts(&job->model->shape);
+    w->rank = pp_worker_rank(job->train, me);
+    w->replica = pp_worker_replica(job->train, me);
+    w->tensor_rank = pp_worker_tensor_rank(job->train, me);
+    w->nsums = job->model->ntensors * pp_shape_sums(&job->model->shape);
     return pp_context(open_parts(w, trace_steps), "worker %d", me);
 }
 
@@ -172,7 +173,8 @@ static void *at(const struct pp_worker *w, int64_t offset) { return offset < 0 ?
 static void set_share(const struct pp_worker *w, int stage, struct pp_frame *frame)
 {
     const struct pp_model *model = w->job->model;
-    frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_parts(&model->shape);
+    frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_sums(&model->shape) +
+                  (int64_t)w->tensor_rank * pp_shape_parts(&model->shape);
     if (!model->shape.zero) return;
     frame->sums += w->replica;
     frame->act_row = w->replica;
@@ -225,6 +227,7 @@ static pp_status run_compute(struct pp_worker *w, const struct pp_stop *stop)
     set_frame(w, &w->step.phase->plan->tasks[stop->task], &frame);
     if (w->backend->waits) set_wait(w, stop, w->waits > waits, &frame.wait);
     PP_TRY(w->ops->run(w, stop, &frame, posted_ns));
+    PP_TRY(w->status); /* of a sum inside */
     return stop->send_lane >= 0 ? pp_worker_post_send(w, stop->send_lane) : PP_OK;
 }
 
@@ -260,7 +263,10 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .loss_scale = (float)step->loss_scale,
                                  .learning_rate = (float)fmin(step->learning_rate, FLT_MAX),
                                  .adamw = pp_adamw_at(&config->adamw, step->learning_rate, step->number),
-                                 .clip_factor = 1};
+                                 .clip_factor = 1,
+                                 .tensor = w->job->train->tensor,
+                                 .tensor_rank = w->tensor_rank,
+                                 .join = w->join.sum ? &w->join : NULL};
 }
 
 pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double *loss_sum)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: one rank of one replica. It owns the rank's arena and walks the plan step after step: computations run in
+ * A worker: one rank of one replica, or one of the workers that share the rank's tensors (--tensor). It owns the rank's arena and walks the plan step after step: computations run in
  * the order of the plan, and beside them whatever it has under way: receives (posted as soon as their slot is free, or,
  * if the carrier asks for it, at their place in the list), sends (posted as soon as their data is there), the reduction
  * of gradients, the global norm. It waits only where the next computation lacks its input or its output slot. Nothing
@@ -89,7 +89,7 @@ struct pp_worker {
     struct pp_device *device;
     const struct pp_worker_ops *ops;
     struct pp_worker_queue *queue; /* of a device with queues, else NULL */
-    int me, rank, replica;
+    int me, rank, replica, tensor_rank;
     char *arena;
     struct pp_track tracks[PP_TRACKS];
     struct pp_track *track; /* the step's */
@@ -97,11 +97,13 @@ struct pp_worker {
     struct pp_frame frame; /* what all tasks of the step share */
     int32_t *inputs;       /* host memory for a batch: tokens, then targets */
     double *losses;        /* [microbatches] of the step, on the last stage's worker; memory of the device */
-    /* [model tensors][pp_shape_parts] sums of squares, this rank's (of its share) filled in by NORM; of the device */
+    /* [model tensors][pp_shape_sums] sums of squares, this worker's (of its share) filled in by NORM; of the device */
     double *sums;
     int nsums;
     int position;              /* stops passed in this step */
     struct pp_reduce *reduce;  /* NULL with one replica */
+    struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
+    struct pp_join join;       /* of the rank's workers; no sum() with one */
     struct pp_shares **shares; /* [stages][2] of this rank's stages, by enum pp_shares_use; NULL where there are none */
     int32_t *reductions;       /* tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
     int64_t *reduction_posted_ns;
@@ -131,21 +133,21 @@ void pp_worker_disconnect(struct pp_worker *worker);
  * Returns `why` with its message. */
 pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHECK;
 
-/* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the worker of the last stage,
+/* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the workers of the last stage,
  * else 0. Sends may still be under way when it returns. */
 pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, double *loss_sum) PP_MUST_CHECK;
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 
-/* Host access to elements of one tensor of this rank; outside of steps. part 0: the parameters, whose bfloat16 copies
- * set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct pp_optimizer_info). get(): the worker keeps
- * them; set() leaves out what it does not keep. */
+/* Host access to the worker's elements of one tensor of this rank (pp_tensor.local); outside of steps. part 0: the
+ * parameters, whose bfloat16 copies set() renews, too; 1, 2, ...: what the optimizer keeps of them (struct
+ * pp_optimizer_info). get(): the worker keeps them; set() leaves out what it does not keep. */
 pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
-/* Of elements *first .. *first + *n - 1 of a tensor, those that this worker keeps of this part: all, or its share of
- * what the optimizer keeps and of weights that are split. *n = 0: none. */
+/* Of the worker's elements *first .. *first + *n - 1 of a tensor, those that it keeps of this part: all, or its
+ * replica's share of what the optimizer keeps and of weights that are split. *n = 0: none. */
 void pp_worker_keeps(const struct pp_worker *worker, int tensor, int part, int64_t *first, int64_t *n);
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);

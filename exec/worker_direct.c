@@ -29,10 +29,39 @@ static int most_tensors(const struct pp_job *job)
     return most;
 }
 
+/* --- sums over the workers of the rank --- */
+
+static bool has_joined(struct pp_worker *w, const void *arg)
+{
+    (void)arg;
+    const pp_status status = pp_reduce_poll(w->world, w->joined);
+    if (status != PP_OK) w->status = status;
+    return w->joined->done;
+}
+
+/* pp_join.sum: what else is under way goes on meanwhile. */
+static void join(void *arg, void *memory, int64_t elements, int type)
+{
+    struct pp_worker *w = arg;
+    (void)type; /* the device computes in float32 */
+    if (w->status == PP_OK) w->status = pp_reduce_start(w->world, w->joined, memory, elements);
+    if (w->status == PP_OK) w->status = pp_worker_wait(w, has_joined, NULL);
+}
+
+static pp_status open_join(struct pp_worker *w)
+{
+    const int tensor = w->job->train->tensor;
+    const struct pp_group group = {w->me - w->tensor_rank, 1, tensor};
+    if (tensor == 1) return PP_OK;
+    w->join = (struct pp_join){join, w};
+    return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
+}
+
 static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 {
     (void)traces;
-    int ranks = w->job->train->ranks, most = most_tensors(w->job);
+    const struct pp_plan *plan = w->job->train;
+    const int most = most_tensors(w->job);
     const int workers = pp_norm_workers(w->job->train);
     w->norm = (struct pp_gather){.group = {w->me / workers * workers, 1, workers},
                                  .me = w->me,
@@ -43,7 +72,9 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(PP_NEW(&w->losses, microbatches));
     PP_TRY(PP_NEW(&w->sums, w->nsums));
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
-    struct pp_group group = {w->rank, ranks, w->job->train->replicas};
+    PP_TRY(open_join(w));
+    const struct pp_group group = {pp_worker_at(plan, 0, w->rank, w->tensor_rank), plan->ranks * plan->tensor,
+                                   plan->replicas};
     return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
                                           &w->reduce)
                        : PP_OK;
@@ -52,6 +83,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
+    pp_reduce_free(w->joined);
     free(w->reduction_posted_ns);
     free(w->norm.blocks);
     free(w->sums);
@@ -102,7 +134,11 @@ static pp_status end(struct pp_worker *w, const double **losses)
 
 /* --- transfers --- */
 
-static int worker_of(const struct pp_worker *w, int rank) { return w->replica * w->job->train->ranks + rank; }
+/* Of another rank: the one that holds the same part. */
+static int worker_of(const struct pp_worker *w, int rank)
+{
+    return pp_worker_at(w->job->train, w->replica, rank, w->tensor_rank);
+}
 
 static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
@@ -187,13 +223,14 @@ static pp_status advance_reductions(struct pp_worker *w)
 static void copy_sums(struct pp_worker *w, int worker, double *block, bool into_block)
 {
     const struct pp_plan *plan = w->job->train;
-    const int parts = pp_shape_parts(&w->job->model->shape), each = sums_of_tensor(w->job);
-    const int share = plan->zero ? worker / plan->ranks : 0;
+    const int sums_each = pp_shape_sums(&w->job->model->shape), each = sums_of_tensor(w->job);
+    const int share = pp_worker_tensor_rank(plan, worker) * pp_shape_parts(&w->job->model->shape) +
+                      (plan->zero ? pp_worker_replica(plan, worker) : 0);
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &w->job->model->stages[s];
-        if (plan->stage_rank[s] != worker % plan->ranks) continue;
+        if (plan->stage_rank[s] != pp_worker_rank(plan, worker)) continue;
         for (int i = 0; i < stage->tensors; i++, block += each) {
-            double *sums = w->sums + (int64_t)(stage->first_tensor + i) * parts + share;
+            double *sums = w->sums + (int64_t)(stage->first_tensor + i) * sums_each + share;
             memcpy(into_block ? block : sums, into_block ? sums : block, (size_t)each * sizeof *sums);
         }
     }

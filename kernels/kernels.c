@@ -47,6 +47,9 @@ double pp_call_flops(const struct pp_call *call)
     X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements)                                                      \
     X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
 
+/* What the workers that share a vocabulary tell of its logits. */
+#define TOLD PP_ENTROPY_PART *t *((n[5] + n[2] - 1) / n[2])
+
 /* What a plain norm (n[3]) reads and writes beside x: xhat only; its gradient only reads it. */
 #define PLAIN n[3]
 #define NORM(X, ID)                                                                                                    \
@@ -143,12 +146,12 @@ double pp_call_flops(const struct pp_call *call)
     X(CROSS_ENTROPY_PART, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], t *n[2])                                            \
     X(CROSS_ENTROPY_PART, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                       \
     X(CROSS_ENTROPY_PART, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
-    X(CROSS_ENTROPY_PART, 4, parts, PP_TYPE_FLOAT, WRITE, PP_ENTROPY_PART *t, 0)                                       \
+    X(CROSS_ENTROPY_PART, 4, parts, PP_TYPE_FLOAT, WRITE, TOLD, 0)                                                     \
     X(CROSS_ENTROPY_JOIN, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], n[3] * t * n[2])                                    \
     X(CROSS_ENTROPY_JOIN, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                       \
     X(CROSS_ENTROPY_JOIN, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
     X(CROSS_ENTROPY_JOIN, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                     \
-    X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, PP_ENTROPY_PART *t, 0)                                        \
+    X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, TOLD, 0)                                                      \
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \

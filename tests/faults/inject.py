@@ -25,7 +25,7 @@ COMMANDS = {
     "ppsim-draw": ["ppsim", *LAB, "--schedule", "1f1b", "--draw", "--machine", "a100"],
     "ppsim-text": ["ppsim", *LAB, "--data", "text", "--no-eval", "--format", "json"],
     "ppsim-workers": ["ppsim", *LAB, "--machine", "h100", "--workers", "2", "--global-rows", "8", "--chunks", "2,4,9", "--db", "run.db"],
-    "ppexec": ["ppexec", *LAB, "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
+    "ppexec": ["ppexec", *LAB, "--tensor", "2", "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
     "ppexec-text": ["ppexec", *LAB, "--data", "text", "--rows", "2", "--eval-rows", "2", "--epochs", "1", "--tokens", "3", "--replicas", "2",
                     "--clip", "1", "--init", "in.safetensors"],
     "ppexec-resume": ["ppexec", *LAB, "--epochs", "3", "--save", "kept.safetensors", "--save-every", "1", "--resume", "--db", "run.db"],

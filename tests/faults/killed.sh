@@ -33,7 +33,13 @@ pick() { # of the words that follow
 }
 
 launch() {
-    local shape=(--schedule "$(pick gpipe 1f1b)" --stages 2 --replicas "$(pick 1 2)")
+    local shape=(--schedule "$(pick gpipe 1f1b)")
+    case $(pick ranks replicas parts all) in
+        ranks) shape+=(--stages 2) ;;
+        replicas) shape+=(--stages 2 --replicas 2) ;;
+        parts) shape+=(--stages 1 --tensor 2) ;;
+        all) shape+=(--stages 2 --tensor 2) ;;
+    esac
     if [ "$how" = threads ]; then
         exec "${long_run[@]}" "${shape[@]}" --db run.db
     else

@@ -6,7 +6,7 @@ only.
 golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr
 1: --init minus --save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4
 relative. bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation
-key (equal chunks and replicas), whatever schedule, stages, virtual stages, checkpoint mode, processes.
+key (equal chunks, replicas and tensor degree), whatever schedule, stages, virtual stages, checkpoint mode, processes.
 
 Exit status 0: all agree; 1: not; 77: cannot be run here.
 """
@@ -115,8 +115,19 @@ def compare_tensors(what, ours, theirs, floor=None):
             raise Failure(f"{what} of {name}: differs by {worst:.3g}, largest value {largest(expected):.3g}")
 
 
+def tensor_degrees(options):
+    """T that the case's heads and columns can be shared by; each worker's columns are a multiple of 4."""
+    small = dict(heads=2, d_ff=200, kv_heads=0, vocab=1000) | options
+    shared = (small["heads"], small["kv_heads"] or small["heads"])
+    return [n for n in (1, 2, 4) if n == 1 or (all(size % n == 0 for size in shared) and small["d_ff"] % (4 * n) == 0)]
+
+
 def layouts(options, most):
-    """(schedule, P, V, checkpoint) that the case can have; at most so many, always the same ones; 0: all."""
+    """(schedule, P, V, checkpoint, T) that the case can have; at most so many of each T, always the same ones; 0: all."""
+    return [{**made, "tensor": n} for n in tensor_degrees(options) for made in whole_layouts(options, most, n)]
+
+
+def whole_layouts(options, most, tensor):
     layers = options.get("layers", 2)
     made = []
     for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
@@ -125,13 +136,13 @@ def layouts(options, most):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made
-    picked = random.Random(str(sorted(options.items()))).sample(made, min(most, len(made)))
-    return made[:1] + [m for m in picked if m != made[0]]
+    picked = random.Random(str(sorted(options.items())) + "T" * tensor).sample(made, min(most, len(made)))
+    return made[:1] + [m for m in picked if m != made[0]] if tensor == 1 else picked[: (most + 1) // 2]
 
 
 def process_counts(options, layout, mpi):
     """How many processes to spread the workers over; 0 = threads without mpirun."""
-    world = layout["stages"] * options.get("replicas", 1)
+    world = layout["stages"] * layout["tensor"] * options.get("replicas", 1)
     if not mpi:
         return [0]
     return sorted({n for n in (world, max(1, world // 2)) if n > 1})
@@ -199,11 +210,12 @@ def check_golden(runner, args):
                 )
 
 
-def compare_bits(runner, options, reference, layout, processes):
-    """reference: a list that keeps what P = 1, gpipe, nothing recomputed gave."""
-    if not reference:
-        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never")
-        reference.extend(runner.run({**options, **base}, save=True))
+def compare_bits(runner, options, references, layout, processes):
+    """references: keeps for each T what P = 1, gpipe, nothing recomputed gave."""
+    if layout["tensor"] not in references:
+        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never", tensor=layout["tensor"])
+        references[layout["tensor"]] = runner.run({**options, **base}, save=True)
+    reference = references[layout["tensor"]]
     result, weights = runner.run({**options, **layout}, processes, save=True)
     for key in ("loss", "valid_loss", "test_loss"):
         if result[key] != reference[0][key]:
@@ -217,17 +229,17 @@ def check_bits(runner, args):
     steps = {"epochs": 1, "max_batches": 4, "dropout": 0.2, "eval_batches": 2}
     for name, case in load_cases(args.case).items():
         options = {**case["options"], **steps, "seed": 7}
-        reference = []
+        references = {}
         for layout in layouts(options, args.most)[1:]:
             for processes in process_counts(options, layout, args.mpirun):
                 yield (
                     f"bits {name} {describe(layout, processes)}",
-                    functools.partial(compare_bits, runner, options, reference, layout, processes),
+                    functools.partial(compare_bits, runner, options, references, layout, processes),
                 )
 
 
 def describe(layout, processes):
-    text = "{schedule} P={stages} V={virtual} {checkpoint}".format(**layout)
+    text = "{schedule} P={stages} V={virtual} T={tensor} {checkpoint}".format(**layout)
     return text + (f" processes={processes}" if processes else " threads")
 
 

@@ -34,6 +34,9 @@ TEXT = check_golden.GOLDEN / "text"
 RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0.5, lr=0.2)
 
 
+LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor")
+
+
 def number(value):
     for kind in (int, float):
         try:
@@ -81,6 +84,8 @@ def random_options(dice):
         data=str(TEXT),
         seed=dice.randint(0, 999),
     )
+    if dice.random() < 0.75:
+        made["d_ff"] = 8 * dice.randint(1, 9)
     pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
     if made["preset"] == "lab" and dice.random() < 0.5:
         made.update(data="constant", vocab=dice.randint(2, 50))
@@ -97,6 +102,7 @@ def random_options(dice):
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
+    made.update(tensor=dice.choice(check_golden.tensor_degrees(made)))
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made
@@ -104,7 +110,7 @@ def random_options(dice):
 
 def compare(runner, given, keep):
     options = {**RUN_DEFAULTS, **given}
-    layout = {key: options.pop(key) for key in ("schedule", "stages", "virtual", "checkpoint", "split") if key in options}
+    layout = {key: options.pop(key) for key in LAYOUT if key in options}
     folder = pathlib.Path(keep) / "case"
     o, parts, model = make_golden.prepare("case", options, folder)
     make_golden.record("case", options, folder, model.double(), o, parts)

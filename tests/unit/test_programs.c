@@ -107,11 +107,11 @@ static void check_tensor(const struct check *c, const struct pp_operand *o, int 
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
     const struct pp_ref *ref = &c->call->ref[i];
-    const int rows = c->model->shape.vocab, padded = pp_padded_vocab(&c->model->shape);
+    const int rows = c->model->local.vocab, padded = pp_padded_vocab(&c->model->local);
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
         const struct pp_tensor *t = &c->model->tensors[k];
         if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : t->offset) != ref->offset) continue;
-        require(c, o->elements == t->elements || o->elements == t->elements / rows * padded, i);
+        require(c, o->elements == t->local_elements || o->elements == t->local_elements / rows * padded, i);
         return;
     }
     require(c, !"an operand that is no tensor", i);
@@ -260,6 +260,11 @@ static void test_all_programs(void **state)
                     struct pp_shape flash = shape;
                     flash.attention = PP_ATTENTION_FLASH;
                     check_model(&shape, stages);
+                    check_model(&flash, stages);
+                    flash.tensor = 2; /* of twice the heads and columns */
+                    flash.heads = 2 * shape.heads;
+                    flash.kv_heads = 2 * shape.kv_heads;
+                    flash.d_ff = 2 * shape.d_ff;
                     check_model(&flash, stages);
                 }
 }
