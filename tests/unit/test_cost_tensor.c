@@ -21,13 +21,33 @@ static struct pp_machine sums_only(int host_devices)
     return m;
 }
 
-/* Sums that a task of the class makes of its hidden vectors: two for each layer; the first stage's forward has those of
- * the embedding, the last one's backward those of the decoder's input. */
+/* Sums that a task of the class makes of its hidden vectors, as docs/METRICS.md has them: two for each layer; the first
+ * stage's forward has that of the embedding, the last one's backward that of the decoder's input. */
 static int hidden_sums(const struct pp_job *job, const struct pp_class *class)
 {
     const struct pp_stage *stage = &job->model->stages[class->stage];
-    if (class->kind == PP_F) return 2 * stage->layers + stage->embed;
-    return class->kind == PP_B ? 2 * stage->layers + stage->decode : 0;
+    const bool pre = job->model->shape.norm == PP_NORM_FIRST, again = job->train->checkpoint == PP_CHECKPOINT_LAYERS;
+    const int forward = 2 * stage->layers + stage->embed, backward = 2 * stage->layers + stage->decode;
+    switch (class->kind) {
+    case PP_F:
+        return forward;
+    case PP_R:
+        return forward - (pre && !stage->decode);
+    case PP_I:
+        return backward;
+    case PP_B:
+        return backward + (again ? (pre ? stage->layers + stage->decode : 2 * stage->layers) : 0);
+    default:
+        return 0;
+    }
+}
+
+/* Does a task of the class make the loss? */
+static bool makes_loss(const struct pp_job *job, const struct pp_class *class)
+{
+    if (!pp_kinds[class->kind].computes || !job->model->stages[class->stage].decode) return false;
+    return class->kind == PP_F || class->kind == PP_R ||
+           (class->kind == PP_B && job->train->checkpoint == PP_CHECKPOINT_LAYERS);
 }
 
 struct figures {
@@ -41,12 +61,11 @@ static double sums_ns(const struct pp_job *job, const struct pp_class *class, st
     const double tokens = (double)class->rows * job->config->tokens, around = 2.0 * (t - 1) / t / of.rate;
     const double hidden = tokens * shape->d_model * (shape->precision == PP_BF16 ? 2 : 4);
     double ns = hidden_sums(job, class) * (of.latency_ns + around * hidden);
-    if (class->kind == PP_F && job->model->stages[class->stage].decode)
+    if (makes_loss(job, class))
         ns += of.latency_ns + around * t * tokens * 3 * 4; /* three numbers of each row of logits, for each worker */
     return ns;
 }
 
-/* pre: of the forward and backward alone, the rest takes no time. */
 static void check_sums(const struct pp_job *job, const struct pp_cost *cost, struct figures of, const char *what)
 {
     for (int c = 0; c < cost->nclasses; c++) {
@@ -71,6 +90,11 @@ static void test_data_sheet(void **state)
                  {SHAPE "--tensor 8 --precision bf16", 0, {3000, 50}},
                  {SHAPE "--tensor 4 --norm pre --replicas 2", 8, {3000, 50}},
                  {SHAPE "--tensor 8", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --checkpoint always", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --checkpoint layers", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --checkpoint always --norm pre", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --checkpoint layers --norm pre", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --schedule zb-h1", 8, {3000, 50}},
                  {SHAPE "--tensor 8", 4, {13000, 40}},           /* two hosts, four ways out of each */
                  {SHAPE "--tensor 8", 2, {33000, 20}},           /* four hosts */
                  {SHAPE "--tensor 2", 1, {13000, 10}},           /* each its own */
@@ -92,8 +116,8 @@ static void test_data_sheet(void **state)
     }
 }
 
-/* Three ranks of three workers on hosts of four devices: workers 0 1 2 | 3 and 4 5 | 6 7 8. Rank 1 is on two hosts, with
- * one device on the first. */
+/* Three ranks of three workers on hosts of four devices: 0 1 2, 3 | 4 5, 6 7 | 8. The last two are on two hosts each,
+ * on one of them with one device. */
 static void test_some_ranks_cross(void **state)
 {
     (void)state;

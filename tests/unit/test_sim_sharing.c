@@ -60,8 +60,8 @@ static void test_sharers(void **state)
     finish(&h);
 }
 
-/* The workers of a rank do the same at the same time: those on one device slow each other down, and so do the ranks that
- * are on it. */
+/* The workers of a rank do the same at the same time: those on one device slow each other down, and so do the ranks
+ * that are on it. */
 static void test_tensor_ranks_share(void **state)
 {
     (void)state;
