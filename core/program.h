@@ -328,6 +328,8 @@ struct pp_model_ops {
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
     struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
+    /* Bytes of which a call makes the sum over the workers of a rank (struct pp_join); 0: it makes none. */
+    int64_t (*call_sum_bytes)(const struct pp_call *call);
 };
 
 void pp_program_free(struct pp_program *program);

@@ -219,6 +219,13 @@ double pp_call_bytes(const struct pp_call *call)
     return bytes;
 }
 
+int64_t pp_call_sum_bytes(const struct pp_call *call)
+{
+    if (call->kernel != PP_KERNEL_ALL_REDUCE) return 0;
+    const struct pp_operand memory = pp_call_operand(call, 0);
+    return memory.elements * memory.element_bytes;
+}
+
 /* What a norm is beside its usual work. */
 static const char *norm_words(const struct pp_call *call)
 {

@@ -197,6 +197,9 @@ double pp_call_again_bytes(const struct pp_call *call);
 /* What a device does for it: kernels/work.c. */
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu);
 
+/* Of all_reduce: the bytes that are summed; 0 of all others. */
+int64_t pp_call_sum_bytes(const struct pp_call *call);
+
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
  * rope without a bias, "sum" for a norm (its gradient) that has its last operand, "unsent" for a norm without its first
