@@ -100,7 +100,9 @@ struct pp_wait {
 };
 
 /* Of what sums are made; bfloat16 numbers are added as float32, and each sum of two is rounded. */
-enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16 };
+enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16, PP_SUM_TYPES };
+/* Bytes of an element. */
+static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : type == PP_SUM_BF16 ? 2 : 4; }
 
 /* Where the workers of a rank meet inside a task (pp_shape.tensor). sum(): memory[elements] becomes the sum over all of
  * them, added in their order, the same bits in each; in memory of the device, and on a queue device behind what its
