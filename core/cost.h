@@ -28,6 +28,7 @@ struct pp_class_cost {
     int64_t loaded_ns;  /* with every core of the domain busy with another worker; = ns where there is no domain */
     int64_t host_ns;    /* queue devices: what issuing the task takes the host; see pp_cost.host_issues */
     int64_t bytes;      /* transfers, reductions: payload */
+    int64_t sums_ns;    /* computations: the part of ns, and of loaded_ns, that sums over the workers of a rank take */
     int32_t source;     /* enum pp_cost_source */
     bool between_hosts; /* transfers: pp_cost.network carries them; alike for all of a channel, whose messages keep
                          * their order */
@@ -76,6 +77,7 @@ struct pp_cost {
      * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly
      * between, and at cores/active of that when more are active than there are cores. */
     int cores, workers;
+    int tensor; /* of these so many successive ones are a rank, and do the same at the same time; 0: 1 */
     /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
      * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
     int sharers;

@@ -209,9 +209,9 @@ struct pp_shape {
     int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
-    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them: heads
-     * and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the vocabulary by
-     * rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
+     * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
+     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
     int tensor;
 };
 
@@ -330,6 +330,8 @@ struct pp_model_ops {
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
     struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
+    /* Bytes of which a call makes the sum over the workers of a rank (struct pp_join); 0: it makes none. */
+    int64_t (*call_sum_bytes)(const struct pp_call *call);
 };
 
 void pp_program_free(struct pp_program *program);

@@ -22,6 +22,8 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
     char name[128];
     int64_t ns = 0;
     bool found = false;
+    *out = 0;
+    if (p->ops->call_sum_bytes(call) > 0) return PP_OK; /* no kernel */
     p->ops->call_name(call, name, sizeof name);
     PP_TRY(pp_db_find_kernel(p->db, p->device, p->config->threads, name, &ns, &found));
     *out = (double)ns;
@@ -67,6 +69,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *
     if (strcmp(config->split, "time") != 0) return PP_OK;
     pp_config_shape(config, &shape);
     shape.layers = STAND_IN;
+    shape.tensor = config->tensor.v[0];
     const int rows = config->workers ? 1 : (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
     for (int s = 0; s < STAND_IN; s++) {

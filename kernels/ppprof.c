@@ -17,6 +17,7 @@
 #include "exec/signals.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/kernels.h"
 #include "kernels/model.h"
 #include "kernels/profile.h"
 #include "kernels/profile_algorithms.h"
@@ -74,17 +75,24 @@ static void widen(int64_t range[2], int64_t bytes)
     if (bytes > range[1]) range[1] = bytes;
 }
 
-/* Smallest and largest message and gradient of all configurations, and the most workers of a process. */
+/* Sums inside tasks are as quick as those of gradients. */
+static void widen_by_sums(const struct pp_program *program, struct pp_link_setup *setup)
+{
+    for (int i = 0; i < program->ncalls; i++) widen(setup->gradient_bytes, pp_call_sum_bytes(&program->calls[i]));
+}
+
+/* Smallest and largest message and sum of all configurations, and the most workers of a process. */
 static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
 {
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job));
         int64_t row = pp_hidden_bytes(&job->model->shape, s->config.tokens);
-        int workers = job->train->ranks * job->train->replicas / s->processes.count;
+        int workers = pp_plan_workers(job->train) / s->processes.count;
         if (workers > setup->workers) setup->workers = workers;
         for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);
         for (int k = 0; k < job->model->nstages; k++) widen(setup->gradient_bytes, job->model->stages[k].param_bytes);
+        for (int c = 0; c < job->train->nclasses; c++) widen_by_sums(&job->phase[PP_TRAIN].programs[c], setup);
         pp_job_free(job);
     }
     return PP_OK;

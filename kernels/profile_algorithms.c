@@ -90,7 +90,7 @@ static pp_status tune_job(const struct pp_profile *profile, const struct pp_job 
 {
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_device *device;
-    struct pp_device_spec spec = pp_profile_device(setup->config, 0, job->train->ranks * job->train->replicas);
+    struct pp_device_spec spec = pp_profile_device(setup->config, 0, pp_plan_workers(job->train));
     spec.algorithms = known_so_far(draft);
     PP_TRY(setup->backend->open(&spec, &device));
     const pp_status status = tune_programs(profile, job, device, draft);

@@ -20,13 +20,13 @@ int pp_profile_find(const struct pp_profile *profile, const char *signature, con
 
 static int sharers(const struct pp_profile_setup *setup, const struct pp_plan *plan)
 {
-    struct pp_device_spec spec = pp_profile_device(setup->config, 0, plan->ranks * plan->replicas);
+    struct pp_device_spec spec = pp_profile_device(setup->config, 0, pp_plan_workers(plan));
     return setup->backend->sharers ? setup->backend->sharers(&spec) : 1;
 }
 
 int pp_profile_at_once(const struct pp_profile_setup *setup, const struct pp_plan *plan)
 {
-    int workers = plan->ranks * plan->replicas;
+    int workers = pp_plan_workers(plan);
     if (setup->backend->queue) return sharers(setup, plan);
     return workers < setup->cores ? workers : setup->cores;
 }

@@ -297,7 +297,7 @@ static pp_status measure(struct worker *w)
     struct pp_device *device;
     if (setup->pin) PP_TRY(setup->pin(setup->pin_arg, w->index));
     PP_TRY(list_tasks(w));
-    int workers = setup->backend->queue ? plan->ranks * plan->replicas : team->n;
+    int workers = setup->backend->queue ? pp_plan_workers(plan) : team->n;
     struct pp_device_spec spec = pp_profile_device(setup->config, w->index, workers);
     PP_TRY(setup->backend->open(&spec, &device));
     pp_status status = measure_tasks(w, device);

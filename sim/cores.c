@@ -27,10 +27,10 @@ static int capacity_of(const struct pp_cost *cost)
 pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
 {
     *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1, .width = ranks};
-    bool shares = cost->cores == 0 && cost->sharers > 1;
-    int together = shares ? cost->sharers : cost->workers;
-    if (shares) c->width = smaller(cost->sharers, ranks);
-    if (together > ranks) c->alike = together / ranks;
+    const bool shares = cost->cores == 0 && cost->sharers > 1;
+    const int together = shares ? cost->sharers : cost->workers, tensor = cost->tensor > 1 ? cost->tensor : 1;
+    if (shares) c->width = smaller(together > tensor ? together / tensor : 1, ranks);
+    if (together > c->width) c->alike = together / c->width;
     c->domains = (ranks + c->width - 1) / c->width;
     PP_TRY(PP_NEW(&c->active, c->domains));
     PP_TRY(PP_NEW(&c->active_rated, c->domains));

@@ -4,8 +4,8 @@
  * comes first; ties go by task, then by step.
  *
  * Pieces on one core share it equally. Cores of a sharing domain slow each other down as core/cost.h says; `alike`
- * workers of the domain do the same at the same time (replicas). Devices that are shared by a few successive workers
- * each are a domain each. A piece whose rate never changes takes exactly its length.
+ * workers of the domain do the same at the same time (replicas, and the workers of a rank). Devices that a few
+ * successive workers share are a domain each. A piece whose rate never changes takes exactly its length.
  */
 #ifndef PP_SIM_CORES_H
 #define PP_SIM_CORES_H
@@ -26,13 +26,13 @@ struct cores {
     int domains;
     int *active, *active_rated; /* [domains] cores with work: now; when rates were last set */
     struct piece *pieces;
-    int64_t capacity;                  /* of pieces and heap */
-    int32_t npieces, unused;           /* unused: first of a chain */
-    int32_t *heap, nheap;              /* pieces by time of end */
-    int32_t *on_core;                  /* [ranks] first piece of a chain; -1 = idle */
-    int32_t *load;                     /* [ranks] pieces on the core */
-    int32_t *changed, nchanged;        /* cores whose load changed since rates were last set */
-    bool *is_changed;                  /* [ranks] */
+    int64_t capacity;           /* of pieces and heap */
+    int32_t npieces, unused;    /* unused: first of a chain */
+    int32_t *heap, nheap;       /* pieces by time of end */
+    int32_t *on_core;           /* [ranks] first piece of a chain; -1 = idle */
+    int32_t *load;              /* [ranks] pieces on the core */
+    int32_t *changed, nchanged; /* cores whose load changed since rates were last set */
+    bool *is_changed;           /* [ranks] */
 };
 
 pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks) PP_MUST_CHECK;

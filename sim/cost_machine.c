@@ -28,10 +28,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
     return cls->kind == PP_GATHER_PARAM ? stage->value_bytes + stage->param16_bytes : stage->param_bytes;
 }
 
-int pp_cost_sharers(const struct pp_job *job)
-{
-    return pp_gpu_sharers(job->train->ranks * job->train->replicas, job->config->gpus);
-}
+int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }
 
 /* What one worker has of the machine. */
 struct rates {
@@ -41,7 +38,7 @@ struct rates {
 
 static pp_status check_sharers(const struct pp_job *job)
 {
-    int workers = job->train->ranks * job->train->replicas, gpus = job->config->gpus;
+    int workers = pp_plan_workers(job->train), gpus = job->config->gpus;
     if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
     return pp_fail(PP_USAGE, "%d workers cannot share %d GPUs evenly: use --gpus %d, or other --stages", workers, gpus,
                    pp_gpus_even(workers, gpus));
@@ -115,6 +112,7 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
     if (pp_kinds[c->kind].computes) {
         out->ns = roofline(job, m, cls, rates, rates->bytes_per_ns);
         out->loaded_ns = roofline(job, m, cls, rates, rates->loaded_bytes_per_ns);
+        pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns, out);
         return;
     }
     if (pp_combines(c->kind))

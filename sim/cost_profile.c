@@ -38,19 +38,31 @@ static pp_status parameter(const struct pp_search *s, const char *link, const ch
     return pp_check_figure(measured, 0, most, "%s of link \"%s\" is", name, link);
 }
 
+/* Of sums over the workers of a rank; profiles have tasks without them. */
+static int count_sums(const struct pp_job *job, int cls)
+{
+    const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
+    int n = 0;
+    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_sum_bytes(&program->calls[i]) > 0;
+    return n;
+}
+
 /* A GPU's copies are made beside its computations: the calls cost its host, not the device. */
-static void use_host(const struct pp_plan *plan, double send_ns, double receive_ns, struct pp_cost *cost)
+static void use_host(const struct pp_job *job, double send_ns, double receive_ns, struct pp_cost *cost)
 {
     cost->link.send_overhead_ns = cost->link.recv_overhead_ns = 0;
     for (int c = 0; c < cost->nclasses; c++) {
-        int kind = plan->classes[c].kind;
-        if (pp_kinds[kind].computes) continue;
-        cost->classes[c].host_ns = llround(pp_is_transfer(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
+        const int kind = job->train->classes[c].kind;
+        struct pp_class_cost *class = &cost->classes[c];
+        if (!pp_kinds[kind].computes)
+            class->host_ns = llround(pp_is_transfer(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
+        else if (class->source != PP_COST_MACHINE)
+            class->host_ns += llround(count_sums(job, c) * (send_ns + receive_ns));
     }
 }
 
-static pp_status set_transfers(const struct pp_search *s, const struct pp_plan *plan, const struct pp_mover *mover,
-                               struct pp_cost *cost, bool *found)
+static pp_status set_transfers(const struct pp_search *s, const struct pp_mover *mover, struct pp_cost *cost,
+                               bool *found)
 {
     double latency, send, receive, per_byte, copies = !s->gpu, in_order = 0;
     bool known;
@@ -74,7 +86,7 @@ static pp_status set_transfers(const struct pp_search *s, const struct pp_plan *
                                        .receiver_copies = copies > 0,
                                        .posts_in_order = in_order > 0,
                                        .host_wait = mover->host_wait};
-    if (s->gpu) use_host(plan, send, receive, cost);
+    if (s->gpu) use_host(s->job, send, receive, cost);
     return PP_OK;
 }
 
@@ -105,6 +117,7 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
                                                latency, per_byte);
         if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
+        if (pp_kinds[kind].computes && *found) pp_placement_set_sums(placement, s->job, c, latency, per_byte, class);
     }
     return PP_OK;
 }
@@ -113,7 +126,7 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
  * the profiles of a named machine has several GPUs, the link between them is the machine file's. */
 static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, const struct pp_plan *plan)
 {
-    bool several = s->sharers < plan->ranks * plan->replicas;
+    bool several = s->sharers < pp_plan_workers(plan);
     return !(s->gpu && s->job->config->machine && !s->job->config->profile && several && !mover->joins_processes);
 }
 
@@ -129,14 +142,15 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         const struct pp_mover *mover = &pp_movers[i];
         if (mover->moves != (s->gpu ? PP_OF_DEVICES : PP_OF_HOSTS) || !stands_for(s, mover, job->train)) continue;
         if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, mover->name) != 0) continue;
-        PP_TRY(set_transfers(s, job->train, mover, cost, &found));
+        PP_TRY(set_transfers(s, mover, cost, &found));
         if (!found) continue;
         snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
         pp_placement_set_transfers(&placement, cost);
         PP_TRY(set_collectives(&placement, s, mover, cost, &reduces));
     }
-    origin->link_computed =
-        (!found && job->train->ranks > 1) || (!reduces && job->train->replicas > 1) || pp_placement_several(&placement);
+    origin->link_computed = (!found && job->train->ranks > 1) ||
+                            (!reduces && job->train->replicas * job->train->tensor > 1) ||
+                            pp_placement_several(&placement);
     return PP_OK;
 }
 

@@ -100,6 +100,7 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     bool found = program->ncalls > 0;
     *ns = 0;
     for (int i = 0; i < program->ncalls && found; i++) {
+        if (s->job->model_ops->call_sum_bytes(&program->calls[i]) > 0) continue;
         PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
         sum += (double)each;
         longest = fmax(longest, (double)each);
@@ -214,8 +215,8 @@ pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost
         if (loaded == 0) source = PP_COST_MACHINE;
         count(origin, source, wanted.program->signature);
         if (loaded == 0) continue;
-        cost->classes[c].ns = alone;
-        cost->classes[c].loaded_ns = loaded;
+        cost->classes[c].ns = alone + cost->classes[c].sums_ns; /* which are not part of what was measured */
+        cost->classes[c].loaded_ns = loaded + cost->classes[c].sums_ns;
         cost->classes[c].source = source;
         PP_TRY(set_issue(s, wanted.program->signature, &cost->classes[c]));
     }

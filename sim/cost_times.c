@@ -11,7 +11,8 @@ pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost 
     PP_TRY(PP_NEW(&cost, 1));
     cost->nclasses = plan->nclasses;
     cost->source = source;
-    cost->workers = plan->ranks * plan->replicas;
+    cost->workers = pp_plan_workers(plan);
+    cost->tensor = plan->tensor;
     pp_status status = PP_NEW(&cost->classes, plan->nclasses);
     if (status != PP_OK) {
         pp_cost_free(cost);

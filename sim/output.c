@@ -63,6 +63,13 @@ static const struct pp_row_column columns[] = {
     {"times from", "cost_source", cell_source, .left = true},
 };
 
+/* Part of the tasks' time; of all ranks the most. */
+static void print_sums(const json_t *row, FILE *out)
+{
+    const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
+    if (sums > 0) fprintf(out, "\nsums over tensors: %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
+}
+
 static void print_path(const json_t *row, FILE *out)
 {
     const char *kind, *separator = "\ncritical path:";
@@ -123,6 +130,7 @@ pp_status pp_rows_print(const json_t *rows, int format, FILE *out)
     if (json_array_size(rows) != 1) return PP_OK;
     print_ranks(json_array_get(rows, 0), out);
     print_layers(json_array_get(rows, 0), out);
+    print_sums(json_array_get(rows, 0), out);
     print_path(json_array_get(rows, 0), out);
     return PP_OK;
 }

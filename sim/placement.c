@@ -5,6 +5,8 @@
 
 #include "sim/costs.h"
 
+static const double longest_ns = 1e18; /* the engine refuses what is that long */
+
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine)
 {
     struct pp_placement p = {.plan = job->train, .sharers = pp_cost_sharers(job)};
@@ -21,17 +23,17 @@ static int host_of(const struct pp_placement *p, int worker)
     return p->devices > 0 ? device_of(p, worker) / p->devices : 0;
 }
 
-bool pp_placement_several(const struct pp_placement *p)
-{
-    return host_of(p, p->plan->ranks * p->plan->replicas - 1) > 0;
-}
+bool pp_placement_several(const struct pp_placement *p) { return host_of(p, pp_plan_workers(p->plan) - 1) > 0; }
 
-/* Replicas in which the two ranks are on two hosts. */
+/* Workers whose message from one rank to the other leaves the host: each sends to the one of its own tensor rank. */
 static int apart(const struct pp_placement *p, int source, int target)
 {
+    const struct pp_plan *plan = p->plan;
     int n = 0;
-    for (int first = 0; first < p->plan->ranks * p->plan->replicas; first += p->plan->ranks)
-        n += host_of(p, first + source) != host_of(p, first + target);
+    for (int replica = 0; replica < plan->replicas; replica++)
+        for (int t = 0; t < plan->tensor; t++)
+            n += host_of(p, pp_worker_at(plan, replica, source, t)) !=
+                 host_of(p, pp_worker_at(plan, replica, target, t));
     return n;
 }
 
@@ -58,21 +60,16 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
         if (!several || !pp_is_transfer(cls->kind)) continue;
         const int n =
             apart(p, plan->stage_rank[cls->stage], plan->stage_rank[pp_transfer_target(cls->kind, cls->stage)]);
-        cost->classes[c].between_hosts = n == plan->replicas || (n > 0 && slower);
+        cost->classes[c].between_hosts = n == plan->replicas * plan->tensor || (n > 0 && slower);
     }
 }
 
-/* Hosts on which a rank is in some replica, and the fewest of its devices on one of them. */
-struct ring {
-    int hosts, fewest;
-};
-
-static struct ring ring_of(const struct pp_placement *p, int rank)
+/* n workers, each so far behind the one before. */
+static struct pp_ring ring_of(const struct pp_placement *p, int first, int stride, int n)
 {
-    struct ring ring = {0, 0};
+    struct pp_ring ring = {.members = n};
     int host = -1, device = -1, here = 0;
-    for (int replica = 0; replica < p->plan->replicas; replica++) {
-        const int worker = replica * p->plan->ranks + rank;
+    for (int i = 0, worker = first; i < n; i++, worker += stride) {
         if (host_of(p, worker) != host) {
             if (ring.hosts > 0 && (ring.fewest == 0 || here < ring.fewest)) ring.fewest = here;
             host = host_of(p, worker);
@@ -86,19 +83,65 @@ static struct ring ring_of(const struct pp_placement *p, int rank)
     return ring;
 }
 
+static struct pp_ring slower_ring(struct pp_ring a, struct pp_ring b)
+{
+    if (a.hosts != b.hosts) return a.hosts > b.hosts ? a : b;
+    return a.fewest <= b.fewest ? a : b;
+}
+
+struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank)
+{
+    const struct pp_plan *plan = p->plan;
+    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, rank, 0), pp_worker_at(plan, 1, 0, 0), plan->replicas);
+    for (int t = 1; t < plan->tensor; t++)
+        slowest = slower_ring(slowest,
+                              ring_of(p, pp_worker_at(plan, 0, rank, t), pp_worker_at(plan, 1, 0, 0), plan->replicas));
+    return slowest;
+}
+
+struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank)
+{
+    const struct pp_plan *plan = p->plan;
+    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, rank, 0), 1, plan->tensor);
+    for (int replica = 1; replica < plan->replicas && plan->tensor > 1; replica++)
+        slowest = slower_ring(slowest, ring_of(p, pp_worker_at(plan, replica, rank, 0), 1, plan->tensor));
+    return slowest;
+}
+
+int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
+                            double latency_ns, double ns_per_byte)
+{
+    latency_ns *= (double)rounds / 2;
+    if (ring->hosts > 1) {
+        latency_ns += (double)rounds * (ring->hosts - 1) * (double)p->network.latency_ns;
+        ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring->fewest);
+    }
+    const double ns = latency_ns + (double)bytes * rounds * (ring->members - 1) / ring->members * ns_per_byte;
+    return llround(fmin(ns, longest_ns));
+}
+
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t bytes, double latency_ns,
                                double ns_per_byte)
 {
-    const struct ring ring = ring_of(p, rank);
-    const int replicas = p->plan->replicas;
-    const double rounds = p->plan->zero ? 1 : 2;
-    latency_ns *= rounds / 2;
-    if (ring.hosts > 1) {
-        latency_ns += rounds * (ring.hosts - 1) * (double)p->network.latency_ns;
-        ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring.fewest);
+    const struct pp_ring ring = pp_placement_replicas(p, rank);
+    return pp_placement_sum_ns(p, &ring, p->plan->zero ? 1 : 2, bytes, latency_ns, ns_per_byte);
+}
+
+void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
+                           double ns_per_byte, struct pp_class_cost *class)
+{
+    const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
+    double ns = 0;
+    if (p->plan->tensor == 1 || program->ncalls == 0) return;
+    const struct pp_ring ring = pp_placement_tensor(p, p->plan->stage_rank[p->plan->classes[cls].stage]);
+    for (int i = 0; i < program->ncalls; i++) {
+        const int64_t bytes = job->model_ops->call_sum_bytes(&program->calls[i]);
+        if (bytes > 0) ns += (double)pp_placement_sum_ns(p, &ring, 2, bytes, latency_ns, ns_per_byte);
     }
-    const double ns = latency_ns + (double)bytes * rounds * (replicas - 1) / replicas * ns_per_byte;
-    return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
+    const int64_t sums_ns = llround(fmin(ns, longest_ns));
+    class->ns += sums_ns - class->sums_ns;
+    class->loaded_ns += sums_ns - class->sums_ns;
+    class->sums_ns = sums_ns;
 }
 
 static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -106,8 +149,8 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
     if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
-    for (int first = 0; first < p->plan->ranks * p->plan->replicas; first += p->plan->ranks)
-        if (host_of(p, first) != host_of(p, first + p->plan->ranks - 1))
-            return longer(p->network.latency_ns, latency_ns);
+    const int each = p->plan->ranks * p->plan->tensor;
+    for (int first = 0; first < pp_plan_workers(p->plan); first += each)
+        if (host_of(p, first) != host_of(p, first + each - 1)) return longer(p->network.latency_ns, latency_ns);
     return latency_ns;
 }

@@ -10,8 +10,8 @@
 #include "core/job.h"
 #include "sim/machine.h"
 
-/* Workers are numbered replica * ranks + rank, as ppexec does. So many successive ones share a device, and so many
- * successive devices are in a host. */
+/* Workers are numbered as in core/plan.h. So many successive ones share a device, and so many successive devices are in
+ * a host. */
 struct pp_placement {
     const struct pp_plan *plan;     /* borrowed */
     int sharers, devices;           /* devices 0: one host holds all */
@@ -24,15 +24,34 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
 /* Do the workers take several hosts? */
 bool pp_placement_several(const struct pp_placement *p);
 
-/* Sets cost->network and which classes it carries; cost->link is there. Where only some replicas have the two ranks of
- * a transfer on one host, the slower way counts. */
+/* Sets cost->network and which classes it carries; cost->link is there. Where only some workers of the two ranks of a
+ * transfer are on one host, the slower way counts. */
 void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *cost);
 
-/* Sum over the replicas of the gradients of a rank's stage: by latency and time of a byte within a host, and one ring
- * whose slowest link counts. Where each replica has a share, one of the two rounds of such a sum: reduce-scatter, or
- * all-gather of the parameters; each takes half of its latency and bytes. */
+/* Workers who make sums among each other, of all groups alike the one that the network slows down most: so many, on so
+ * many hosts, with so many devices at least on each. */
+struct pp_ring {
+    int members, hosts, fewest;
+};
+
+/* Of a rank: the replicas of a worker, who sum gradients; the workers of a replica, who sum inside tasks. */
+struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank);
+struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank);
+
+/* Such a sum: by latency and time of a byte within a host, and one ring whose slowest link counts. It goes around twice
+ * (rounds 2); reduce-scatter or all-gather (1), each once, with half of latency and bytes. */
+int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
+                            double latency_ns, double ns_per_byte);
+
+/* Sum over the replicas of the gradients of a rank's stage. Where each replica has a share, one of its two rounds:
+ * reduce-scatter, or all-gather of the parameters. */
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t bytes, double latency_ns,
                                double ns_per_byte);
+
+/* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
+ * what was there. */
+void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
+                           double ns_per_byte, struct pp_class_cost *class);
 
 /* What the slowest hop of the global norm's exchange is under way, if one within a host is so long. */
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns);

@@ -101,6 +101,12 @@ static pp_status check_times(const struct session *s)
     if (config->machine && pp_device_kind(config->device)->waits)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
+    for (int i = 0; i < config->tensor.n && (config->times || pp_device_kind(config->device)->waits); i++)
+        if (config->tensor.v[i] > 1)
+            return pp_fail(PP_USAGE,
+                           "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
+                           "inside them; leave --tensor out",
+                           config->tensor.v[i], config->times ? "--times says" : "--device delay waits");
     return pp_given_times_of(config, &times);
 }
 

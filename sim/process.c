@@ -15,7 +15,7 @@ pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const
     const struct pp_mover *mover = pp_mover_find(transport, PP_OF_HOSTS);
     bool found = mover != NULL;
     const bool alone = found && mover->joins_processes;
-    const int processes = alone ? job->train->ranks * job->train->replicas : 1;
+    const int processes = alone ? pp_plan_workers(job->train) : 1;
     const struct {
         const char *parameter;
         double *value;
@@ -34,7 +34,7 @@ pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const
 
 int64_t pp_process_bytes(const struct pp_job *job, const struct pp_process_cost *cost, int64_t data_bytes, int worker)
 {
-    const int all = job->train->ranks * job->train->replicas, count = cost->alone ? 1 : all;
+    const int all = pp_plan_workers(job->train), count = cost->alone ? 1 : all;
     if (!cost->known || !job->layout || worker % count) return 0;
     double measured = cost->base + count * cost->worker + (worker == 0 ? cost->first : 0);
     int64_t bytes = llround(measured) + data_bytes + pp_process_table_bytes(job, worker == 0);
@@ -45,7 +45,7 @@ int64_t pp_process_bytes(const struct pp_job *job, const struct pp_process_cost 
 int64_t pp_process_most_bytes(const struct pp_job *job, const struct pp_process_cost *cost, int64_t data_bytes)
 {
     int64_t most = 0;
-    for (int i = 0; i < job->train->ranks * job->train->replicas; i++) {
+    for (int i = 0; i < pp_plan_workers(job->train); i++) {
         const int64_t bytes = pp_process_bytes(job, cost, data_bytes, i);
         if (bytes > most) most = bytes;
     }

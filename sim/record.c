@@ -14,10 +14,10 @@ struct recording {
     int64_t *ready_at; /* [ranks] when the rank was free for its next task */
 };
 
-static pp_status add(struct recording *r, int worker, int32_t task, int side, int64_t posted, int64_t start,
-                     int64_t end)
+/* Of the first replica's rank, whose workers are alike: the first one's. */
+static pp_status add(struct recording *r, int rank, int32_t task, int side, int64_t posted, int64_t start, int64_t end)
 {
-    struct pp_event event = {.worker = worker,
+    struct pp_event event = {.worker = pp_worker_at(r->sim->plan, 0, rank, 0),
                              .task = task,
                              .side = side,
                              .posted_ns = posted - r->origin,

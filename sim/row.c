@@ -27,6 +27,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     const struct pp_plan *plan = job->train;
     set(row, "schedule", json_string(plan->schedule));
     set(row, "stages", json_integer(plan->ranks));
+    set(row, "tensor", json_integer(plan->tensor));
     set(row, "virtual", json_integer(plan->virtual_stages));
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
@@ -37,6 +38,19 @@ static void set_configuration(json_t **row, const struct pp_job *job)
 }
 
 static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }
+
+/* Of a step of the rank that spends most in sums over its workers. */
+static int64_t tensor_ns(const struct pp_plan *plan, const struct pp_cost *cost)
+{
+    int64_t most = 0;
+    for (int rank = 0; rank < plan->ranks && plan->tensor > 1; rank++) {
+        int64_t sum = 0;
+        for (int64_t i = plan->issue_start[rank]; i < plan->issue_start[rank + 1]; i++)
+            sum += cost->classes[plan->tasks[pp_issue_task(plan->issue[i])].cls].sums_ns;
+        if (sum > most) most = sum;
+    }
+    return most;
+}
 
 static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_sim_result *r)
 {
@@ -56,12 +70,12 @@ static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_
 }
 
 /* The most that a device holds: the arenas of all the workers that share it. */
-static int64_t device_bytes(const struct pp_layout *layout, int workers, int sharers)
+static int64_t device_bytes(const struct pp_plan *plan, const struct pp_layout *layout, int sharers)
 {
     int64_t most = 0, sum = 0;
-    for (int w = 0; w < workers; w++) {
+    for (int w = 0; w < pp_plan_workers(plan); w++) {
         if (sharers <= 1 || w % sharers == 0) sum = 0;
-        sum += layout->arena_bytes[w % layout->ranks];
+        sum += layout->arena_bytes[pp_worker_rank(plan, w)];
         if (sum > most) most = sum;
     }
     return most;
@@ -71,8 +85,7 @@ static void set_memory(json_t **row, const struct pp_config *config, const struc
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
-    const int workers = job->train->ranks * job->train->replicas;
-    const int64_t most = layout ? device_bytes(layout, workers, prediction->cost->sharers) : 0;
+    const int64_t most = layout ? device_bytes(job->train, layout, prediction->cost->sharers) : 0;
     json_t *kinds = layout ? json_object() : json_null();
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
         kinds = pp_json_set(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
@@ -89,7 +102,7 @@ static const char *link_source(const struct pp_predictor *p, const struct pp_pre
 {
     const struct pp_plan *plan = prediction->job->train;
     const struct pp_cost_origin *origin = &prediction->origin;
-    if (p->config->times || p->waits || plan->ranks * plan->replicas == 1) return NULL;
+    if (p->config->times || p->waits || pp_plan_workers(plan) == 1) return NULL;
     return *origin->transport && !origin->link_computed ? origin->transport : "machine";
 }
 
@@ -113,6 +126,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
+    set(&row, "tensor_ms", ms(tensor_ns(job->train, prediction->cost)));
     set_memory(&row, p->config, prediction);
     set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
     set(&row, "mfu", if_any(pp_mfu(p, prediction)));

@@ -9,7 +9,7 @@ static pp_status add_memory(struct pp_db *db, int64_t run, const struct pp_predi
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
-    for (int worker = 0; layout && worker < layout->ranks * job->train->replicas; worker++)
+    for (int worker = 0; layout && worker < pp_plan_workers(job->train); worker++)
         PP_TRY(pp_db_add_worker_memory(db, run, worker, layout,
                                        pp_process_bytes(job, &prediction->process, p->data_bytes, worker)));
     return PP_OK;

@@ -25,7 +25,7 @@ double pp_tokens_per_s(const struct pp_prediction *prediction)
 static int devices(const struct pp_machine *m, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
-    const int workers = job->train->ranks * job->train->replicas, sharers = prediction->cost->sharers;
+    const int workers = pp_plan_workers(job->train), sharers = prediction->cost->sharers;
     const double cores = (double)workers * job->config->threads;
     if (m->cores > 0) return cores < m->cores ? (int)cores : m->cores;
     return sharers > 1 ? workers / sharers : workers;

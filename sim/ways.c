@@ -42,27 +42,45 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     out->replicas = way->replicas;
     out->rows = way->rows;
     if (config->workers) out->stages = (struct pp_ints){1, {way->points[0].stages}};
+    if (config->workers) out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
     pp_config_cut_rows(out);
 }
 
-/* P ranks, and all the replicas of them that the workers are enough for. */
-static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int stages,
+/* P ranks of T workers, and all the replicas of them that the workers are enough for. */
+static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int tensor, int stages,
                      struct pp_way *way)
 {
     struct pp_config one = *config;
-    const int replicas = config->workers / stages;
+    const int64_t each = (int64_t)stages * tensor;
+    const int replicas = (int)(config->workers / each);
+    char of_workers[48] = "";
+    if (tensor > 1) snprintf(of_workers, sizeof of_workers, " of %d workers each", tensor);
     one.stages = (struct pp_ints){1, {stages}};
+    one.tensor = (struct pp_ints){1, {tensor}};
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
     pp_config_cut_rows(&one);
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
-    if (config->workers % stages)
-        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d ranks",
-                 config->workers, config->workers == 1 ? " is" : "s are", stages);
+    if (config->workers % each)
+        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s",
+                 config->workers, config->workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers);
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
     else
         *way = (struct pp_way){replicas, config->global_rows / replicas, way->points, way->npoints, ""};
+    return PP_OK;
+}
+
+/* All P, or those that are asked for; at least one, which says why there is no other. */
+static pp_status find_tensor(const struct pp_config *config, const struct pp_schedules *schedules, int tensor,
+                             struct pp_way *ways, int *n)
+{
+    const bool given = pp_config_given(config, "stages");
+    for (int i = 0; given && i < config->stages.n; i++)
+        PP_TRY(add(config, schedules, tensor, config->stages.v[i], &ways[(*n)++]));
+    for (int p = 1; !given && p <= config->workers && p <= config->layers; p++)
+        if (p == 1 || config->workers % ((int64_t)p * tensor) == 0)
+            PP_TRY(add(config, schedules, tensor, p, &ways[(*n)++]));
     return PP_OK;
 }
 
@@ -72,18 +90,13 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
         ways[(*n)++] = (struct pp_way){.replicas = config->replicas, .rows = config->rows};
         return pp_points(config, schedules, &ways[0].points, &ways[0].npoints);
     }
-    if (pp_config_given(config, "stages")) {
-        for (int i = 0; i < config->stages.n; i++) PP_TRY(add(config, schedules, config->stages.v[i], &ways[(*n)++]));
-        return PP_OK;
-    }
-    for (int p = 1; p <= config->workers && p <= config->layers; p++)
-        if (config->workers % p == 0) PP_TRY(add(config, schedules, p, &ways[(*n)++]));
+    for (int i = 0; i < config->tensor.n; i++) PP_TRY(find_tensor(config, schedules, config->tensor.v[i], ways, n));
     return PP_OK;
 }
 
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways, int *n)
 {
-    const int most = PP_LIST_MAX + config->workers; /* more than a number has divisors */
+    const int most = config->tensor.n * (PP_LIST_MAX + config->workers); /* more than a number has divisors */
     *n = 0;
     PP_TRY(PP_NEW(ways, most));
     return find(config, schedules, *ways, n);

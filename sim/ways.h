@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of a sweep. Usually there is one, of all combinations of the lists. With --workers there is one for each
- * way to use so many devices: P ranks, and as many replicas as there are devices for, which share the rows of a batch.
+ * way to use so many devices: P ranks of T workers, and as many replicas as there are devices for, which share the rows
+ * of a batch.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -21,7 +22,8 @@ struct pp_way {
  * replica with all rows. Does nothing where neither was given. */
 pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
 
-/* Of a prepared config. In the order of --stages, or of rising P. Release with pp_ways_free(), after a failure too. */
+/* Of a prepared config. In the order of --tensor, and of --stages or of rising P. Release with pp_ways_free(), after a
+ * failure too. */
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);

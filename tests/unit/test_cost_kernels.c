@@ -86,6 +86,14 @@ static void test_kernels(void **state)
     pp_cost_free(cost);
     pp_job_free(job);
 
+    const char *const tensor = "--stages 2 --layers 8 --tensor 2 --rows 20 --chunks 5"; /* sums are no kernels */
+    job = create_job(tensor);
+    add_kernel_profile(db, job, "all_reduce", -5);
+    cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
+    pp_cost_free(cost);
+    pp_job_free(job);
+
     job = create_job("--stages 2 --layers 8 --rows 20 --chunks 4"); /* only the update has kernels that were measured */
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_KERNELS], 4);

@@ -50,6 +50,7 @@ static void test_placement(void **state)
 {
     (void)state;
 #define SHAPE "--device cuda --clip 1 --layers 16 --rows 48 --chunks 2 "
+#define TENSOR "--heads 8 --d-model 64 --d-ff 64 "
     static const struct {
         const char *options;
         int devices;
@@ -68,7 +69,12 @@ static void test_placement(void **state)
         {SHAPE "--stages 3 --replicas 8", 8, "0 1", 23000, 20, 2 * 5000}, /* 6 7|8 and 15|16 17: 3, 3 and 2 members */
         {SHAPE "--stages 2 --replicas 1 --virtual 2 --schedule interleaved", 1, "0 1 2", 0, 0, 5000},
         {SHAPE "--stages 4 --replicas 4 --gpus 2", 1, "", 13000, 10, 2 * 1000}, /* two replicas on each GPU */
-        {SHAPE "--stages 8 --replicas 2 --gpus 4", 1, "3", 13000, 10, 3 * 5000}};
+        {SHAPE "--stages 8 --replicas 2 --gpus 4", 1, "3", 13000, 10, 3 * 5000},
+        {SHAPE TENSOR "--stages 2 --replicas 1 --tensor 8", 8, "0", 0, 0, 4 * 5000}, /* a host for each rank */
+        {SHAPE TENSOR "--stages 2 --replicas 2 --tensor 8", 8, "0", 13000, 10, 4 * 5000},
+        {SHAPE TENSOR "--stages 2 --replicas 4 --tensor 2", 8, "", 13000, 20, 2 * 1000}, /* two replicas in each */
+        {SHAPE TENSOR "--stages 4 --replicas 1 --tensor 4", 8, "1", 0, 0, 4 * 5000},
+        {SHAPE TENSOR "--stages 4 --replicas 3 --tensor 2", 4, "1", 23000, 10, 3 * 5000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = create_job(cases[i].options);
         const struct pp_machine m = round_machine(cases[i].devices);

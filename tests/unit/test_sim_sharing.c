@@ -60,6 +60,35 @@ static void test_sharers(void **state)
     finish(&h);
 }
 
+/* The workers of a rank do the same at the same time: those on one device slow each other down, and so do the ranks
+ * that are on it. */
+static void test_tensor_ranks_share(void **state)
+{
+    (void)state;
+    struct hand h = begin(2, 0, 4);
+    h.c.cost->tensor = h.c.cost->sharers = 2; /* a device for each rank */
+    int a = add(&h, PP_F, 0, -1, 1000, 1500), b = add(&h, PP_F, 1, -1, 3000, 4500);
+    run(&h, false);
+    assert_int_equal(end_of(&h, a), 1500);
+    assert_int_equal(end_of(&h, b), 4500);
+    finish(&h);
+    h = begin(4, 0, 8);
+    h.c.cost->tensor = 2, h.c.cost->sharers = 4; /* one for two ranks */
+    a = add(&h, PP_F, 0, -1, 1000, 2500), b = add(&h, PP_F, 1, a, 1000, 2500);
+    const int c = add(&h, PP_F, 3, a, 1000, 2500);
+    run(&h, false);
+    assert_int_equal(end_of(&h, a), 1250); /* two of four: rate 1 - (1 - 2/5) / 3 */
+    assert_int_equal(end_of(&h, b), 2500);
+    assert_int_equal(end_of(&h, c), 2500);
+    finish(&h);
+    h = begin(1, 2, 4);
+    h.c.cost->tensor = 4; /* on two cores */
+    a = add(&h, PP_F, 0, -1, 1000, 1200);
+    run(&h, false);
+    assert_int_equal(end_of(&h, a), 2400);
+    finish(&h);
+}
+
 static void test_replicas_load_too(void **state)
 {
     (void)state;
@@ -166,6 +195,7 @@ int main(void)
                                        cmocka_unit_test(test_loaded_times),
                                        cmocka_unit_test(test_loads_between),
                                        cmocka_unit_test(test_sharers),
+                                       cmocka_unit_test(test_tensor_ranks_share),
                                        cmocka_unit_test(test_replicas_load_too),
                                        cmocka_unit_test(test_receiver_copies),
                                        cmocka_unit_test(test_copy_engine),
