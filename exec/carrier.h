@@ -33,7 +33,8 @@ struct pp_port {
     int me; /* worker */
 };
 
-/* One transfer at one end. Lives with the caller, at one address, until issued and its mark is reached. */
+/* One transfer at one end. Lives with the caller, at one address, until issued and its mark is reached; of a sum, until
+ * it is issued, and `done` may then be recorded again, once the queues that wait for it have been told so. */
 struct pp_parcel {
     void *memory;                   /* of the device */
     const struct pp_shares *shares; /* of a sum: what is done with which parts of the memory; NULL: all is summed */
