@@ -41,8 +41,8 @@ static bool same(const struct pp_table *table, int64_t a, int64_t b, const char 
 /* Two that look alike in the table's columns. */
 static bool same_shape(const struct pp_table *table, int64_t a, int64_t b)
 {
-    static const char *const columns[] = {"schedule",     "stages",   "virtual",   "chunks",
-                                          "microbatches", "replicas", "checkpoint"};
+    static const char *const columns[] = {"schedule",     "stages",   "virtual", "chunks",
+                                          "microbatches", "replicas", "tensor",  "checkpoint"};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (!same(table, a, b, columns[i])) return false;
     return true;

@@ -17,7 +17,8 @@ struct chrome {
     int process;
     int64_t flows; /* arrows so far: their ids */
     const struct pp_timeline *timeline;
-    int32_t *made; /* [steps][replicas][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    int32_t *made;
     int32_t *used; /* ... that uses what arrives at the stage */
     int first_step, stages, microbatches;
 };
@@ -45,24 +46,30 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
     fputs("}}", c->out);
 }
 
+/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. */
+static const char *thread_text(const struct pp_timeline *t, int thread, char *buf, size_t size)
+{
+    const int worker = thread / THREADS;
+    char replica[24] = "", tensor[24] = "";
+    if (t->replicas > 1) snprintf(replica, sizeof replica, "replica %d ", worker / (t->ranks * t->tensor));
+    if (t->tensor > 1) snprintf(tensor, sizeof tensor, " tensor %d", worker % t->tensor);
+    snprintf(buf, size, "%srank %d%s: %s", replica, worker / t->tensor % t->ranks, tensor,
+             thread_names[thread % THREADS]);
+    return buf;
+}
+
 static pp_status name_threads(struct chrome *c, const char *process_name)
 {
     const struct pp_timeline *t = c->timeline;
     char text[64];
     bool *used;
-    const int threads = t->ranks * t->replicas * THREADS;
+    const int threads = t->ranks * t->replicas * t->tensor * THREADS;
     PP_TRY(PP_NEW(&used, threads));
     for (int64_t i = 0; i < t->nbars; i++) used[thread_of(&t->bars[i])] = true;
     metadata(c, 0, "process_name", process_name);
     for (int thread = 0; thread < threads; thread++) {
-        int worker = thread / THREADS;
         if (!used[thread]) continue;
-        if (t->replicas > 1)
-            snprintf(text, sizeof text, "replica %d rank %d: %s", worker / t->ranks, worker % t->ranks,
-                     thread_names[thread % THREADS]);
-        else
-            snprintf(text, sizeof text, "rank %d: %s", worker, thread_names[thread % THREADS]);
-        metadata(c, thread, "thread_name", text);
+        metadata(c, thread, "thread_name", thread_text(t, thread, text, sizeof text));
         begin(c, "M", thread);
         fprintf(c->out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", thread);
     }
@@ -91,8 +98,10 @@ static void write_point(struct chrome *c, const char *phase, const struct pp_bar
 
 static int64_t slot(const struct chrome *c, const struct pp_bar *bar, int stage, bool gradient)
 {
-    int64_t replica = bar->worker / c->timeline->ranks;
-    int64_t place = ((bar->step - c->first_step) * (int64_t)c->timeline->replicas + replica) * c->stages + stage;
+    const struct pp_timeline *t = c->timeline;
+    const int64_t step = bar->step - c->first_step, replica = bar->worker / (t->ranks * t->tensor);
+    const int64_t pass = (step * t->replicas + replica) * t->tensor + bar->worker % t->tensor;
+    const int64_t place = pass * c->stages + stage;
     return (place * c->microbatches + bar->microbatch) * 2 + gradient;
 }
 
@@ -115,12 +124,12 @@ static pp_status index_bars(struct chrome *c)
         const int end = bar->microbatch + (bar->count > 1 ? bar->count : 1);
         if (end > c->microbatches) c->microbatches = end;
     }
-    /* Each has a bar in one replica at least. */
+    /* Each has a bar of one worker at least. */
     double places = ((double)last - c->first_step + 1) * c->stages * c->microbatches * 2;
     if (places > 4.0 * (double)t->nbars)
         return pp_fail(PP_INPUT, "--chrome: run %lld has only a part of its events: the database is damaged",
                        (long long)t->run);
-    int64_t n = (int64_t)places * t->replicas;
+    int64_t n = (int64_t)places * t->replicas * t->tensor;
     PP_TRY(PP_NEW(&c->made, n));
     PP_TRY(PP_NEW(&c->used, n));
     for (int64_t i = 0; i < n; i++) c->made[i] = c->used[i] = -1;

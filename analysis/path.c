@@ -67,7 +67,7 @@ struct walk {
     struct pp_path *path;
     int64_t origin_ns, at_ns; /* the walk has come back to at_ns */
     int64_t edge;             /* busy edges from here on are later than at_ns */
-    int active, alike;        /* workers that compute at at_ns; replicas that each of them stands for */
+    int active, alike;        /* workers that compute at at_ns; how many each of them stands for */
     int64_t capacity;
 };
 
@@ -84,7 +84,7 @@ static int64_t back_to(struct walk *w, int64_t from_ns, enum pp_cause cause)
 /* Part of the time that goes lost to others, with so many active: core/cost.h. */
 static double lost(const struct walk *w, int kind, int active)
 {
-    const int cores = w->sharing->cores, workers = w->step->ranks * w->step->replicas;
+    const int cores = w->sharing->cores, workers = w->step->ranks * w->step->replicas * w->step->tensor;
     const int full = workers < cores ? workers : cores;
     const double alone = w->sharing->alone[kind];
     if (active < 2) return 0;
@@ -216,7 +216,7 @@ pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_
     PP_TRY(pp_step_read(db, run, step, &s));
     out->ranks = s.ranks;
     struct walk w = {.step = &s, .sharing = sharing, .path = out, .edge = s.nedges, .alike = 1};
-    if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas;
+    if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas * (s.tensor / s.traced_tensor);
     pp_status status = walk_back(&w);
     pp_step_free(&s);
     if (status != PP_OK) pp_path_free(out);

@@ -50,7 +50,7 @@ struct pp_path_sharing {
 struct pp_path {
     int64_t run;
     int step, ranks;
-    int64_t length_ns;              /* makespan of replica 0 */
+    int64_t length_ns;              /* makespan of replica 0's first workers */
     int64_t cause_ns[PP_CAUSES];    /* their sum is length_ns; OUTSIDE and UNTRACED are left 0 */
     int64_t cause_count[PP_CAUSES]; /* tasks of the path */
     int64_t n;
@@ -59,7 +59,8 @@ struct pp_path {
 
 /* What a profile of the predicted run's device and workload says of sharing. */
 pp_status pp_path_sharing_read(struct pp_db *db, int64_t predicted_run, struct pp_path_sharing *out) PP_MUST_CHECK;
-/* The path of replica 0 in one step of a run. PP_INPUT if the step was not traced, or is damaged. */
+/* The path of replica 0 in one step of a run, through the first worker of each rank. PP_INPUT if the step was not
+ * traced, or is damaged. */
 pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_path_sharing *sharing,
                        struct pp_path *out) PP_MUST_CHECK;
 void pp_path_free(struct pp_path *path);

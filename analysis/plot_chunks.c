@@ -12,7 +12,7 @@ extern const char pp_plot_chunks_gp[];
 enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
-static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "checkpoint", "stages"};
+static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
 static const char *const of_line[] = {"schedule", "virtual"};
 static const char *const of_measured_line[] = {"transport"}; /* a prediction alone belongs to any */
 
@@ -146,13 +146,15 @@ static void write_tics(const struct picture *picture, FILE *script)
 
 static pp_status draw(struct pp_plots *plots, struct picture *picture, const char *name)
 {
-    char title[256], text[LINE_TEXT];
+    char title[256], text[LINE_TEXT], shared[24] = "";
     const struct pp_table *table = picture->table;
+    const int tensor = (int)pp_cell_integer(pp_table_cell(table, picture->first, "tensor"));
     find_lines(picture);
-    snprintf(title, sizeof title, "%s, P = %d, D = %d, checkpoint %s",
+    if (tensor > 1) snprintf(shared, sizeof shared, ", T = %d", tensor);
+    snprintf(title, sizeof title, "%s, P = %d, D = %d%s, checkpoint %s",
              pp_cell_text(pp_table_cell(table, picture->first, "preset")),
              (int)pp_cell_integer(pp_table_cell(table, picture->first, "stages")),
-             (int)pp_cell_integer(pp_table_cell(table, picture->first, "replicas")),
+             (int)pp_cell_integer(pp_table_cell(table, picture->first, "replicas")), shared,
              pp_cell_text(pp_table_cell(table, picture->first, "checkpoint")));
     FILE *script = pp_plot_begin(plots, name, title, picture->first);
     if (!script) return PP_IO;

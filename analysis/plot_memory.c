@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory in use over one step, for each rank: what is always there, plus activations and checkpoints from the task that
- * takes a slot to the task that frees it.
+ * Memory in use over one step, for each rank (its first worker in replica 0): what is always there, plus activations
+ * and checkpoints from the task that takes a slot to the task that frees it.
  */
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ static pp_status read_series(struct pp_db *db, const char *name, int64_t run, st
     PP_TRY(PP_NEW(&series->changes, 2 * series->timeline.nbars));
     for (int64_t i = 0; i < series->timeline.nbars; i++) {
         const struct pp_bar *bar = &series->timeline.bars[i];
-        if (bar->worker >= series->timeline.ranks) continue;
+        if (pp_timeline_rank(&series->timeline, bar) < 0) continue;
         series->any |= bar->taken_bytes > 0;
         if (bar->start_ns < series->origin_ns) series->origin_ns = bar->start_ns;
         if (bar->end_ns > series->end_ns) series->end_ns = bar->end_ns;
@@ -61,7 +61,7 @@ static int64_t rank_changes(struct series *series, int rank)
     int64_t n = 0;
     for (int64_t i = 0; i < series->timeline.nbars; i++) {
         const struct pp_bar *bar = &series->timeline.bars[i];
-        if (bar->worker != rank) continue;
+        if (pp_timeline_rank(&series->timeline, bar) != rank) continue;
         if (bar->taken_bytes) series->changes[n++] = (struct change){bar->start_ns, bar->taken_bytes};
         if (bar->freed_bytes) series->changes[n++] = (struct change){bar->end_ns, -bar->freed_bytes};
     }
@@ -74,8 +74,8 @@ static pp_status write_rank(struct pp_db *db, struct series *series, int rank, F
     int64_t bytes, n = rank_changes(series, rank);
     bool found;
     PP_TRY(pp_db_integer(db, fixed_bytes,
-                         PP_VALUES(PP_INT(series->timeline.run), PP_INT(rank), PP_TEXT(pp_memory_names[PP_BYTES_ACT]),
-                                   PP_TEXT(pp_memory_names[PP_BYTES_CKPT])),
+                         PP_VALUES(PP_INT(series->timeline.run), PP_INT(pp_timeline_worker(&series->timeline, rank)),
+                                   PP_TEXT(pp_memory_names[PP_BYTES_ACT]), PP_TEXT(pp_memory_names[PP_BYTES_CKPT])),
                          &bytes, &found));
     fprintf(out, "# rank %d: ms bytes\n0 %lld\n", rank, (long long)bytes);
     int64_t written = bytes;
@@ -113,8 +113,10 @@ static pp_status write_arenas(struct pp_plots *plots, const struct series *serie
     for (int rank = 0; rank < series->timeline.ranks; rank++) {
         int64_t bytes = 0;
         bool found;
-        PP_TRY(pp_db_integer(plots->db, arena_bytes, PP_VALUES(PP_INT(series->timeline.run), PP_INT(rank)), &bytes,
-                             &found));
+        PP_TRY(
+            pp_db_integer(plots->db, arena_bytes,
+                          PP_VALUES(PP_INT(series->timeline.run), PP_INT(pp_timeline_worker(&series->timeline, rank))),
+                          &bytes, &found));
         if (bytes > *most) *most = bytes;
         fprintf(script, "%s%.0f.0", rank ? ", " : "", (double)bytes);
     }

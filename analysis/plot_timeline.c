@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One step as it was predicted above one step as it was measured, on one time axis: a row for each rank, a box for each
- * task.
+ * One step as it was predicted above one step as it was measured, on one time axis: a row for each rank (of replica 0,
+ * and of its workers the first), a box for each task.
  */
 
 #include "analysis/plot.h"
@@ -30,7 +30,7 @@ static pp_status read_panel(struct pp_db *db, const char *name, int64_t run, str
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (int64_t i = 0; i < panel->timeline.nbars; i++) {
         const struct pp_bar *bar = &panel->timeline.bars[i];
-        if (bar->worker >= panel->timeline.ranks || !pp_kinds[bar->kind].computes) continue;
+        if (pp_timeline_rank(&panel->timeline, bar) < 0 || !pp_kinds[bar->kind].computes) continue;
         if (bar->start_ns < first) first = bar->start_ns;
         if (bar->end_ns > last) last = bar->end_ns;
     }
@@ -80,14 +80,15 @@ static pp_status write_data(const struct pp_plots *plots, const struct panel *pa
             (long long)panel->timeline.run, panel->step);
     for (int64_t i = 0; i < panel->timeline.nbars; i++) {
         const struct pp_bar *bar = &panel->timeline.bars[i];
+        const int rank = pp_timeline_rank(&panel->timeline, bar);
         double low, high, ms = (double)(bar->end_ns - bar->start_ns) / 1e6;
-        if (bar->worker >= panel->timeline.ranks) continue;
+        if (rank < 0) continue;
         row_part(bar, &low, &high);
         int layer = bar->stage >= 0 ? bar->stage / panel->timeline.ranks : 0;
         double start = (double)(bar->start_ns - panel->origin_ns) / 1e6;
-        fprintf(data, "%.6f %.6f %.3f %.3f %d %d \"%s\" %s %d %d %d\n", start, start + ms, low - bar->worker,
-                high - bar->worker, bar->kind + 1, layer, label_of(bar, ms * 1e6 * pixels_per_ns, label),
-                pp_kinds[bar->kind].name, bar->stage, bar->microbatch, bar->worker);
+        fprintf(data, "%.6f %.6f %.3f %.3f %d %d \"%s\" %s %d %d %d\n", start, start + ms, low - rank, high - rank,
+                bar->kind + 1, layer, label_of(bar, ms * 1e6 * pixels_per_ns, label), pp_kinds[bar->kind].name,
+                bar->stage, bar->microbatch, rank);
     }
     return pp_plot_close(plots, name, data);
 }

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 24 }; /* of any count */
+enum { MOST = 1 << 24 }; /* of any count, and of workers */
 #define LONGEST_NS (INT64_MAX / 4)
 
-static const char shape[] = "SELECT r.stages, r.virtual_stages, r.replicas, r.microbatches, p.tasks FROM run r "
-                            "JOIN plan p ON p.id = r.plan WHERE r.id = ?1";
+static const char shape[] =
+    "SELECT r.stages, r.virtual_stages, r.replicas, r.tensor, r.microbatches, p.tasks FROM run r "
+    "JOIN plan p ON p.id = r.plan WHERE r.id = ?1";
 
 static const char events[] =
     "SELECT t.id, t.kind, t.stage, t.microbatch, t.count, t.src, t.dst, e.worker, e.side, e.posted_ns, e.start_ns, "
@@ -34,20 +35,22 @@ static pp_status read_shape(struct pp_db *db, struct pp_step *s)
 {
     sqlite3_stmt *statement;
     bool found;
-    int64_t value[5] = {0};
+    int64_t value[6] = {0};
     PP_TRY(pp_db_query(db, shape, PP_VALUES(PP_INT(s->run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
-    for (int i = 0; found && i < 5; i++) value[i] = sqlite3_column_int64(statement, i);
+    for (int i = 0; found && i < 6; i++) value[i] = sqlite3_column_int64(statement, i);
     sqlite3_reset(statement);
-    for (int i = 0; i < 5; i++)
-        if (!between(value[i], 1, i < 4 ? MOST : INT32_MAX - 1)) return damaged(db, s->run);
+    for (int i = 0; i < 6; i++)
+        if (!between(value[i], 1, i < 5 ? MOST : INT32_MAX - 1)) return damaged(db, s->run);
+    if ((double)value[0] * (double)value[2] * (double)value[3] > MOST) return damaged(db, s->run);
     /* Each stage has a forward and a backward of each microbatch, each worker some task. */
-    if ((double)value[0] * (double)value[1] * (double)value[3] > (double)value[4]) return damaged(db, s->run);
+    if ((double)value[0] * (double)value[1] * (double)value[4] > (double)value[5]) return damaged(db, s->run);
     s->ranks = (int)value[0];
     s->stages = (int)(value[0] * value[1]);
     s->replicas = (int)value[2];
-    s->microbatches = (int)value[3];
-    s->nnodes = value[4];
+    s->tensor = (int)value[3];
+    s->microbatches = (int)value[4];
+    s->nnodes = value[5];
     return PP_OK;
 }
 
@@ -73,7 +76,7 @@ static bool possible(const struct pp_step *s, const struct row *row)
     return between(row->task, 0, s->nnodes - 1) && between(row->stage, -1, s->stages - 1) &&
            between(row->microbatch, -1, s->microbatches - 1) && between(row->count, 0, UINT16_MAX) &&
            between(row->src, -1, s->ranks - 1) && between(row->dst, -1, s->ranks - 1) &&
-           between(row->worker, 0, (int64_t)s->ranks * s->replicas - 1) && between(row->side, 0, 2) &&
+           between(row->worker, 0, (int64_t)s->ranks * s->replicas * s->tensor - 1) && between(row->side, 0, 2) &&
            between(row->posted_ns, -LONGEST_NS, LONGEST_NS) && between(row->start_ns, -LONGEST_NS, LONGEST_NS) &&
            between(row->end_ns, row->start_ns, LONGEST_NS);
 }
@@ -122,8 +125,8 @@ static void keep_event(struct pp_step *s, const struct row *row)
     if (row->side == PP_SIDE_SEND) node->posted_ns = row->posted_ns;
     if (row->side == PP_SIDE_RECV) node->start_ns = row->start_ns, node->end_ns = row->end_ns;
     if (row->kind != PP_NORM_ALL) return;
-    s->norm_posted_ns[row->worker] = row->posted_ns;
-    s->norm_end_ns[row->worker] = row->end_ns;
+    s->norm_posted_ns[row->worker / s->tensor] = row->posted_ns;
+    s->norm_end_ns[row->worker / s->tensor] = row->end_ns;
 }
 
 static pp_status add_edges(struct pp_step *s, int64_t *capacity, const struct row *row)
@@ -151,8 +154,11 @@ static pp_status read_events(struct pp_db *db, int step, struct pp_step *s)
     while (found) {
         PP_TRY(read_row(db, statement, s, &row));
         if (pp_kinds[row.kind].computes) PP_TRY(add_edges(s, &capacity, &row));
-        if (row.worker < s->ranks) keep_event(s, &row);
-        if (row.worker / s->ranks >= s->traced_replicas) s->traced_replicas = (int)(row.worker / s->ranks) + 1;
+        const int replica = (int)(row.worker / ((int64_t)s->ranks * s->tensor)),
+                  tensor_rank = (int)row.worker % s->tensor;
+        if (replica == 0 && tensor_rank == 0) keep_event(s, &row);
+        if (replica >= s->traced_replicas) s->traced_replicas = replica + 1;
+        if (tensor_rank >= s->traced_tensor) s->traced_tensor = tensor_rank + 1;
         PP_TRY(pp_db_row(db, statement, &found));
     }
     if (s->edges) qsort(s->edges, (size_t)s->nedges, sizeof *s->edges, by_time);

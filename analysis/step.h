@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One traced step of replica 0 by task, with the edges that data takes. They follow from what the tasks are
- * (core/plan.h, Waiting), so databases of every version have them.
+ * One traced step of replica 0, of its ranks' first workers, by task, with the edges that data takes. They follow from
+ * what the tasks are (core/plan.h, Waiting), so databases of every version have them.
  */
 #ifndef PP_ANALYSIS_STEP_H
 #define PP_ANALYSIS_STEP_H
@@ -24,8 +24,8 @@ struct pp_busy_edge {
 
 struct pp_step {
     int64_t run;
-    int ranks, replicas, microbatches;
-    int traced_replicas; /* a prediction has one */
+    int ranks, replicas, tensor, microbatches;
+    int traced_replicas, traced_tensor; /* a prediction may have one */
     int64_t nnodes;
     struct pp_node *nodes;
     int32_t *made;  /* [stages][microbatches][2] computation that makes an activation, a gradient; -1 = none */

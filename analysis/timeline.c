@@ -11,10 +11,10 @@ enum { STAGES_MAX = 65536, WORKERS_MAX = 1 << 24, MICROBATCHES_MAX = 1 << 24 };
 
 static const char typical_step[] =
     "WITH whole AS (SELECT b.step, max(b.last_ns) - min(b.first_ns) AS ns FROM busy b JOIN run r ON r.id = b.run "
-    "WHERE b.run = ?1 AND b.worker < r.stages GROUP BY b.step) "
+    "WHERE b.run = ?1 AND b.worker < r.stages * r.tensor GROUP BY b.step) "
     "SELECT step FROM whole ORDER BY ns, step LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM whole)";
 
-static const char shape[] = "SELECT stages, virtual_stages, replicas FROM run WHERE id = ?1";
+static const char shape[] = "SELECT stages, virtual_stages, replicas, tensor FROM run WHERE id = ?1";
 
 /* The sending end is left out: its start is that of the receiving end, and what matters is when the data was there. */
 static const char bars[] =
@@ -50,7 +50,7 @@ static bool between(int64_t value, int64_t least, int64_t most) { return value >
 /* Whoever draws a bar may count on these ranges. */
 static bool possible(const struct pp_timeline *t, const struct pp_bar *bar)
 {
-    return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas - 1) &&
+    return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas * t->tensor - 1) &&
            between(bar->stage, -1, (int64_t)t->ranks * t->virtual_stages - 1) &&
            between(bar->microbatch, -1, MICROBATCHES_MAX) && between(bar->count, 0, UINT16_MAX) &&
            between(bar->src, -1, t->ranks - 1) && between(bar->dst, -1, t->ranks - 1) &&
@@ -85,11 +85,13 @@ static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
     timeline->ranks = sqlite3_column_int(statement, 0);
     timeline->virtual_stages = sqlite3_column_int(statement, 1);
     timeline->replicas = sqlite3_column_int(statement, 2);
+    timeline->tensor = sqlite3_column_int(statement, 3);
     sqlite3_reset(statement);
     if (between(timeline->ranks, 1, STAGES_MAX) && between(timeline->virtual_stages, 1, STAGES_MAX) &&
-        between(timeline->replicas, 1, WORKERS_MAX / timeline->ranks))
+        between(timeline->replicas, 1, WORKERS_MAX / timeline->ranks) &&
+        between(timeline->tensor, 1, WORKERS_MAX / timeline->ranks / timeline->replicas))
         return PP_OK;
-    return damaged(db, timeline->run, "numbers of stages or replicas");
+    return damaged(db, timeline->run, "numbers of stages or workers");
 }
 
 static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timeline)

@@ -18,10 +18,18 @@ struct pp_bar {
 
 struct pp_timeline {
     int64_t run;
-    int ranks, virtual_stages, replicas; /* P, V, D */
+    int ranks, virtual_stages, replicas, tensor; /* P, V, D, T */
     int64_t nbars;
     struct pp_bar *bars; /* in order of start, then task */
 };
+
+/* Pictures show replica 0, and of the workers of a rank, which do the same tasks, the first: that of rank r is worker
+ * pp_timeline_worker(). The rank of a bar; -1: of a worker that is not shown. */
+static inline int pp_timeline_worker(const struct pp_timeline *t, int rank) { return rank * t->tensor; }
+static inline int pp_timeline_rank(const struct pp_timeline *t, const struct pp_bar *bar)
+{
+    return bar->worker % t->tensor || bar->worker >= t->ranks * t->tensor ? -1 : bar->worker / t->tensor;
+}
 
 /* step: one step of the run, or -1 for all. A run without events gives nbars = 0. */
 pp_status pp_timeline_read(struct pp_db *db, int64_t run, int step, struct pp_timeline *out) PP_MUST_CHECK;

@@ -18,14 +18,18 @@ struct summary {
     const struct pp_plan *plan;
     int first_step, steps, workers;
     struct busy *busy;  /* [steps][workers] */
-    int64_t *posted_ns; /* [steps][replicas][ntasks] the last post of a transfer or collective */
+    int64_t *posted_ns; /* [steps][replicas][tensor][ntasks] the last post of a transfer or collective */
 };
 
+/* Who shares it: the workers that meet in a task; those with other parts of the tensors only in the norm. */
 static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 {
-    int64_t replica = pp_joins_replicas(s->plan, s->plan->tasks[e->task].kind) ? 0 : e->worker / s->plan->ranks;
-    return &s->posted_ns[((e->step - s->first_step) * (int64_t)s->plan->replicas + replica) * s->plan->ntasks +
-                         e->task];
+    const struct pp_plan *plan = s->plan;
+    const int kind = plan->tasks[e->task].kind;
+    const int64_t replica = pp_joins_replicas(plan, kind) ? 0 : pp_worker_replica(plan, e->worker);
+    const int64_t tensor_rank = kind == PP_NORM_ALL ? 0 : pp_worker_tensor_rank(plan, e->worker);
+    const int64_t place = ((e->step - s->first_step) * (int64_t)plan->replicas + replica) * plan->tensor + tensor_rank;
+    return &s->posted_ns[place * plan->ntasks + e->task];
 }
 
 static void summarise(struct summary *s, const struct pp_event *e)
@@ -45,7 +49,7 @@ static void summarise(struct summary *s, const struct pp_event *e)
 
 static pp_status check_events(const struct pp_db *db, const struct pp_plan *plan, const struct pp_trace *trace)
 {
-    int workers = plan->ranks * plan->replicas;
+    int workers = pp_plan_workers(plan);
     for (int64_t i = 0; i < trace->nevents; i++) {
         const struct pp_event *e = &trace->events[i];
         if (e->task < 0 || e->task >= plan->ntasks || e->worker < 0 || e->worker >= workers)
@@ -59,7 +63,7 @@ static pp_status check_events(const struct pp_db *db, const struct pp_plan *plan
 
 static pp_status summary_create(struct summary *s, const struct pp_plan *plan, const struct pp_trace *trace)
 {
-    *s = (struct summary){.plan = plan, .workers = plan->ranks * plan->replicas, .first_step = INT32_MAX};
+    *s = (struct summary){.plan = plan, .workers = pp_plan_workers(plan), .first_step = INT32_MAX};
     int last = 0;
     for (int64_t i = 0; i < trace->nevents; i++) {
         if (trace->events[i].step < s->first_step) s->first_step = trace->events[i].step;
@@ -69,7 +73,7 @@ static pp_status summary_create(struct summary *s, const struct pp_plan *plan, c
     PP_TRY(PP_NEW(&s->busy, (int64_t)s->steps * s->workers));
     for (int64_t i = 0; i < (int64_t)s->steps * s->workers; i++)
         s->busy[i] = (struct busy){.first_ns = INT64_MAX, .last_ns = INT64_MIN};
-    int64_t ends = (int64_t)s->steps * plan->replicas * plan->ntasks;
+    int64_t ends = (int64_t)s->steps * plan->replicas * plan->tensor * plan->ntasks;
     PP_TRY(PP_NEW(&s->posted_ns, ends));
     for (int64_t i = 0; i < ends; i++) s->posted_ns[i] = INT64_MIN;
     for (int64_t i = 0; i < trace->nevents; i++) summarise(s, &trace->events[i]);

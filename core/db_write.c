@@ -29,10 +29,10 @@ static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const str
     if (job) PP_TRY(pp_db_workload(job->config, job, workload));
     PP_TRY(pp_db_execute(
         db,
-        "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tasks) "
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tensor, tasks) "
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         PP_VALUES(PP_TEXT(hash), PP_TEXT(workload), PP_INT(plan->ranks), PP_INT(plan->virtual_stages),
-                  PP_INT(plan->microbatches), PP_INT(plan->replicas), PP_INT(plan->ntasks))));
+                  PP_INT(plan->microbatches), PP_INT(plan->replicas), PP_INT(plan->tensor), PP_INT(plan->ntasks))));
     bool found;
     PP_TRY(pp_db_integer(db, "SELECT id FROM plan WHERE hash = ?1 AND workload = ?2",
                          PP_VALUES(PP_TEXT(hash), PP_TEXT(workload)), id, &found));
@@ -65,12 +65,12 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
     return pp_db_execute(db,
                          "UPDATE run SET plan = ?2, plan_hash = ?3, schedule = ?4, stages = ?5, virtual_stages = ?6, "
                          "chunks = ?7, microbatches = ?8, replicas = ?9, checkpoint = ?10, parameters = ?11, "
-                         "accumulation_key = ?12 WHERE id = ?1",
+                         "accumulation_key = ?12, tensor = ?13 WHERE id = ?1",
                          PP_VALUES(PP_INT(run_id), PP_INT(id), PP_TEXT(hash_text(plan, hash)), PP_TEXT(plan->schedule),
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
                                    PP_INT(plan->microbatches), PP_INT(plan->replicas),
                                    PP_TEXT(pp_checkpoint_names[plan->checkpoint]), PP_REAL(parameters),
-                                   PP_TEXT(job->accumulation_key)));
+                                   PP_TEXT(job->accumulation_key), PP_INT(plan->tensor)));
 }
 
 static pp_status insert_config(struct pp_db *db, int64_t run_id, unsigned tool, const struct pp_config *config)
@@ -187,7 +187,7 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 pp_status pp_db_add_worker_memory(struct pp_db *db, int64_t run_id, int worker, const struct pp_layout *layout,
                                   int64_t process_bytes)
 {
-    const int rank = worker % layout->ranks;
+    const int rank = worker / layout->tensor % layout->ranks;
     for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
         PP_TRY(pp_db_add_memory(db, run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
     PP_TRY(pp_db_add_memory(db, run_id, worker, "arena", layout->arena_bytes[rank]));

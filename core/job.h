@@ -75,8 +75,8 @@ struct pp_job {
 enum { PP_POINT_TEXT = 256 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
-/* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes fastest).
- * *points is the caller's to free. */
+/* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes
+ * fastest). *points is the caller's to free. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 

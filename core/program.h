@@ -100,7 +100,9 @@ struct pp_wait {
 };
 
 /* Of what sums are made; bfloat16 numbers are added as float32, and each sum of two is rounded. */
-enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16 };
+enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16, PP_SUM_TYPES };
+/* Bytes of an element. */
+static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : type == PP_SUM_BF16 ? 2 : 4; }
 
 /* Where the workers of a rank meet inside a task (pp_shape.tensor). sum(): memory[elements] becomes the sum over all of
  * them, added in their order, the same bits in each; in memory of the device, and on a queue device behind what its
@@ -207,9 +209,9 @@ struct pp_shape {
     int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
-    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them: heads
-     * and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the vocabulary by
-     * rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
+     * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
+     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
     int tensor;
 };
 

@@ -58,6 +58,7 @@ static const struct pp_row_column configuration[] = {
     {"chunks", "chunks", pp_show_count},
     {"M", "microbatches", pp_show_count},
     {"D", "replicas", pp_show_count},
+    {"T", "tensor", pp_show_count, .if_mixed = true},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_ms},
 };

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
+-- Workers are numbered (replica * stages + rank) * tensor + tensor rank.
 
 -- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
 -- Quantiles are those of the plain steps, by nearest rank.
@@ -30,42 +31,46 @@ SELECT r.id AS run, coalesce(r.ms_per_batch, s.median_ms) AS ms, s.median_ms, s.
 FROM run r LEFT JOIN spread s ON s.run = r.id
 WHERE r.plan IS NOT NULL;
 
--- Idle share of each rank's compute lane over the traced steps; `bubble` of all ranks together is their mean.
+-- Idle share of each worker's compute lane over the traced steps; `bubble` of all together is their mean.
 DROP VIEW IF EXISTS v_bubble;
 CREATE VIEW v_bubble AS
-SELECT b.run, b.worker, b.worker / r.stages AS replica, b.worker % r.stages AS rank, count(*) AS steps,
+SELECT b.run, b.worker, b.worker / (r.stages * r.tensor) AS replica, b.worker / r.tensor % r.stages AS rank,
+    b.worker % r.tensor AS tensor_rank, count(*) AS steps,
     avg(b.busy_ns) / 1e6 AS busy_ms, avg(w.makespan_ns) / 1e6 AS makespan_ms,
     1.0 - sum(b.busy_ns) * 1.0 / sum(w.makespan_ns) AS bubble,
     1.0 - sum(b.busy_ns - b.recompute_ns) * 1.0 / sum(w.makespan_ns) AS useful_bubble
 FROM busy b JOIN run r ON r.id = b.run
     JOIN (
-        SELECT o.run, o.step, o.worker / q.stages AS replica, max(o.last_ns) - min(o.first_ns) AS makespan_ns
+        SELECT o.run, o.step, o.worker / (q.stages * q.tensor) AS replica, max(o.last_ns) - min(o.first_ns) AS makespan_ns
         FROM busy o JOIN run q ON q.id = o.run
-        GROUP BY o.run, o.step, o.worker / q.stages
-    ) w ON w.run = b.run AND w.step = b.step AND w.replica = b.worker / r.stages
-GROUP BY b.run, b.worker, r.stages;
+        GROUP BY o.run, o.step, o.worker / (q.stages * q.tensor)
+    ) w ON w.run = b.run AND w.step = b.step AND w.replica = b.worker / (r.stages * r.tensor)
+GROUP BY b.run, b.worker, r.stages, r.tensor;
 
 -- Bytes of each worker. The kinds that the arena is made of are in table memory.
 DROP VIEW IF EXISTS v_memory;
 CREATE VIEW v_memory AS
-SELECT m.run, m.worker, m.worker / r.stages AS replica, m.worker % r.stages AS rank,
+SELECT m.run, m.worker, m.worker / (r.stages * r.tensor) AS replica, m.worker / r.tensor % r.stages AS rank,
+    m.worker % r.tensor AS tensor_rank,
     max(m.bytes) FILTER (WHERE m.kind = 'arena') AS arena_bytes,
     max(m.bytes) FILTER (WHERE m.kind = 'live_peak') AS live_peak_bytes,
     max(m.bytes) FILTER (WHERE m.kind = 'process') AS process_bytes
 FROM memory m JOIN run r ON r.id = m.run
 WHERE r.stages > 0
-GROUP BY m.run, m.worker, r.stages;
+GROUP BY m.run, m.worker, r.stages, r.tensor;
 
--- Tasks of one kind in one run; per_step and ms_per_step are of one replica (a prediction holds only one). A transfer lasts from the moment when both ends are ready to the moment when the receiver has it.
+-- Tasks of one kind in one run; per_step and ms_per_step are of one replica, of one worker of each rank (a prediction may hold no others). A transfer lasts from the moment when both ends are ready to the moment when the receiver has it.
 DROP VIEW IF EXISTS v_task_kind;
 CREATE VIEW v_task_kind AS
-SELECT e.run, t.kind, count(*) * 1.0 / count(DISTINCT e.step * r.replicas + e.worker / r.stages) AS per_step,
-    avg(e.end_ns - e.start_ns) / 1e3 AS mean_us, min(e.end_ns - e.start_ns) / 1e3 AS min_us,
-    max(e.end_ns - e.start_ns) / 1e3 AS max_us,
-    sum(e.end_ns - e.start_ns) / 1e6 / count(DISTINCT e.step * r.replicas + e.worker / r.stages) AS ms_per_step
-FROM event e JOIN run r ON r.id = e.run JOIN task t ON t.plan = r.plan AND t.id = e.task
-WHERE e.side <> 1
-GROUP BY e.run, t.kind;
+WITH taken AS (
+    SELECT e.run, t.kind, e.end_ns - e.start_ns AS ns,
+        (e.step * r.replicas + e.worker / (r.stages * r.tensor)) * r.tensor + e.worker % r.tensor AS pass
+    FROM event e JOIN run r ON r.id = e.run JOIN task t ON t.plan = r.plan AND t.id = e.task
+    WHERE e.side <> 1
+)
+SELECT run, kind, count(*) * 1.0 / count(DISTINCT pass) AS per_step, avg(ns) / 1e3 AS mean_us, min(ns) / 1e3 AS min_us,
+    max(ns) / 1e3 AS max_us, sum(ns) / 1e6 / count(DISTINCT pass) AS ms_per_step
+FROM taken GROUP BY run, kind;
 
 -- The finished runs that can be compared.
 DROP VIEW IF EXISTS v_result;
@@ -109,8 +114,8 @@ WHERE p.tool = 'ppsim' AND p.status = 'ok' AND p.plan IS NOT NULL;
 -- What is known of each pair. The first columns name the configuration as the measured run gave it, else as the predicted one did.
 DROP VIEW IF EXISTS v_configuration;
 CREATE VIEW v_configuration AS
-SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas, r.checkpoint, r.workload, r.device,
-    r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
+SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas, r.tensor, r.checkpoint, r.workload,
+    r.device, r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
     p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
     m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
     p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,

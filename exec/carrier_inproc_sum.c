@@ -110,10 +110,7 @@ static int64_t slice_start(struct pp_sum *s, int i)
     return i == s->group.n ? elements : elements * i / s->group.n / SLICE_ALIGN * SLICE_ALIGN;
 }
 
-static int64_t element_bytes(const struct pp_sum *s)
-{
-    return s->type == PP_SUM_FLOAT ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
-}
+static int64_t element_bytes(const struct pp_sum *s) { return pp_sum_bytes(s->type); }
 
 /* Waits until the parts of all are there. */
 static pp_status hold_for_parts(struct pp_sum *s)

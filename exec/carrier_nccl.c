@@ -150,11 +150,6 @@ static pp_status agree(const struct pp_sum_spec *spec, struct pp_nccl_line *line
     return PP_OK;
 }
 
-static int64_t element_bytes(int type)
-{
-    return type == PP_SUM_DOUBLE ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
-}
-
 static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
 {
     struct invitation invitation = {0};
@@ -165,7 +160,8 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
                                         .use = spec->shares ? PP_NCCL_SHARES : PP_NCCL_SUMS,
-                                        .most_bytes = spec->most_elements * element_bytes(spec->type),
+                                        .type = spec->type,
+                                        .most_bytes = spec->most_elements * pp_sum_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
     return pp_nccl_line_join(&s->line, &place);
 }
@@ -178,7 +174,8 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     s->type = spec->type;
     s->own = pp_group_member(&spec->group, spec->port.me);
     PP_TRY(connect_sum(s, spec));
-    snprintf(s->line.name, sizeof s->line.name, "sum of %s", spec->type == PP_SUM_DOUBLE ? "squares" : "gradients");
+    snprintf(s->line.name, sizeof s->line.name, "sum over workers %d to %d", pp_group_worker(&spec->group, 0),
+             pp_group_worker(&spec->group, spec->group.n - 1));
     return PP_OK;
 }
 
@@ -211,11 +208,10 @@ static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp
 {
     if (s->instead) return pp_carrier_staged.sum_start(s->instead, parcel, after);
     if (parcel->shares) return start_shares(s, parcel, after);
-    bool wide = s->type == PP_SUM_DOUBLE;
-    size_t n = (size_t)(parcel->bytes / element_bytes(s->type));
+    const size_t n = (size_t)(parcel->bytes / pp_sum_bytes(s->type));
     PP_TRY(pp_nccl_line_begin(&s->line, parcel, after));
     return pp_nccl_line_end(&s->line, parcel,
-                            s->line.nccl->all_reduce(parcel->memory, parcel->memory, n, wide ? ncclDouble : ncclFloat,
+                            s->line.nccl->all_reduce(parcel->memory, parcel->memory, n, pp_nccl_sum_types[s->type],
                                                      ncclSum, s->line.comm, s->line.stream),
                             "ncclAllReduce");
 }

@@ -242,7 +242,7 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     PP_TRY(PP_NEW(&s, 1));
     s->port = spec->port;
     s->ops = spec->port.backend->queue;
-    s->element_bytes = spec->type == PP_SUM_DOUBLE ? (int)sizeof(double) : (int)sizeof(float);
+    s->element_bytes = pp_sum_bytes(spec->type);
     int64_t most = spec->most_elements * s->element_bytes;
     s->segment_bytes = most < SEGMENT_BYTES ? most : SEGMENT_BYTES;
     pp_status status = open_sum_parts(s, spec);

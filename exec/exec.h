@@ -33,7 +33,7 @@ struct pp_exec {
 struct pp_result {
     struct pp_point point;
     char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
-    int microbatches, replicas, ranks, workers, vocabulary;
+    int microbatches, replicas, tensor, ranks, workers, vocabulary;
     int first_step; /* of the losses */
     int64_t parameters;
     uint64_t plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is known to the workers of each replica that have the last stage, and wanted by worker 0. It is sent
- * there without waiting: worker 0 learns of a step's loss some time later, and no step waits for it.
+ * The loss of a step is known to the workers of each replica that have the last stage, and wanted by worker 0. The
+ * first of them sends it without waiting: worker 0 learns of it some time later, and no step waits for it.
  */
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H

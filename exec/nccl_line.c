@@ -51,6 +51,9 @@ pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *por
 
 /* --- joining --- */
 
+const ncclDataType_t pp_nccl_sum_types[PP_SUM_TYPES] = {
+    [PP_SUM_FLOAT] = ncclFloat, [PP_SUM_DOUBLE] = ncclDouble, [PP_SUM_BF16] = ncclBfloat16};
+
 static ncclResult_t exchange_shares(const struct joining *j, size_t bytes)
 {
     const struct pp_nccl *nccl = j->nccl;
@@ -75,7 +78,8 @@ static ncclResult_t exchange(const struct joining *j, size_t bytes)
     default:
         break;
     }
-    return nccl->all_reduce(j->memory, j->memory, bytes / sizeof(float), ncclFloat, ncclSum, j->comm, j->stream);
+    return nccl->all_reduce(j->memory, j->memory, bytes / (size_t)pp_sum_bytes(j->place.type),
+                            pp_nccl_sum_types[j->place.type], ncclSum, j->comm, j->stream);
 }
 
 static pp_status join(struct joining *j)

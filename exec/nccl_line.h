@@ -35,8 +35,12 @@ struct pp_nccl_place {
     int ranks, rank;
     int blocks; /* at most so many thread blocks for an operation; NCCL_MAX_CTAS beats it */
     enum pp_nccl_use use;
+    int type;           /* of sums: enum pp_sum_type */
     int64_t most_bytes; /* of an operation. NCCL chooses how to sum by size, and connects when it first chooses so */
 };
+
+/* [enum pp_sum_type] */
+extern const ncclDataType_t pp_nccl_sum_types[PP_SUM_TYPES];
 
 /* The library, the queue. What was opened is closed by pp_nccl_line_close(), also after a failure. */
 pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port) PP_MUST_CHECK;

@@ -20,15 +20,15 @@ static json_t *make_row(const struct pp_result *r)
 {
     char plan[24];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
                      "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
-                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "checkpoint",
-                     pp_checkpoint_names[r->point.checkpoint], "ms_per_batch", pp_json_real(r->stored.ms_per_batch),
-                     "bubble", pp_json_real(r->stored.bubble), "peak_bytes", pp_json_integers(r->peak_bytes, r->ranks),
-                     "process_bytes", process_bytes(r), "loss", pp_json_reals(r->losses, r->nlosses), "valid_loss",
-                     pp_json_reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss),
-                     "first_step", r->first_step, "parameters", (json_int_t)r->parameters, "vocabulary", r->vocabulary,
-                     "plan", plan);
+                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "tensor", r->tensor,
+                     "checkpoint", pp_checkpoint_names[r->point.checkpoint], "ms_per_batch",
+                     pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
+                     pp_json_integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
+                     pp_json_reals(r->losses, r->nlosses), "valid_loss", pp_json_reals(r->valid_losses, r->nvalid),
+                     "test_loss", pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
+                     (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
 static json_t *make_rows(const struct pp_result *results, int n)
@@ -50,11 +50,8 @@ static void show_loss(const json_t *row, const char *key, char *buf, size_t size
 }
 
 static const struct pp_row_column columns[] = {
-    {"bubble %", "bubble", pp_show_percent},
-    {"peak MiB", "peak_bytes", pp_show_mib},
-    {"loss", "loss", show_loss},
-    {"valid loss", "valid_loss", show_loss},
-    {"test loss", "test_loss", show_loss},
+    {"bubble %", "bubble", pp_show_percent}, {"peak MiB", "peak_bytes", pp_show_mib}, {"loss", "loss", show_loss},
+    {"valid loss", "valid_loss", show_loss}, {"test loss", "test_loss", show_loss},
 };
 
 pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out)

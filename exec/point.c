@@ -226,7 +226,8 @@ static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct 
 static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
 {
     const struct pp_job *job = s->job;
-    PP_TRY(pp_world_open(exec->transport, &exec->processes, pp_plan_workers(job->train), exec->config.threads, &s->world));
+    PP_TRY(
+        pp_world_open(exec->transport, &exec->processes, pp_plan_workers(job->train), exec->config.threads, &s->world));
     s->world->polled = exec->backend->queue != NULL;
     s->world->dozes = exec->backend->waits;
     pp_carrier_set(s->world, &exec->config, exec->backend, exec->carrier);

@@ -25,19 +25,21 @@ static const struct pp_program_info info = {
     .name = "ppexec",
     .summary = "train a Transformer in a pipeline and measure it",
     .operands = "",
-    .description = "Trains the model stage by stage on several workers: threads of one process, or the processes of "
-                   "mpirun, or both. Prints the "
-                   "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
-                   "of schedules, stages, "
-                   "tensor degrees, virtual stages, chunks or checkpoint modes runs each in turn, always from the same weights.\n\n"
-                   "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
-                   "they are divided over the "
-                   "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
-                   "in the database (--db).\n\n"
-                   "SIGINT and SIGTERM end the run, unless it was started to ignore them; what was recorded until "
-                   "then stays in the database. With "
-                   "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
-                   "command is given again with --resume.",
+    .description =
+        "Trains the model stage by stage on several workers: threads of one process, or the processes of "
+        "mpirun, or both. Prints the "
+        "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
+        "of schedules, stages, "
+        "tensor degrees, virtual stages, chunks or checkpoint modes runs each in turn, always from the same "
+        "weights.\n\n"
+        "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
+        "they are divided over the "
+        "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
+        "in the database (--db).\n\n"
+        "SIGINT and SIGTERM end the run, unless it was started to ignore them; what was recorded until "
+        "then stays in the database. With "
+        "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
+        "command is given again with --resume.",
     .examples =
         "ppexec --max-batches 20\ton generated text, with two threads\n"
         "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"
@@ -51,7 +53,7 @@ struct session {
     struct pp_result *results;
     int npoints, nresults;
     char measured[32]; /* a device that waits: as long as this one's profile in exec.profile says; else "" */
-    bool started; /* the transport */
+    bool started;      /* the transport */
 };
 
 static void list_transports(FILE *out)

@@ -3,10 +3,9 @@
 
 #include <stdlib.h>
 
-static int64_t element_bytes(const struct pp_reduce *reduce)
-{
-    return reduce->type == PP_SUM_DOUBLE ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
-}
+#include "core/bf16.h"
+
+static int64_t element_bytes(const struct pp_reduce *reduce) { return pp_sum_bytes(reduce->type); }
 
 static void deal_memory(struct pp_reduce *reduce)
 {
@@ -171,12 +170,19 @@ static void add_doubles(double *to, const double *a, const double *b, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
 }
 
+static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = pp_bf16(pp_bf16_float(a[i]) + pp_bf16_float(b[i]));
+}
+
 static void add(const struct pp_reduce *reduce, void *to, const void *a, const void *b, int64_t n)
 {
     if (reduce->backend)
         reduce->backend->add(reduce->device, to, a, b, n);
     else if (reduce->type == PP_SUM_DOUBLE)
         add_doubles(to, a, b, n);
+    else if (reduce->type == PP_SUM_BF16)
+        add_bf16(to, a, b, n);
     else
         add_floats(to, a, b, n);
 }

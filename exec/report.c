@@ -21,6 +21,9 @@ static const char *unit_of(int64_t bytes, double *scale)
     return bytes < 10 << 20 ? "KiB" : "MiB";
 }
 
+/* Where a rank is several workers, each has an arena. */
+static const char *of_what(const struct pp_layout *layout) { return layout->tensor > 1 ? " a worker" : ""; }
+
 static void memory_line(const struct pp_layout *layout, int first, int end)
 {
     char text[256];
@@ -33,9 +36,9 @@ static void memory_line(const struct pp_layout *layout, int first, int end)
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
                                      pp_memory_names[kind], (double)layout->bytes[first][kind] / scale);
     if (end == first + 1)
-        pp_info("memory      rank %d: %.1f %s = %s", first, all, unit, text);
+        pp_info("memory      rank %d: %.1f %s%s = %s", first, all, unit, of_what(layout), text);
     else
-        pp_info("memory      ranks %d-%d: each %.1f %s = %s", first, end - 1, all, unit, text);
+        pp_info("memory      ranks %d-%d: each %.1f %s%s = %s", first, end - 1, all, unit, of_what(layout), text);
 }
 
 /* What is left when there are too many lines. */
@@ -48,8 +51,8 @@ static void other_memory(const struct pp_layout *layout, int first)
         if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
     }
     const char *unit = unit_of(most, &scale);
-    pp_info("memory      ranks %d-%d: from %.1f to %.1f %s; --format json has each rank's", first, layout->ranks - 1,
-            (double)least / scale, (double)most / scale, unit);
+    pp_info("memory      ranks %d-%d: from %.1f to %.1f %s%s; --format json has each rank's", first, layout->ranks - 1,
+            (double)least / scale, (double)most / scale, unit, of_what(layout));
 }
 
 static bool same_memory(const struct pp_layout *layout, int a, int b)
@@ -87,6 +90,17 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 
+static void pipeline_line(const struct pp_plan *plan)
+{
+    const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[plan->checkpoint];
+    char tensor[24] = "";
+    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, ", tensor %d", plan->tensor);
+    pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->replicas,
+            pp_plural(plan->replicas), plan->zero ? ", zero 1" : "", mode ? ", checkpoint " : "", mode ? mode : "",
+            (unsigned long long)plan->hash);
+}
+
 static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
@@ -102,13 +116,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
             pp_plural(s->agenda->steps), s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     if (s->restart.resumed)
         pp_info("resumed     after %d step%s, from %s", s->agenda->first, pp_plural(s->agenda->first), s->restart.path);
-    const char *mode =
-        job->train->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[job->train->checkpoint];
-    pp_info("pipeline    %s, %d rank%s x %d stage%s, %d replica%s%s%s%s, plan %016llx", job->train->schedule,
-            job->point.stages, pp_plural(job->point.stages), job->point.virtual_stages,
-            pp_plural(job->point.virtual_stages), exec->config.replicas, pp_plural(exec->config.replicas),
-            job->train->zero ? ", zero 1" : "", mode ? ", checkpoint " : "", mode ? mode : "",
-            (unsigned long long)job->train->hash);
+    pipeline_line(job->train);
     key_line(exec, job);
     pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, world->cores,
             pp_plural(world->cores), world->workers, pp_plural(world->workers), exec->config.threads);

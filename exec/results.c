@@ -94,6 +94,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     *out = (struct pp_result){.point = s->job->point,
                               .microbatches = plan->microbatches,
                               .replicas = plan->replicas,
+                              .tensor = plan->tensor,
                               .ranks = plan->ranks,
                               .workers = s->world->workers,
                               .vocabulary = s->job->model->shape.vocab,

@@ -48,10 +48,9 @@ static pp_status choose(const struct pp_world *world, bool local, const struct p
                                           "in one process, without mpirun");
 }
 
-static pp_status open_route(const struct pp_port *port, const struct pp_job *job, int replica,
-                            const struct pp_lane *lane, struct pp_routes *routes)
+static pp_status open_route(const struct pp_port *port, const struct pp_job *job, const struct pp_lane *lane, int src,
+                            int dst, struct pp_routes *routes)
 {
-    int base = replica * job->train->ranks, src = base + lane->src, dst = base + lane->dst;
     int kind = pp_message_of(lane->transfer);
     int train = transfers_on(job->train, lane), eval = transfers_on(job->eval, lane);
     if ((src != port->me && dst != port->me) || pp_routes_find(routes, src, dst, kind)) return PP_OK;
@@ -80,17 +79,25 @@ static pp_status meet(const struct pp_port *port)
 /* All processes have equally many workers: all workers know it of all pairs. */
 static bool crosses(const struct pp_world *world, int src, int dst) { return src / world->count != dst / world->count; }
 
+/* Of each worker of a rank to the one of the other rank that holds the same part. */
+static pp_status open_lane(const struct pp_port *port, const struct pp_job *job, int replica,
+                           const struct pp_lane *lane, struct pp_routes *routes)
+{
+    for (int t = 0; t < job->train->tensor; t++) {
+        const int src = pp_worker_at(job->train, replica, lane->src, t);
+        const int dst = pp_worker_at(job->train, replica, lane->dst, t);
+        PP_TRY(open_route(port, job, lane, src, dst, routes));
+        if (crosses(port->world, src, dst)) PP_TRY(meet(port));
+    }
+    return PP_OK;
+}
+
 static pp_status open_lanes(const struct pp_port *port, const struct pp_job *job, const struct pp_plan *plan,
                             struct pp_routes *routes)
 {
     for (int replica = 0; plan && replica < job->train->replicas; replica++)
-        for (int l = 0; l < plan->nlanes; l++) {
-            const struct pp_lane *lane = &plan->lanes[l];
-            const int base = replica * job->train->ranks;
-            if (lane->kind != PP_LANE_CHANNEL) continue;
-            PP_TRY(open_route(port, job, replica, lane, routes));
-            if (crosses(port->world, base + lane->src, base + lane->dst)) PP_TRY(meet(port));
-        }
+        for (int l = 0; l < plan->nlanes; l++)
+            if (plan->lanes[l].kind == PP_LANE_CHANNEL) PP_TRY(open_lane(port, job, replica, &plan->lanes[l], routes));
     return PP_OK;
 }
 
@@ -109,13 +116,30 @@ static pp_status open_sum(const struct pp_sum_spec *spec, struct pp_sum_route *o
 static int crossing_lanes(const struct pp_world *world, const struct pp_job *job, int worker)
 {
     const struct pp_plan *plan = job->train;
-    const int base = worker / plan->ranks * plan->ranks, rank = worker - base;
+    const int replica = pp_worker_replica(plan, worker), tensor_rank = pp_worker_tensor_rank(plan, worker);
     int n = 0;
     for (int l = 0; l < plan->nlanes; l++) {
         const struct pp_lane *lane = &plan->lanes[l];
-        n += lane->kind == PP_LANE_CHANNEL && (lane->src == rank || lane->dst == rank) &&
-             crosses(world, base + lane->src, base + lane->dst);
+        const int src = pp_worker_at(plan, replica, lane->src, tensor_rank);
+        const int dst = pp_worker_at(plan, replica, lane->dst, tensor_rank);
+        n += lane->kind == PP_LANE_CHANNEL && (src == worker || dst == worker) && crosses(world, src, dst);
     }
+    return n;
+}
+
+/* Does a rank's program sum numbers of this type over its workers? Activations; where the loss is, what is told of each
+ * row of logits. */
+static bool joins(const struct pp_job *job, int rank, int type)
+{
+    const int activations = job->model->shape.precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
+    if (job->train->tensor == 1) return false;
+    return type == activations || (type == PP_SUM_FLOAT && rank == pp_loss_rank(job->train));
+}
+
+static int joined_sums(const struct pp_job *job, int rank)
+{
+    int n = 0;
+    for (int type = 0; type < PP_SUM_TYPES; type++) n += joins(job, rank, type);
     return n;
 }
 
@@ -129,7 +153,7 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
-        const int lines = crossing_lanes(world, job, i) + sums;
+        const int lines = crossing_lanes(world, job, i) + sums + joined_sums(job, pp_worker_rank(job->train, i));
         if (lines <= most) continue;
         most = lines;
         worker = i;
@@ -140,17 +164,19 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
                 worker, OF_A_LINE * most + OWN, world->carrier->name, QUEUES);
 }
 
-/* Of gradients, rank after rank. */
+/* Of gradients, one worker of the first replica after the other. */
 static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
-    const int ranks = job->train->ranks, mine = port->me % ranks, replicas = job->train->replicas;
-    for (int rank = 0; rank < ranks && replicas > 1; rank++) {
+    const struct pp_plan *plan = job->train;
+    const int workers = plan->ranks * plan->tensor, mine = port->me % workers;
+    for (int worker = 0; worker < workers && plan->replicas > 1; worker++) {
+        const int64_t most_bytes = pp_most_gradient_bytes(job, pp_worker_rank(plan, worker));
         const struct pp_sum_spec spec = {.port = *port,
-                                         .group = {rank, ranks, replicas},
-                                         .most_elements = pp_most_gradient_bytes(job, rank) / (int64_t)sizeof(float),
+                                         .group = {worker, workers, plan->replicas},
+                                         .most_elements = most_bytes / (int64_t)sizeof(float),
                                          .type = PP_SUM_FLOAT,
-                                         .shares = job->train->zero};
-        if (rank == mine) PP_TRY(open_sum(&spec, &out->gradient));
+                                         .shares = plan->zero};
+        if (worker == mine) PP_TRY(open_sum(&spec, &out->gradient));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -159,14 +185,31 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
 /* Of squares, replica after replica; of shares one of all. */
 static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
-    const int workers = pp_norm_workers(job->train), all = job->train->ranks * job->train->replicas;
+    const int workers = pp_norm_workers(job->train), all = pp_plan_workers(job->train);
     for (int first = 0; first < all && workers > 1; first += workers) {
         const struct pp_sum_spec spec = {.port = *port,
                                          .group = {first, 1, workers},
                                          .most_elements =
-                                             (int64_t)job->model->ntensors * pp_shape_parts(&job->model->shape),
+                                             (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape),
                                          .type = PP_SUM_DOUBLE};
         if (port->me >= first && port->me < first + workers) PP_TRY(open_sum(&spec, &out->norm));
+        PP_TRY(meet(port));
+    }
+    return PP_OK;
+}
+
+/* Over the workers of a rank, rank after rank, one type after the other. */
+static pp_status open_joined_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    const int tensor = job->train->tensor, all = pp_plan_workers(job->train);
+    for (int i = 0; i < all / tensor * PP_SUM_TYPES; i++) {
+        const int first = i / PP_SUM_TYPES * tensor, type = i % PP_SUM_TYPES;
+        const struct pp_sum_spec spec = {.port = *port,
+                                         .group = {first, 1, tensor},
+                                         .most_elements = pp_most_joined_bytes(job) / (int64_t)sizeof(float),
+                                         .type = type};
+        if (!joins(job, pp_worker_rank(job->train, first), type)) continue;
+        if (port->me >= first && port->me < first + tensor) PP_TRY(open_sum(&spec, &out->joined[type]));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -181,7 +224,8 @@ pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, s
     PP_TRY(open_lanes(port, job, train, out));
     PP_TRY(open_lanes(port, job, job->eval, out));
     PP_TRY(pp_context(open_gradient_sums(port, job, out), "sum of gradients"));
-    return train->clip ? pp_context(open_norm_sums(port, job, out), "sum of squares") : PP_OK;
+    if (train->clip) PP_TRY(pp_context(open_norm_sums(port, job, out), "sum of squares"));
+    return pp_context(open_joined_sums(port, job, out), "sum over the workers of a rank");
 }
 
 static void close_sum(const struct pp_sum_route *route)
@@ -195,6 +239,7 @@ void pp_routes_close(struct pp_routes *routes)
         if (routes->routes[i].carrier) routes->routes[i].carrier->close(routes->routes[i].channel);
     close_sum(&routes->gradient);
     close_sum(&routes->norm);
+    for (int type = 0; type < PP_SUM_TYPES; type++) close_sum(&routes->joined[type]);
     free(routes->routes);
     *routes = (struct pp_routes){0};
 }
@@ -207,6 +252,7 @@ static pp_status check_sum(const struct pp_sum_route *route)
 pp_status pp_routes_check(const struct pp_routes *routes)
 {
     for (int i = 0; i < routes->n; i++) PP_TRY(routes->routes[i].carrier->check(routes->routes[i].channel));
+    for (int type = 0; type < PP_SUM_TYPES; type++) PP_TRY(check_sum(&routes->joined[type]));
     PP_TRY(check_sum(&routes->gradient));
     return check_sum(&routes->norm);
 }
@@ -222,6 +268,7 @@ void pp_routes_abort(const struct pp_routes *routes)
         if (routes->routes[i].channel) routes->routes[i].carrier->abort(routes->routes[i].channel);
     abort_sum(&routes->gradient);
     abort_sum(&routes->norm);
+    for (int type = 0; type < PP_SUM_TYPES; type++) abort_sum(&routes->joined[type]);
 }
 
 const struct pp_route *pp_routes_find(const struct pp_routes *routes, int src, int dst, int kind)

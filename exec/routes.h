@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The carriers of a worker on a queue device: a channel for each directed pair and kind that its plans use, the sum of
- * gradients over the replicas, the sum of squares over the ranks. Workers of one process are joined by `inproc`, others
- * by the world's carrier.
+ * gradients over the replicas, the sum of squares over the ranks, sums over the workers of a rank. Workers of one
+ * process are joined by `inproc`, others by the world's carrier.
  */
 #ifndef PP_EXEC_ROUTES_H
 #define PP_EXEC_ROUTES_H
@@ -25,11 +25,12 @@ struct pp_routes {
     int n;
     struct pp_route *routes; /* [n] */
     struct pp_sum_route gradient, norm;
+    struct pp_sum_route joined[PP_SUM_TYPES]; /* over the workers of the rank; those types that its programs sum */
 };
 
 /* Collective over all workers: all open what they take part in, in one order: channels in the order of replicas and of
- * lanes, training before evaluation; then gradient sums, then norms; where that may keep GPUs busy, one after the
- * other. Closed by the caller even after a failure. */
+ * lanes, training before evaluation; then gradient sums, norms, the sums of ranks; where that may keep GPUs busy, one
+ * after the other. Closed by the caller even after a failure. */
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out) PP_MUST_CHECK;
 void pp_routes_close(struct pp_routes *routes);
 /* Failures that no call reported. */

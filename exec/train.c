@@ -102,7 +102,8 @@ static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
     const struct pp_plan *plan = t->session->job->train;
     *loss = NAN;
     if (t->worker->replica == 0) PP_TRY(evaluate_part(t, part, loss));
-    return pp_broadcast(t->session->world, t->worker->me, pp_worker_at(plan, 0, pp_loss_rank(plan), 0), loss, sizeof *loss);
+    return pp_broadcast(t->session->world, t->worker->me, pp_worker_at(plan, 0, pp_loss_rank(plan), 0), loss,
+                        sizeof *loss);
 }
 
 static pp_status keep_best(struct pp_trainee *t, double loss)

@@ -30,6 +30,11 @@ static struct pp_parcel parcel_of(const struct pp_worker *w, const struct pp_par
                               .done = w->step.traced ? marks->timed_done : marks->done};
 }
 
+static pp_status start_sum(const struct pp_sum_route *route, struct pp_summing *summing)
+{
+    return route->carrier->sum_start(route->sum, &summing->parcel, summing->after);
+}
+
 /* --- tasks --- */
 
 /* Holds the compute queue back until the output slot has been read: by the send number `after`, if it is not known to
@@ -78,6 +83,37 @@ static pp_status bound_lead(struct pp_worker *w)
     PP_TRY(record(w, q->lead[q->leads++ % PP_LEADS]));
     q->launches = 0;
     return PP_OK;
+}
+
+static bool is_summed(struct pp_worker *w, const void *arg)
+{
+    const int type = *(const int *)arg;
+    const struct pp_sum_route *route = &w->queue->routes.joined[type];
+    struct pp_parcel *parcel = &w->queue->joined[type].parcel;
+    w->status = route->carrier->sum_poll(route->sum, parcel);
+    return w->status == PP_OK && parcel->issued;
+}
+
+/* Once it is issued, nobody needs the parcel or its marks: all queues that wait for these have been told so. Not all
+ * that a carrier queues for it is in the compute queue, so it counts for more. */
+static pp_status join(struct pp_worker *w, void *memory, int64_t elements, int type)
+{
+    const struct pp_sum_route *route = &w->queue->routes.joined[type];
+    struct pp_summing *summing = &w->queue->joined[type];
+    w->queue->launches += PP_JOIN_LAUNCHES * w->job->train->tensor;
+    PP_TRY(bound_lead(w));
+    summing->parcel =
+        (struct pp_parcel){.memory = memory, .bytes = elements * pp_sum_bytes(type), .done = summing->marks.done};
+    PP_TRY(record(w, summing->after));
+    PP_TRY(start_sum(route, summing));
+    if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_summed, &type));
+    return hold_for(w, summing->parcel.done);
+}
+
+void pp_worker_queue_join(void *worker, void *memory, int64_t elements, int type)
+{
+    struct pp_worker *w = worker;
+    if (w->status == PP_OK) w->status = join(w, memory, elements, type);
 }
 
 static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
@@ -146,11 +182,6 @@ static pp_status poll(struct pp_worker *w, struct pp_flow *flow, const struct pp
 }
 
 /* --- sums --- */
-
-static pp_status start_sum(const struct pp_sum_route *route, struct pp_summing *summing)
-{
-    return route->carrier->sum_start(route->sum, &summing->parcel, summing->after);
-}
 
 static pp_status prepare_sum(struct pp_worker *w, struct pp_summing *summing, void *memory, int64_t bytes)
 {

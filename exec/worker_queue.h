@@ -14,7 +14,7 @@
 #include "core/queue.h"
 #include "exec/worker_inside.h"
 
-/* A sum under way: gradients of a stage, or squares; or the gathering of its parameters. */
+/* A sum under way: gradients of a stage, squares, or inside a task; or the gathering of its parameters. */
 struct pp_summing {
     struct pp_parcel parcel;
     struct pp_parcel_marks marks;
@@ -30,7 +30,7 @@ struct pp_base {
 /* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
  * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_LAUNCHES and the launches of PP_LEADS
  * programs ahead. When it goes on there is as much as one part of it left in the queue. */
-enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200 };
+enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a sum inside a task, for each member */ };
 
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;
@@ -46,6 +46,7 @@ struct pp_worker_queue {
     int most_reductions;
     struct pp_summing norm;
     int norm_stop;
+    struct pp_summing joined[PP_SUM_TYPES]; /* over the workers of the rank: one at a time */
     /* Of the traced steps by turns: sends of one step may be read in the next. */
     struct pp_base base[2];
     int turn;
@@ -58,6 +59,11 @@ struct pp_worker_queue {
 
 /* Calls an operation of the worker's device. */
 #define PP_OPS(w, op, ...) ((w)->queue->ops->op((w)->device, __VA_ARGS__))
+
+/* --- worker_queue.c --- */
+
+/* pp_join.sum, of the worker. */
+void pp_worker_queue_join(void *worker, void *memory, int64_t elements, int type);
 
 /* --- worker_queue_open.c --- */
 

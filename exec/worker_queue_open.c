@@ -31,7 +31,7 @@ static void destroy_parcel_marks(struct pp_worker *w, const struct pp_parcel_mar
 
 static pp_status make_flow(struct pp_worker *w, const struct pp_channel_end *end, bool receives, struct pp_flow *flow)
 {
-    int peer = w->replica * w->job->train->ranks + end->peer, src = receives ? peer : w->me;
+    const int peer = pp_worker_at(w->job->train, w->replica, end->peer, w->tensor_rank), src = receives ? peer : w->me;
     flow->route = pp_routes_find(&w->queue->routes, src, receives ? w->me : peer, pp_message_of(end->transfer));
     flow->after = flow->route->carrier->posts_in_order ? end->place : end->after;
     for (int i = 0; i < end->n; i++) PP_TRY(make_parcel_marks(w, &flow->transfers[i].marks));
@@ -105,6 +105,19 @@ static pp_status make_sums(struct pp_worker *w)
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
 }
 
+/* Their times are in those of their tasks: no timed marks. */
+static pp_status make_join(struct pp_worker *w)
+{
+    struct pp_worker_queue *q = w->queue;
+    for (int type = 0; type < PP_SUM_TYPES; type++) {
+        if (!q->routes.joined[type].sum) continue;
+        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].marks.done));
+        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].after));
+        w->join = (struct pp_join){pp_worker_queue_join, w};
+    }
+    return PP_OK;
+}
+
 static void destroy_summing(struct pp_worker *w, const struct pp_summing *summing)
 {
     destroy_parcel_marks(w, &summing->marks);
@@ -159,6 +172,7 @@ pp_status pp_worker_queue_open(struct pp_worker *w, int microbatches, bool trace
     PP_TRY(make_track(w, &w->tracks[PP_TRACK_TRAIN], true));
     PP_TRY(make_track(w, &w->tracks[PP_TRACK_EVAL], false));
     PP_TRY(make_sums(w));
+    PP_TRY(make_join(w));
     return make_marks(w);
 }
 
@@ -177,6 +191,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     for (int i = 0; q->gradients && i < q->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
     destroy_summing(w, &q->norm);
+    for (int type = 0; type < PP_SUM_TYPES; type++) destroy_summing(w, &q->joined[type]);
     for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);
     for (int i = 0; i < PP_LEADS; i++) destroy_mark(w, q->lead[i]);
     destroy_mark(w, q->ended);

@@ -261,22 +261,32 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     }
 }
 
+/* Has it columns of no word? */
+static bool is_padded(const struct pp_call *call)
+{
+    const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
+                         call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
+    return entropy && call->n[4] != call->n[2];
+}
+
+/* Is its result wider than what it works on? */
+static bool is_wide(const struct pp_call *call)
+{
+    const bool product = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE;
+    return product && call->n[4] && call->precision == PP_BF16;
+}
+
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
-    const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
-                         call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
-    const bool padded = entropy && call->n[4] != call->n[2];
-    const bool product = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE;
-    const bool wide = product && call->n[4] && call->precision == PP_BF16;
     char words[32];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->dims && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
-    if (padded && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
+    if (is_padded(call) && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
     if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)
-        snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], wide ? " wide" : "");
+        snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], is_wide(call) ? " wide" : "");
     return buf;
 }

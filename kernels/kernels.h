@@ -6,8 +6,8 @@
  * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
- * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed makes
- * zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them.
+ * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed
+ * makes zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them.
  * A bias that has no memory is none: nothing is added, and what would only be renewed by it is not written.
  *
  * kernel          n[]                          f[]       ref[], in order
@@ -69,13 +69,13 @@
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
  *                 nothing but the loss is written
  * cross_entropy_part  rows, seq, vocab, 0, columns, whole    logits [T,columns], bias [vocab], targets, none, parts
- *                 [tensor,T,3]: of the frame's tensor ranks. Words tensor_rank * vocab and the following ones, as far as
- *                 the whole vocabulary has them: their greatest logit + bias, the sum of exp(logit + bias - greatest),
- *                 the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
+ *                 [tensor,T,3]: of the frame's tensor ranks. Words tensor_rank * vocab and the following ones, as far
+ *                 as the whole vocabulary has them: their greatest logit + bias, the sum of exp(logit + bias -
+ *                 greatest), the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
  * cross_entropy_join  rows, seq, vocab, gradient, columns, whole  logits, bias, targets, dlogits (as cross_entropy's),
  *                 parts of all: loss, and gradient of the worker's logits. Columns of no word become 0
- * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join.sum(), if there is a join. wide:
- *                 float32 whatever the precision
+ * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join.sum(), if there is a join.
+ *                 wide: float32 whatever the precision
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 of a tensor that all tensor ranks have: 0 in others than the first

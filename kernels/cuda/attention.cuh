@@ -24,7 +24,9 @@ struct pp_attention {
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
     float scale;       /* of scores */
-    uint32_t first_vector;
+    /* Row vectors of scores are counted over all heads of the rank's workers: of our first one; in each row those of the
+     * others' heads. */
+    uint32_t first_vector, other_vectors;
     struct pp_dropout drop;
 };
 
@@ -65,7 +67,9 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
         a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
     a.scale = 1 / sqrtf((float)a.dh);
-    a.first_vector = (uint32_t)(c->frame->first_row * a.heads * a.seq);
+    const int others = a.heads * (pp_frame_tensor(c->frame) - 1);
+    a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + c->frame->tensor_rank * a.heads) * a.seq);
+    a.other_vectors = (uint32_t)(others * a.seq);
     a.drop = pp_dropout_of(c, c->call->f[0]);
     return a;
 }
@@ -127,12 +131,18 @@ template <typename T> static __device__ inline void pp_store_if(bool whole, T *p
 /* A number as T would hold it. */
 template <typename T> static __device__ inline float pp_round(float x) { return pp_to_float(pp_from_float<T>(x)); }
 
+/* Number of a query's row vector: dropout's. */
+static __device__ inline uint32_t pp_attention_vector(const pp_attention &a, int pair, int query)
+{
+    const uint32_t own = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
+    return a.other_vectors ? own + (uint32_t)(pair / a.heads) * a.other_vectors : own;
+}
+
 /* Turns the signs of probabilities that are dropped; quad: of the row. */
 static __device__ inline void pp_attention_sign(const pp_attention &a, int pair, int query, int quad, pp_quad &p)
 {
     if (!a.drop.on) return;
-    const uint32_t vector = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
-    const uint4 random = pp_random(a.drop, vector, (uint32_t)quad);
+    const uint4 random = pp_random(a.drop, pp_attention_vector(a, pair, query), (uint32_t)quad);
     p.v[0] = random.x >= a.drop.threshold ? p.v[0] : -p.v[0];
     p.v[1] = random.y >= a.drop.threshold ? p.v[1] : -p.v[1];
     p.v[2] = random.z >= a.drop.threshold ? p.v[2] : -p.v[2];

@@ -52,11 +52,6 @@ __device__ inline int open_keys(const pp_attention &a, int query)
     return query < a.seq ? pp_attention_open(a, query) : 0;
 }
 
-__device__ inline uint32_t vector_of(const pp_attention &a, int pair, int query)
-{
-    return a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
-}
-
 /* The softmax of one row as far as its keys are known: the largest scaled score, and this thread's part of the sum of
  * the exponentials of what all are below it. */
 struct running {
@@ -104,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
 #pragma unroll
         for (int u = 0; u < PP_QUAD; u++) {
             const float factor = take_in(a, open_keys(a, row + u), key, s[u], r[u]);
-            s[u] = pp_drop(a.drop, vector_of(a, pair, row + u), (uint32_t)(key / PP_QUAD), s[u]);
+            s[u] = pp_drop(a.drop, pp_attention_vector(a, pair, row + u), (uint32_t)(key / PP_QUAD), s[u]);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll

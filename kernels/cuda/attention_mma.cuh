@@ -176,8 +176,7 @@ static __device__ inline void write(const pp_attention &a, number *to, int64_t s
 /* Which of four keys a query keeps, as bits. */
 static __device__ inline uint32_t kept_keys(const pp_attention &a, int pair, int query, int quad)
 {
-    const uint32_t vector = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
-    const uint4 random = pp_random(a.drop, vector, (uint32_t)quad);
+    const uint4 random = pp_random(a.drop, pp_attention_vector(a, pair, query), (uint32_t)quad);
     return (uint32_t)(random.x >= a.drop.threshold) | (uint32_t)(random.y >= a.drop.threshold) << 1 |
            (uint32_t)(random.z >= a.drop.threshold) << 2 | (uint32_t)(random.w >= a.drop.threshold) << 3;
 }

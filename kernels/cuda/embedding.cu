@@ -30,6 +30,7 @@ template <typename T> struct embedding {
     T *out;
     const int32_t *token;
     const float *weight, *table; /* table: NULL where nothing is added */
+    int word, words;             /* the worker's: from `word` on */
     int seq, d;
     float scale;
     uint32_t vector;
@@ -41,13 +42,16 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 {
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
     if (left <= 0) return;
-    pp_quad q = pp_load<aligned>(e.weight + (int64_t)e.token[blockIdx.x] * e.d + j, left);
+    T *out = e.out + (int64_t)blockIdx.x * e.d + j;
+    const int word = e.token[blockIdx.x] - e.word;
+    if (word < 0 || word >= e.words) return pp_store<aligned>(out, left, {}); /* another worker of the rank has it */
+    pp_quad q = pp_load<aligned>(e.weight + (int64_t)word * e.d + j, left);
     pp_quad position = {};
     if (e.table) position = pp_load<aligned>(e.table + (int64_t)(blockIdx.x % e.seq) * e.d + j, left);
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) q.v[k] = q.v[k] * e.scale + position.v[k];
     q = pp_drop(e.drop, e.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q);
-    pp_store<aligned>(e.out + (int64_t)blockIdx.x * e.d + j, left, q);
+    pp_store<aligned>(out, left, q);
 }
 
 template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
@@ -59,6 +63,8 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.token = static_cast<const int32_t *>(c->p[1]);
     e.weight = static_cast<const float *>(c->p[2]);
     e.table = table;
+    e.words = c->call->n[3];
+    e.word = c->frame->tensor_rank * e.words;
     e.seq = seq;
     e.d = d;
     e.scale = c->call->f[0];
@@ -97,23 +103,26 @@ template <typename T> struct embedding_grad {
     const sorted *token;
     int tokens;
     const T *dy;
+    int word, words; /* the worker's: from `word` on */
     int d;
     float scale;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* Grid (places in the sorted list, quads of a row / threads): the first place of a word adds all of its rows. */
+/* Grid (places in the sorted list, quads of a row / threads): the first place of a word adds all of its rows, if the
+ * worker has the word. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) embed_grad(embedding_grad<T> e)
 {
     const int place = (int)blockIdx.x;
     const int32_t word = e.token[place].word;
     if (place > 0 && e.token[place - 1].word == word) return;
+    if (word < e.word || word - e.word >= e.words) return;
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
     if (left <= 0) return;
     int end = place + 1;
     while (end < e.tokens && e.token[end].word == word) end++;
-    float *grad = e.grad + (int64_t)word * e.d + j;
+    float *grad = e.grad + (int64_t)(word - e.word) * e.d + j;
     pp_quad sum = pp_load<aligned>(grad, left);
 #pragma unroll 4
     for (int i = place; i < end; i++) {
@@ -149,6 +158,8 @@ template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_cal
     e.grad = static_cast<float *>(c->p[0]);
     e.token = NULL;
     e.dy = static_cast<const T *>(c->p[2]);
+    e.words = c->call->n[3];
+    e.word = c->frame->tensor_rank * e.words;
     e.d = d;
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);

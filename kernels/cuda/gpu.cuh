@@ -189,6 +189,7 @@ struct pp_dropout {
     uint32_t key[2], step, site;
     uint32_t threshold; /* kept if the number is not below */
     float scale;        /* of kept values: 1 / (1 - p) */
+    uint32_t first;     /* quads of columns before the row's: those of other workers of the rank */
     bool on;
 };
 
@@ -203,6 +204,15 @@ static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, floa
     drop.site = (uint32_t)c->call->site;
     drop.threshold = drop.on ? (uint32_t)((double)p * 4294967296.0) : 0;
     drop.scale = drop.on ? 1 / (1 - p) : 1;
+    drop.first = 0;
+    return drop;
+}
+
+/* The same for rows of `width` columns that the workers of a rank share: whole quads where there are several. */
+static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c, float p, int width)
+{
+    struct pp_dropout drop = pp_dropout_of(c, p);
+    drop.first = (uint32_t)((int64_t)c->frame->tensor_rank * width / PP_QUAD);
     return drop;
 }
 
@@ -233,7 +243,7 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
 static __device__ inline pp_quad pp_drop(const pp_dropout &drop, uint32_t vector, uint32_t quad, pp_quad q)
 {
     if (!drop.on) return q;
-    const uint4 random = pp_random(drop, vector, quad);
+    const uint4 random = pp_random(drop, vector, drop.first + quad);
     q.v[0] = random.x >= drop.threshold ? q.v[0] * drop.scale : 0;
     q.v[1] = random.y >= drop.threshold ? q.v[1] * drop.scale : 0;
     q.v[2] = random.z >= drop.threshold ? q.v[2] * drop.scale : 0;

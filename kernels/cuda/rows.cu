@@ -62,7 +62,7 @@ template <typename T> static cudaError_t run_relu(const struct pp_cuda_call *c)
     r.bias = static_cast<const float *>(c->p[1]);
     r.width = width;
     r.vector = pp_first_vector(c, seq);
-    r.drop = pp_dropout_of(c, c->call->f[0]);
+    r.drop = pp_dropout_of_part(c, c->call->f[0], width);
     const bool aligned = width % PP_QUAD == 0 && pp_aligned(r.u) && pp_aligned(r.bias);
     const auto kernel = aligned ? relu<T, true> : relu<T, false>;
     const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
@@ -245,8 +245,8 @@ static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, 
 
 /* x, bias: operands of the call; NULL where it has none. */
 template <typename T>
-static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const void *x,
-                            const void *bias)
+static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const pp_dropout &drop,
+                            const void *x, const void *bias)
 {
     const int seq = c->call->n[1], width = c->call->n[2];
     row_pass<T> r;
@@ -256,7 +256,7 @@ static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *
     r.bias = static_cast<const float *>(bias);
     r.width = width;
     r.vector = pp_first_vector(c, seq);
-    r.drop = pp_dropout_of(c, c->call->f[0]);
+    r.drop = drop;
     const bool aligned =
         width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
     const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
@@ -265,37 +265,43 @@ static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *
     return cudaGetLastError();
 }
 
+/* Columns that the workers of a rank share. */
+static pp_dropout part_dropout(const struct pp_cuda_call *c)
+{
+    return pp_dropout_of_part(c, c->call->f[0], c->call->n[2]);
+}
+
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_kernels<T>, NULL, c->p[2]);
+    return run_pass<T>(c, gelu_kernels<T>, part_dropout(c), NULL, c->p[2]);
 }
 
 cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
 
 template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_grad_kernels<T>, NULL, NULL);
+    return run_pass<T>(c, gelu_grad_kernels<T>, part_dropout(c), NULL, NULL);
 }
 
 cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
 
 template <typename T> static cudaError_t run_swiglu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, swiglu_kernels<T>, NULL, c->p[2]);
+    return run_pass<T>(c, swiglu_kernels<T>, part_dropout(c), NULL, c->p[2]);
 }
 
 cudaError_t pp_cuda_swiglu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu, c); }
 
 template <typename T> static cudaError_t run_swiglu_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, swiglu_grad_kernels<T>, NULL, NULL);
+    return run_pass<T>(c, swiglu_grad_kernels<T>, part_dropout(c), NULL, NULL);
 }
 
 cudaError_t pp_cuda_swiglu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu_grad, c); }
 
 template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_kernels<T>, c->p[2], c->p[3]);
+    return run_pass<T>(c, residual_kernels<T>, pp_dropout_of(c, c->call->f[0]), c->p[2], c->p[3]);
 }
 
 cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
@@ -305,7 +311,7 @@ cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t run_residual_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_grad_kernels<T>, NULL, NULL);
+    return run_pass<T>(c, residual_grad_kernels<T>, pp_dropout_of(c, c->call->f[0]), NULL, NULL);
 }
 
 cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_residual_grad, c); }

@@ -11,10 +11,6 @@ cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c)
     return cudaSuccess;
 }
 
-/* Not there yet. */
-cudaError_t pp_cuda_cross_entropy_part(const struct pp_cuda_call *c) { return (void)c, cudaErrorNotSupported; }
-cudaError_t pp_cuda_cross_entropy_join(const struct pp_cuda_call *c) { return (void)c, cudaErrorNotSupported; }
-
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
 #define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,
     PP_KERNEL_LIST(X)

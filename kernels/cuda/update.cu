@@ -74,12 +74,13 @@ static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group gr
 static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
     norm_tensor t;
+    const bool others = c->call->n[3] && c->frame->tensor_rank > 0; /* the first one's: nothing is added up */
     t.g = static_cast<const float *>(c->p[0]);
-    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    t.n = others ? 0 : (int64_t)c->call->n[0] * c->call->n[1];
     const int64_t share = PP_QUAD * ((t.n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));
     t.piece = std::max(share, (int64_t)NORM_BLOCK_ELEMENTS);
     t.first_block = first_block;
-    t.blocks = (int)((t.n + t.piece - 1) / t.piece);
+    t.blocks = std::max((int)((t.n + t.piece - 1) / t.piece), 1);
     t.index = c->call->n[2];
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.g);
     return t;
@@ -112,27 +113,36 @@ struct parts {
     int n;
 };
 
-template <typename T> static __global__ void __launch_bounds__(THREADS) sum_parts(T *to, parts p, int64_t elements)
+static __global__ void __launch_bounds__(THREADS) sum_doubles(double *to, parts p, int64_t elements)
 {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= elements) return;
-    T sum = static_cast<const T *>(p.at[0])[i];
-    for (int k = 1; k < p.n; k++) sum += static_cast<const T *>(p.at[k])[i];
+    double sum = static_cast<const double *>(p.at[0])[i];
+    for (int k = 1; k < p.n; k++) sum += static_cast<const double *>(p.at[k])[i];
     to[i] = sum;
 }
 
-/* float, whole quads */
-static __global__ void __launch_bounds__(THREADS) sum_quads(float *to, parts p, int64_t elements)
+/* float or bfloat16, as quads: each sum of two is rounded as it would be in memory */
+template <typename T, bool aligned>
+static __global__ void __launch_bounds__(THREADS) sum_quads(T *to, parts p, int64_t elements)
 {
-    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x);
-    if (i >= elements) return;
-    pp_quad sum = pp_load<true>(static_cast<const float *>(p.at[0]) + i, PP_QUAD);
+    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x), left = elements - i;
+    if (left <= 0) return;
+    pp_quad sum = pp_load<aligned>(static_cast<const T *>(p.at[0]) + i, left);
     for (int k = 1; k < p.n; k++) {
-        const pp_quad q = pp_load<true>(static_cast<const float *>(p.at[k]) + i, PP_QUAD);
+        const pp_quad q = pp_load<aligned>(static_cast<const T *>(p.at[k]) + i, left);
 #pragma unroll
-        for (int l = 0; l < PP_QUAD; l++) sum.v[l] += q.v[l];
+        for (int l = 0; l < PP_QUAD; l++) sum.v[l] = pp_to_float(pp_from_float<T>(sum.v[l] + q.v[l]));
     }
-    pp_store<true>(to + i, PP_QUAD, sum);
+    pp_store<aligned>(to + i, left, sum);
+}
+
+template <typename T> static void launch_quads(cudaStream_t stream, void *to, const parts &p, int64_t elements)
+{
+    bool aligned = elements % PP_QUAD == 0 && pp_aligned(static_cast<T *>(to));
+    for (int i = 0; i < p.n; i++) aligned = aligned && pp_aligned(static_cast<const T *>(p.at[i]));
+    const auto kernel = aligned ? sum_quads<T, true> : sum_quads<T, false>;
+    PP_LAUNCH(kernel, pp_div_up(elements, PP_QUAD * THREADS), THREADS, 0, stream, static_cast<T *>(to), p, elements);
 }
 
 cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *from, int nparts, int64_t elements, int type)
@@ -141,19 +151,14 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *from, 
     if (elements == 0) return cudaSuccess;
     parts p = {};
     p.n = nparts;
-    bool aligned = elements % PP_QUAD == 0 && pp_aligned(static_cast<float *>(to));
-    for (int i = 0; i < nparts; i++) {
-        p.at[i] = from[i];
-        aligned = aligned && pp_aligned(static_cast<const float *>(from[i]));
-    }
-    const int blocks = pp_div_up(elements, THREADS);
+    for (int i = 0; i < nparts; i++) p.at[i] = from[i];
     if (type == PP_SUM_DOUBLE)
-        PP_LAUNCH(sum_parts<double>, blocks, THREADS, 0, stream, static_cast<double *>(to), p, elements);
-    else if (aligned)
-        PP_LAUNCH(sum_quads, pp_div_up(elements, PP_QUAD * THREADS), THREADS, 0, stream, static_cast<float *>(to), p,
+        PP_LAUNCH(sum_doubles, pp_div_up(elements, THREADS), THREADS, 0, stream, static_cast<double *>(to), p,
                   elements);
+    else if (type == PP_SUM_BF16)
+        launch_quads<__nv_bfloat16>(stream, to, p, elements);
     else
-        PP_LAUNCH(sum_parts<float>, blocks, THREADS, 0, stream, static_cast<float *>(to), p, elements);
+        launch_quads<float>(stream, to, p, elements);
     return cudaGetLastError();
 }
 
@@ -189,9 +194,11 @@ cudaError_t pp_cuda_prepare_update(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(squares),
                                    reinterpret_cast<const void *>(add_squares),
-                                   reinterpret_cast<const void *>(sum_parts<float>),
-                                   reinterpret_cast<const void *>(sum_parts<double>),
-                                   reinterpret_cast<const void *>(sum_quads),
+                                   reinterpret_cast<const void *>(sum_doubles),
+                                   reinterpret_cast<const void *>(sum_quads<float, true>),
+                                   reinterpret_cast<const void *>(sum_quads<float, false>),
+                                   reinterpret_cast<const void *>(sum_quads<__nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(sum_quads<__nv_bfloat16, false>),
                                    reinterpret_cast<const void *>(clip_factor),
                                    reinterpret_cast<const void *>(spin)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);

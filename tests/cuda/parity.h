@@ -34,6 +34,7 @@ struct parity_case {
     bool large; /* one variant only: it takes long where the device is emulated */
     bool whole; /* the call has the operand that only some calls of the kernel have */
     bool bare;  /* the call has no bias */
+    int tensor, tensor_rank; /* of the frame: so many workers share what the call is a part of */
 };
 
 /* What holds for all calls of a kernel. */
@@ -56,8 +57,9 @@ void parity_call(const struct parity_device *d, const struct parity_case *c, uns
 
 /* Of dropout, where it is on. */
 #define PARITY_PROBABILITY 0.2f
-/* Fills operand i of the call: floats that its precision can hold, or words (int32_t). drop: dropout is on. */
-void parity_fill(void *out, const struct pp_call *call, int i, bool drop);
+/* Fills operand i of the call: floats that its precision can hold, or words (int32_t) of all workers that share the
+ * vocabulary. */
+void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame);
 
 /* Fails with the message of the last failure. */
 #define PARITY_OK(expression) parity_status((expression), #expression)

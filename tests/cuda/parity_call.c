@@ -103,12 +103,14 @@ static void make_call(struct run *r)
                                  .loss_scale = 1.0f / 64,
                                  .learning_rate = 0.25f,
                                  .adamw = {0.9f, 0.25f, 0.75f, 0.125f, 0.5f, 0.7f, 0.01f},
-                                 .clip_factor = clip};
+                                 .clip_factor = clip,
+                                 .tensor = c->tensor,
+                                 .tensor_rank = c->tensor_rank};
     char name[96];
-    snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
+    snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
              r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
              r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",
-             r->variant & PARITY_SHIFT ? " shift" : "");
+             r->variant & PARITY_SHIFT ? " shift" : "", c->tensor ? c->tensor_rank ? " rank 1" : " rank 0" : "");
 }
 
 static int64_t place(struct run *r, int64_t bytes, int64_t shift)
@@ -154,7 +156,7 @@ static void place_operands(struct run *r)
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
         o->host = memory(o->info.elements * (int64_t)sizeof(float));
-        parity_fill(o->host, &r->call, i, r->variant & PARITY_DROP);
+        parity_fill(o->host, &r->call, i, &r->frame);
     }
     if (r->variant & PARITY_ALIAS) {
         const int *alias = r->kernel->alias[r->c->whole];
@@ -292,6 +294,11 @@ static void check_double(const struct run *r, const char *name, int64_t at, doub
         fail_msg("%s: %s is %.17g, expected %.17g", r->text, name, x, expected);
 }
 
+static bool has_loss(const struct run *r)
+{
+    return r->call.kernel == PP_KERNEL_CROSS_ENTROPY || r->call.kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
+}
+
 /* Marks what the call may write in a map of the device's memory. */
 static char *writable_bytes(const struct run *r)
 {
@@ -300,7 +307,7 @@ static char *writable_bytes(const struct run *r)
         const struct operand *o = &r->operand[i];
         if (o->present && o->written) memset(map + o->at, o->scratch ? 2 : 1, (size_t)o->bytes);
     }
-    if (r->call.kernel == PP_KERNEL_CROSS_ENTROPY) memset(map + r->loss_at, 1, sizeof(double));
+    if (has_loss(r)) memset(map + r->loss_at, 1, sizeof(double));
     if (r->call.kernel == PP_KERNEL_SUMSQ) memset(map + r->sums_at + 8 * r->call.n[2], 1, sizeof(double));
     return map;
 }
@@ -327,7 +334,7 @@ static void check(const struct run *r)
         if (o->present && o->written && !o->scratch) check_operand(r, o);
     }
     const double *tolerance = r->kernel->tolerance;
-    if (r->call.kernel == PP_KERNEL_CROSS_ENTROPY) check_double(r, "the loss", r->loss_at, r->loss, tolerance[PP_FP32]);
+    if (has_loss(r)) check_double(r, "the loss", r->loss_at, r->loss, tolerance[PP_FP32]);
     if (r->call.kernel == PP_KERNEL_SUMSQ)
         check_double(r, "the sum", r->sums_at + 8 * r->call.n[2], r->sums[r->call.n[2]], tolerance[PP_FP32]);
 }

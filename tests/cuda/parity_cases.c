@@ -45,6 +45,9 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_SWIGLU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_SWIGLU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_CROSS_ENTROPY] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_CROSS_ENTROPY_PART] = {.tolerance = {1e-5, 1e-5, 1e-5}},
+    [PP_KERNEL_CROSS_ENTROPY_JOIN] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_ALL_REDUCE] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
@@ -54,6 +57,9 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
 #define PLAIN 0, false
 #define LARGE 0, true
 #define BARE false, true /* without a bias, behind PLAIN or LARGE */
+/* Of two workers that share the stage's tensors; each row twice. */
+#define FIRST .tensor = 2
+#define SECOND .tensor = 2, .tensor_rank = 1
 
 /* Rows of widths that are not whole quads, of whole warps, beyond a block's threads and beyond its registers. */
 const struct parity_case parity_cases[] = {
@@ -70,7 +76,13 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED, {2, 5, 30, 17, 1}, 1, false},
     {PP_KERNEL_EMBED, {2, 9, 4096, 40}, 64, true},
     {PP_KERNEL_EMBED, {5, 35, 12, 28782}, 1, true},
+    {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FIRST},
+    {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, SECOND},
+    {PP_KERNEL_EMBED, {2, 5, 30, 4, 1}, 1, false, SECOND},
     {PP_KERNEL_EMBED_GRAD, {1, 1, 2, 1}, 1, false},
+    {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FIRST},
+    {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, SECOND},
+    {PP_KERNEL_EMBED_GRAD, {2, 128, 30, 2}, 1, false, SECOND},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 100}, 3.5f, false},
     {PP_KERNEL_EMBED_GRAD, {7, 35, 200, 1003}, 14.1f, false},
     {PP_KERNEL_EMBED_GRAD, {2, 128, 30, 3}, 1, false}, /* words that come again and again */
@@ -91,6 +103,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_NN, {35, 200, 200, PP_GEMM_ADD, 0}, LARGE},
     {PP_KERNEL_GEMM_NN, {9, 24, 28800, PP_GEMM_WRITE, 0}, LARGE},
     {PP_KERNEL_GEMM_NN, {9, 24, 28782, PP_GEMM_WRITE, 0}, LARGE},
+    {PP_KERNEL_GEMM_NN, {27, 12, 36, PP_GEMM_ADD_ONCE, 0}, PLAIN},
+    {PP_KERNEL_GEMM_NN, {27, 12, 36, PP_GEMM_ADD_ONCE, 0}, PLAIN, FIRST},
+    {PP_KERNEL_GEMM_NN, {27, 12, 36, PP_GEMM_ADD_ONCE, 0}, PLAIN, SECOND},
     {PP_KERNEL_GEMM_TN, {36, 12, 27, PP_GEMM_BY_FRAME, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {100, 12, 35, PP_GEMM_BY_FRAME, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {200, 200, 175, PP_GEMM_BY_FRAME, 1}, LARGE},
@@ -110,6 +125,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2}, LARGE, BARE},
     {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1}, LARGE, BARE},
+    {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, FIRST},
+    {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_ATTENTION, {2, 130, 2, 33, 0}, LARGE, SECOND},
+    {PP_KERNEL_ATTENTION, {3, 9, 4, 6, 1, 2}, PLAIN, SECOND},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1, 1, 2, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -148,6 +167,16 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2}, PLAIN},
     {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2}, LARGE, BARE},
     {PP_KERNEL_FLASH, {1, 131, 3, 16, 1, 1}, LARGE},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, FIRST},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH, {3, 20, 4, 6, 1, 2}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH, {2, 20, 3, 16, 1}, PLAIN, SECOND}, /* tensor cores */
+    {PP_KERNEL_FLASH, {3, 20, 2, 64, 1, 1}, PLAIN, FIRST},
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN, FIRST},
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH_GRAD, {3, 20, 4, 6, 1, 2}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH_GRAD, {2, 20, 3, 16, 1}, PLAIN, SECOND}, /* tensor cores */
+    {PP_KERNEL_FLASH_GRAD, {3, 20, 2, 64, 1, 1}, PLAIN, FIRST},
     {PP_KERNEL_FLASH_GRAD, {1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN},
     {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 0}, PLAIN},
@@ -243,6 +272,18 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_RELU, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_RELU, {1, 9, 4096}, LARGE},
     {PP_KERNEL_RELU, {3, 9, 12}, PLAIN, BARE},
+    {PP_KERNEL_RELU, {3, 9, 12}, PLAIN, FIRST},
+    {PP_KERNEL_RELU, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_RELU, {2, 3, 1028}, PLAIN, SECOND},
+    {PP_KERNEL_RELU_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_GELU, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_GELU_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_SWIGLU, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_SWIGLU_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_RESIDUAL, {3, 9, 12}, PLAIN, SECOND}, /* all of it is in each worker */
+    {PP_KERNEL_RESIDUAL_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, SECOND},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12}, PLAIN, SECOND},
     {PP_KERNEL_RELU_GRAD, {3, 9, 12}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {7, 35, 200}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {1, 3, 1}, PLAIN},
@@ -276,6 +317,22 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_CROSS_ENTROPY, {1, 5, 28782, 1, 28800}, LARGE},
     {PP_KERNEL_CROSS_ENTROPY, {1, 3, 28782, 1, 28782}, LARGE},
     {PP_KERNEL_CROSS_ENTROPY, {3, 9, 100, 1, 128}, PLAIN, BARE},
+    /* rows, seq, vocab, gradient, columns, whole */
+    {PP_KERNEL_CROSS_ENTROPY_PART, {3, 9, 50, 0, 50, 100}, PLAIN, FIRST},
+    {PP_KERNEL_CROSS_ENTROPY_PART, {3, 9, 50, 0, 50, 100}, PLAIN, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_PART, {2, 35, 502, 0, 512, 1003}, PLAIN, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_PART, {2, 35, 502, 0, 512, 1003}, PLAIN, BARE, FIRST},
+    {PP_KERNEL_CROSS_ENTROPY_PART, {1, 2, 1, 0, 1, 1}, PLAIN},
+    {PP_KERNEL_CROSS_ENTROPY_PART, {1, 5, 14391, 0, 14464, 28781}, LARGE, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {3, 9, 50, 1, 50, 100}, PLAIN, FIRST},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {3, 9, 50, 1, 50, 100}, PLAIN, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {3, 9, 50, 0, 64, 100}, PLAIN, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {2, 35, 502, 1, 512, 1003}, PLAIN, SECOND},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {2, 35, 502, 1, 512, 1003}, PLAIN, BARE, FIRST},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {1, 2, 1, 1, 1, 1}, PLAIN},
+    {PP_KERNEL_CROSS_ENTROPY_JOIN, {1, 5, 14391, 1, 14464, 28781}, LARGE, SECOND},
+    /* rows, width; no join */
+    {PP_KERNEL_ALL_REDUCE, {7, 12}, PLAIN, FIRST},
     /* rows, width */
     {PP_KERNEL_COLSUM, {1, 1}, PLAIN},
     {PP_KERNEL_COLSUM, {27, 12}, PLAIN},
@@ -288,6 +345,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_SUMSQ, {12, 36, 3}, PLAIN},
     {PP_KERNEL_SUMSQ, {1003, 131, 1}, PLAIN},
     {PP_KERNEL_SUMSQ, {4096, 200, 2}, LARGE},
+    {PP_KERNEL_SUMSQ, {12, 36, 3, 1}, PLAIN, FIRST},
+    {PP_KERNEL_SUMSQ, {12, 36, 3, 1}, PLAIN, SECOND},
+    {PP_KERNEL_SUMSQ, {12, 36, 3, 0}, PLAIN, SECOND},
     /* rows, width */
     {PP_KERNEL_SGD, {1, 1}, PLAIN},
     {PP_KERNEL_SGD, {12, 36}, PLAIN},

@@ -38,9 +38,13 @@ static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, boo
 static const struct {
     int kernel, operand;
     float shift, scale;
-} spreads[] = {
-    {PP_KERNEL_LAYERNORM_GRAD, 2, 1, 0.5f}, {PP_KERNEL_RMSNORM_GRAD, 2, 1, 0.5f}, {PP_KERNEL_GELU, 1, 0, 6},
-    {PP_KERNEL_GELU_GRAD, 1, 0, 6},         {PP_KERNEL_SWIGLU, 1, 0, 8},          {PP_KERNEL_SWIGLU_GRAD, 0, 0, 8}};
+} spreads[] = {{PP_KERNEL_LAYERNORM_GRAD, 2, 1, 0.5f},
+               {PP_KERNEL_RMSNORM_GRAD, 2, 1, 0.5f},
+               {PP_KERNEL_GELU, 1, 0, 6},
+               {PP_KERNEL_GELU_GRAD, 1, 0, 6},
+               {PP_KERNEL_SWIGLU, 1, 0, 8},
+               {PP_KERNEL_SWIGLU_GRAD, 0, 0, 8},
+               {PP_KERNEL_CROSS_ENTROPY_JOIN, 4, 1.5f, 0.5f}};
 
 /* What the operand's meaning asks of a number. */
 static float within_range(const struct pp_call *call, int i, float x)
@@ -54,20 +58,28 @@ static float within_range(const struct pp_call *call, int i, float x)
     return x;
 }
 
-void parity_fill(void *out, const struct pp_call *call, int i, bool drop)
+static int words_of(const struct pp_call *call, const struct pp_frame *frame)
+{
+    const int *n = call->n;
+    if (call->kernel == PP_KERNEL_CROSS_ENTROPY) return n[2];
+    return call->kernel == PP_KERNEL_EMBED || call->kernel == PP_KERNEL_EMBED_GRAD ? n[3] * pp_frame_tensor(frame)
+                                                                                   : n[5];
+}
+
+void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame)
 {
     const struct pp_operand info = pp_call_operand(call, i);
     const int kernel = call->kernel, *shape = call->n;
     const int64_t n = info.elements;
     uint32_t state = (uint32_t)(i + 1) * 2654435761u;
     if (info.type == PP_TYPE_INT32) {
-        fill_words(out, n, kernel == PP_KERNEL_CROSS_ENTROPY ? shape[2] : shape[3], &state);
+        fill_words(out, n, words_of(call, frame), &state);
         return;
     }
     float *x = out;
     for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
     if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
-        fill_probabilities(x, shape[1], n / shape[1], shape[4], drop, &state);
+        fill_probabilities(x, shape[1], n / shape[1], shape[4], frame->training, &state);
     for (int64_t k = 0; k < n; k++) {
         x[k] = within_range(call, i, x[k]);
         if (info.type == PP_TYPE_ACTIVATION && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));

@@ -51,4 +51,4 @@ PP_EMULATE_FAIL=ncclCommInitRankConfig:1 breaks 1 'channel from worker 0 to 1: n
 PP_EMULATE_FAIL=ncclSend:1 breaks 1 'channel from worker 0 to 1: the first exchange failed' 2 --transport nccl
 PP_EMULATE_FAIL=ncclSend:3 breaks 1 'channel from worker [01] to [01]: ncclSend failed' 2 --transport nccl
 PP_EMULATE_FAIL=ncclRecv:3 breaks 1 'channel from worker [01] to [01]: ncclRecv failed' 2 --transport nccl
-PP_EMULATE_FAIL=ncclAllReduce:2 breaks 1 'sum of squares: ncclAllReduce failed' 2 --transport nccl --clip 0.1
+PP_EMULATE_FAIL=ncclAllReduce:2 breaks 1 'sum over workers 0 to 1: ncclAllReduce failed' 2 --transport nccl --clip 0.1

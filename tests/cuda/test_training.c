@@ -103,6 +103,34 @@ static void with_adamw(void **state)
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
 }
 
+/* Workers that share a rank's tensors round sums of products otherwise than one worker; all cuts of theirs alike. */
+static void check_tensor(const char *common, int tensor)
+{
+    struct outcome whole, one, other;
+    char options[OPTIONS];
+    snprintf(options, sizeof options, SHORT "%s --stages 1", common);
+    run(cuda, options, &whole);
+    snprintf(options, sizeof options, SHORT "%s --stages 1 --tensor %d", common, tensor);
+    run(cuda, options, &one);
+    expect_near(&whole, &one, 1e-5, options);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        snprintf(options, sizeof options, SHORT "%s --tensor %d %s", common, tensor, cuts[i].options);
+        run(cuda, options, &other);
+        compare(&one, tensor, &other, tensor * cuts[i].stages, 1e-5, options);
+        free(other.weights);
+    }
+    free(whole.weights);
+    free(one.weights);
+}
+
+static void with_workers_that_share_tensors(void **state)
+{
+    (void)state;
+    check_tensor("--chunks 2 --d-ff 24", 2);
+    leave_out_where_slow();
+    check_tensor("--chunks 2 --d-ff 24 --replicas 2", 2);
+}
+
 #define GPT "--norm pre --activation gelu --attention flash "
 
 static void with_layers_of_gpt_and_heads_of_llama(void **state)
@@ -152,6 +180,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
         cmocka_unit_test(with_replicas_and_batched_gradients),
         cmocka_unit_test(with_adamw),
+        cmocka_unit_test(with_workers_that_share_tensors),
         cmocka_unit_test(with_layers_of_gpt_and_heads_of_llama),
         cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(in_bfloat16),

@@ -110,6 +110,29 @@ static int launches(struct pp_device *device, const struct pp_program *program)
     return program->ncalls * (device->settings.launches ? device->settings.launches : 1);
 }
 
+/* The sum over the workers of a rank that a call asks for, by who is asked: as on a GPU, in the thread that queues. */
+static void join(const struct pp_call *call, const struct pp_frame *frame)
+{
+    const struct pp_ref ref = call->ref[0];
+    char *memory = (char *)frame->base[ref.region] + ref.offset + frame->act_row * ref.row_bytes;
+    if (frame->join) frame->join->sum(frame->join->arg, memory, (int64_t)call->n[0] * call->n[1], PP_SUM_FLOAT);
+}
+
+/* Piece by piece: what lies between such sums. */
+static pp_status put_program(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
+{
+    struct work work = {.kind = WORK_RUN, .program = *program, .frame = *frame};
+    for (int first = 0, end; first < program->ncalls; first = end + 1) {
+        for (end = first; end < program->ncalls && program->calls[end].kernel != PP_KERNEL_ALL_REDUCE;) end++;
+        work.program.calls = program->calls + first;
+        work.program.ncalls = end - first;
+        note_run(device);
+        PP_TRY(queued_put(device->compute, &work));
+        if (end < program->ncalls) join(&program->calls[end], frame);
+    }
+    return PP_OK;
+}
+
 static pp_status run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
     int i = 0;
@@ -126,14 +149,13 @@ static pp_status run(struct pp_device *device, const struct pp_program *program,
         pthread_mutex_unlock(&queued_lock);
         PP_TRY(queued_usable(device, NULL));
     }
-    note_run(device);
-    return queued_put(device->compute, &(struct work){.kind = WORK_RUN, .program = program, .frame = *frame});
+    return put_program(device, program, frame);
 }
 
 static pp_status sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
                      int64_t elements, int type)
 {
-    const int64_t bytes = elements * (int64_t)(type == PP_SUM_FLOAT ? sizeof(float) : sizeof(double));
+    const int64_t bytes = elements * pp_sum_bytes(type);
     struct work work = {.kind = WORK_SUM, .to = to, .nparts = nparts, .type = type, .n = elements};
     PP_TRY(queued_usable(device, queue));
     if (nparts < 1 || nparts > PP_SUM_PARTS) return pp_fail(PP_INTERNAL, "queued device: a sum of %d parts", nparts);

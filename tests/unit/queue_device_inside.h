@@ -31,7 +31,7 @@ struct work {
     struct work *next;
     enum work_kind kind;
     struct point *point;
-    const struct pp_program *program;
+    struct pp_program program; /* its calls are borrowed */
     struct pp_frame frame;
     void *to;
     const void *parts[PP_SUM_PARTS];

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/bf16.h"
 #include "core/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "queue_device_inside.h"
@@ -31,24 +32,31 @@ static void delay(struct pp_queue *queue)
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
+static double part_of(const struct work *work, int part, int64_t i)
+{
+    const void *from = work->parts[part];
+    if (work->type == PP_SUM_DOUBLE) return ((const double *)from)[i];
+    return work->type == PP_SUM_FLOAT ? ((const float *)from)[i] : pp_bf16_float(((const uint16_t *)from)[i]);
+}
+
+/* Doubles hold sums of two floats exactly enough: rounded once, they are those of floats. */
+static double rounded(int type, double sum)
+{
+    if (type == PP_SUM_DOUBLE) return sum;
+    return type == PP_SUM_FLOAT ? (float)sum : pp_bf16_float(pp_bf16((float)sum));
+}
+
 static void add_up(const struct work *work)
 {
     for (int64_t i = 0; i < work->n; i++) {
-        float f = 0;
-        double d = 0;
-        for (int p = 0; p < work->nparts; p++) {
-            if (work->type == PP_SUM_FLOAT) {
-                const float part = ((const float *)work->parts[p])[i];
-                f = p ? f + part : part;
-            } else {
-                const double part = ((const double *)work->parts[p])[i];
-                d = p ? d + part : part;
-            }
-        }
-        if (work->type == PP_SUM_FLOAT)
-            ((float *)work->to)[i] = f;
+        double sum = part_of(work, 0, i);
+        for (int p = 1; p < work->nparts; p++) sum = rounded(work->type, sum + part_of(work, p, i));
+        if (work->type == PP_SUM_DOUBLE)
+            ((double *)work->to)[i] = sum;
+        else if (work->type == PP_SUM_FLOAT)
+            ((float *)work->to)[i] = (float)sum;
         else
-            ((double *)work->to)[i] = d;
+            ((uint16_t *)work->to)[i] = pp_bf16((float)sum);
     }
 }
 
@@ -66,7 +74,7 @@ static void compute(struct pp_queue *queue, struct work *work)
     struct pp_frame *frame = &work->frame;
     if (frame->clip) frame->clip_factor = *frame->clip;
     frame->clip = NULL;
-    if (pp_backend_cpu.run(queue->device->cpu, work->program, frame, NULL, NULL) != PP_OK) abort();
+    if (pp_backend_cpu.run(queue->device->cpu, &work->program, frame, NULL, NULL) != PP_OK) abort();
 }
 
 /* All that may take long, without the lock. */

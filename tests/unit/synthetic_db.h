@@ -28,6 +28,7 @@ struct synthetic_case {
     const char *schedule;
     int stages, virtual_stages, chunks, replicas, checkpoint;
     double error;
+    int tensor; /* 0: 1 */
 };
 
 /* The first failure ends the program: there is nothing to test then. */
@@ -59,6 +60,7 @@ static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
                                 .microbatches = pp_chunk_rows(s->config.rows, c->chunks, rows),
                                 .rows = rows,
                                 .replicas = c->replicas,
+                                .tensor = c->tensor,
                                 .checkpoint = c->checkpoint,
                                 .recv_buffers = 2,
                                 .training = true,
@@ -70,7 +72,7 @@ static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
     s->job.config = &s->config;
     s->job.model_ops = &synthetic_ops;
     s->job.model = &s->model;
-    s->job.point = (struct pp_point){c->schedule, c->stages, c->virtual_stages, c->chunks};
+    s->job.point = (struct pp_point){c->schedule, c->stages, c->virtual_stages, c->chunks, .tensor = c->tensor};
     s->job.phase[PP_TRAIN] = (struct pp_phase){s->job.train, s->config.tokens, NULL};
 }
 
@@ -109,10 +111,10 @@ static void synthetic_event(struct pp_trace *trace, int worker, int32_t task, in
     must(pp_trace_add(trace, &event));
 }
 
-/* Events of one step of one replica; every task takes `factor` times its made-up length, varied by `noise`. Returns the
- * step's end. */
-static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica, double factor, double noise,
-                              int64_t origin, struct pp_trace *trace)
+/* Events of one step of one replica, of one worker of each rank; every task takes `factor` times its made-up length,
+ * varied by `noise`. Returns the step's end. */
+static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica, int tensor_rank, double factor,
+                              double noise, int64_t origin, struct pp_trace *trace)
 {
     int64_t *end = calloc((size_t)plan->ntasks, sizeof *end),
             *lane_free = calloc((size_t)plan->nlanes, sizeof *lane_free);
@@ -120,18 +122,21 @@ static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica,
     for (int32_t i = 0; i < plan->ntasks; i++) {
         const struct pp_task *task = &plan->tasks[i];
         const struct pp_lane *lane = &plan->lanes[task->lane];
-        int base = replica * plan->ranks;
         int64_t ready = synthetic_ready(task, end),
                 start = ready > lane_free[task->lane] ? ready : lane_free[task->lane];
-        double wobble = 1 + noise * sin(12.9898 * i + 78.233 * step + 4.1 * replica);
+        double wobble = 1 + noise * sin(12.9898 * i + 78.233 * step + 4.1 * replica + 1.7 * tensor_rank);
         end[i] = lane_free[task->lane] = start + (int64_t)((double)synthetic_ns(plan, task) * factor * wobble);
         if (lane->kind == PP_LANE_CHANNEL) {
-            synthetic_event(trace, base + lane->src, i, PP_SIDE_SEND, start, start, end[i]);
-            synthetic_event(trace, base + lane->dst, i, PP_SIDE_RECV, start / 2, start, end[i]);
+            synthetic_event(trace, pp_worker_at(plan, replica, lane->src, tensor_rank), i, PP_SIDE_SEND, start, start,
+                            end[i]);
+            synthetic_event(trace, pp_worker_at(plan, replica, lane->dst, tensor_rank), i, PP_SIDE_RECV, start / 2,
+                            start, end[i]);
         } else {
             int first = lane->kind == PP_LANE_NORM ? 0 : lane->src,
                 stop = lane->kind == PP_LANE_NORM ? plan->ranks : lane->src + 1;
-            for (int r = first; r < stop; r++) synthetic_event(trace, base + r, i, PP_SIDE_RUN, ready, start, end[i]);
+            for (int r = first; r < stop; r++)
+                synthetic_event(trace, pp_worker_at(plan, replica, r, tensor_rank), i, PP_SIDE_RUN, ready, start,
+                                end[i]);
         }
         if (end[i] > last) last = end[i];
     }
@@ -145,7 +150,7 @@ static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica,
     return last;
 }
 
-/* What ppsim or ppexec would record. */
+/* What ppsim or ppexec would record; a prediction has events of one worker of each rank. */
 static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_case *c, bool predicted, int64_t *step_ns)
 {
     struct synthetic s;
@@ -160,8 +165,9 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
     must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
     must(pp_db_add_tasks(db, &s.job, plan));
     for (int step = 0; step < steps; step++) {
-        for (int replica = 0; replica < (predicted ? 1 : plan->replicas); replica++)
-            ns = synthetic_step(plan, 20 + step, replica, factor, predicted ? 0 : 0.04, origin, &trace);
+        for (int i = 0; i < (predicted ? 1 : plan->replicas * plan->tensor); i++)
+            ns = synthetic_step(plan, 20 + step, i / plan->tensor, i % plan->tensor, factor, predicted ? 0 : 0.04,
+                                origin, &trace);
         origin += ns;
     }
     must(pp_db_add_events(db, run, plan, &trace));
@@ -169,8 +175,8 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
         must(pp_db_add_step(db, run, step, 0, ns + (step % 5 - 2) * ns / 100, 5.0, 700, step >= 20));
     struct pp_metrics metrics;
     must(pp_trace_metrics(plan, &trace, 0, 20, &metrics, NULL));
-    for (int w = 0; w < plan->ranks * (predicted ? 1 : plan->replicas); w++) {
-        must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * (w % plan->ranks)));
+    for (int w = 0; w < plan->ranks * plan->tensor * (predicted ? 1 : plan->replicas); w++) {
+        must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * pp_worker_rank(plan, w)));
         must(pp_db_add_memory(db, run, w, "parameters", 30000000));
         must(pp_db_add_memory(db, run, w, "gradients", 30000000));
         must(pp_db_add_memory(db, run, w, "process", predicted ? 137000000 : 140000000));

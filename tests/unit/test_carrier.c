@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "core/bf16.h"
 #include "core/movers.h"
 #include "crew.h"
 #include "exec/carrier.h"
@@ -228,6 +229,8 @@ static void set_value(void *values, int type, int64_t i, double value)
 {
     if (type == PP_SUM_DOUBLE)
         ((double *)values)[i] = value;
+    else if (type == PP_SUM_BF16)
+        ((uint16_t *)values)[i] = pp_bf16((float)value);
     else
         ((float *)values)[i] = (float)value;
 }
@@ -236,19 +239,21 @@ static bool is_sum(const void *values, int type, int64_t i, int members)
 {
     float narrow = (float)value_of(0, i);
     double wide = value_of(0, i);
+    uint16_t half = pp_bf16(narrow);
     for (int k = 1; k < members; k++) {
         narrow += (float)value_of(k, i);
         wide += value_of(k, i);
+        half = pp_bf16(pp_bf16_float(half) + pp_bf16_float(pp_bf16((float)value_of(k, i))));
     }
+    if (type == PP_SUM_BF16) return ((const uint16_t *)values)[i] == half;
     return type == PP_SUM_DOUBLE ? ((const double *)values)[i] == wide : ((const float *)values)[i] == narrow;
 }
 
 static pp_status sum_twice(const struct pp_port *port, const struct summing *s, struct pp_sum *sum, void *values)
 {
     const struct pp_queue_ops *ops = port->backend->queue;
-    int64_t size = s->type == PP_SUM_DOUBLE ? 8 : 4;
     void *host;
-    struct pp_parcel parcel = {.memory = values, .bytes = s->n * size};
+    struct pp_parcel parcel = {.memory = values, .bytes = s->n * pp_sum_bytes(s->type)};
     struct pp_mark *written;
     PP_TRY(ops->host_alloc(port->device, parcel.bytes, &host));
     PP_TRY(ops->mark_create(port->device, false, &written));
@@ -280,7 +285,7 @@ static pp_status summing(struct pp_world *world, int me, void *arg)
     const struct summing *s = arg;
     struct pp_port port = {.world = world, .backend = &pp_backend_queued, .me = me};
     struct pp_device_spec device = {.worker = me, .workers = world->workers, .on_host = 1, .threads = 1};
-    int64_t bytes = s->n * (s->type == PP_SUM_DOUBLE ? 8 : 4);
+    int64_t bytes = s->n * pp_sum_bytes(s->type);
     struct pp_sum *sum;
     void *values;
     PP_TRY(port.backend->open(&device, &port.device));
@@ -298,13 +303,15 @@ static pp_status summing(struct pp_world *world, int me, void *arg)
 static void sums_have_the_bits_of_member_order(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 17, 1000, 300001, 4500000 /* two segments of staged, and a rest */};
+    static const int64_t sizes[] = {1, 17, 1000, 300001, 9000000 /* two segments of staged's bfloat16, and a rest */};
     const struct queued_settings settings = {.seed = 3, .most_delay_us = 50};
     queued_set(&settings);
     for (int c = 0; c < ncarriers; c++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int workers = 2; workers <= (sizes[i] > 1000000 ? 2 : 3); workers++) {
                 struct summing s = {carriers[c], sizes[i], i % 2 ? PP_SUM_DOUBLE : PP_SUM_FLOAT};
+                OK(crew_run(workers, summing, &s));
+                s.type = PP_SUM_BF16;
                 OK(crew_run(workers, summing, &s));
             }
     queued_set(NULL);

@@ -58,6 +58,10 @@ static void test_older(void **state)
     script("PRAGMA application_id = 0x70706b74; PRAGMA user_version = 1;"
            "INSERT INTO run(id, tool, version, host, started, device, threads, workload)"
            " VALUES(1, 'ppprof', '0.1.0', 'here', 'then', 'cpu', 1, 'w');"
+           "INSERT INTO run(id, tool, version, host, started, workload, stages, replicas)"
+           " VALUES(2, 'ppexec', '0.1.0', 'here', 'then', 'w', 2, 2);"
+           "INSERT INTO busy VALUES(2, 0, 0, 0, 10, 10, 0), (2, 0, 1, 0, 10, 5, 0), (2, 0, 2, 0, 20, 20, 0),"
+           " (2, 0, 3, 0, 20, 5, 0);"
            "INSERT INTO task_time VALUES(1, 'F', '', 1, 0, 9, 500, 490, 510, 480, NULL, NULL);"
            "CREATE VIEW v_compare AS SELECT id AS process_bytes FROM run");
     refused(PP_DB_READ, PP_INPUT, "schema version 1");
@@ -65,6 +69,9 @@ static void test_older(void **state)
     must(pp_db_find_task(db, "cpu", 1, "F", "", 1, &ns, &found));
     assert_true(found && ns == 500);
     near(number(db, "SELECT count(*) FROM pragma_table_info('v_compare') WHERE name = 'measured_process_bytes'"), 1);
+    near(number(db, "SELECT tensor FROM run WHERE id = 2"), 1);
+    near(number(db, "SELECT sum(10 * replica + rank) FROM v_bubble"), 22);
+    near(number(db, "SELECT bubble FROM v_bubble WHERE worker = 3"), 0.75);
     struct pp_sample later = {.name = "F", .load = 2, .median_ns = 600, .mean_ns = 620};
     must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &later));
     must(pp_db_close(db));

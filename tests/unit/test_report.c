@@ -239,6 +239,96 @@ static void test_chrome(void **state)
     assert_int_equal(pp_chrome_write(r->db, &r->table, 0, "no/such/folder/trace.json"), PP_IO);
 }
 
+/* Lines of a file that hold the text. */
+static int lines_with(const char *path, const char *text)
+{
+    char line[1024];
+    int n = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) fail_msg("%s is missing", path);
+    while (fgets(line, sizeof line, file)) n += strstr(line, text) != NULL;
+    fclose(file);
+    return n;
+}
+
+/* Pictures show replica 0 and the first worker of each rank: rank by rank, once. */
+static void check_shown(const struct report *r)
+{
+    int stage, microbatch, rank, tasks = 0;
+    char line[256], kind[16];
+    const pp_status status = pp_plot_all(r->db, &r->table, pp_compare_main(&r->table), "shared");
+    assert_true(status == PP_OK || status == PP_UNSUPPORTED);
+    FILE *file = fopen("shared/timeline-measured.dat", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%*f %*f %*f %*f %*d %*d %*s %15s %d %d %d", kind, &stage, &microbatch, &rank) != 4) continue;
+        if (strcmp(kind, "F") != 0) continue;
+        assert_int_equal(stage, rank);
+        tasks++;
+    }
+    fclose(file);
+    assert_int_equal(tasks, 8);
+    assert_int_equal(lines_with("shared/memory.gp", "array arena_bytes[2] = [90000000.0, 91000000.0]"), 1);
+    assert_int_equal(lines_with("shared/memory-measured.dat", "# rank"), 2);
+    assert_int_equal(lines_with("shared/ms-per-batch-2.gp", "D = 2, T = 2"), 1);
+}
+
+/* Arrows go between workers of one replica that hold the same part of the tensors. */
+static void check_workers(const json_t *events)
+{
+    size_t i, names = 0, arrows = 0;
+    const json_t *event;
+    int64_t from = -1;
+    json_array_foreach(events, i, event)
+    {
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        const int64_t worker = json_integer_value(json_object_get(event, "tid")) / 4;
+        if (phase[0] == 's') from = worker;
+        if (phase[0] == 'f') {
+            assert_true(from / 4 == worker / 4 && from % 2 == worker % 2 && from != worker);
+            arrows++;
+        }
+        const char *name = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
+        if (phase[0] != 'M' || !name || !strstr(name, "compute")) continue;
+        char text[64];
+        snprintf(text, sizeof text, "replica %d rank %d tensor %d: compute", (int)worker / 4, (int)worker / 2 % 2,
+                 (int)worker % 2);
+        assert_string_equal(name, text);
+        names++;
+    }
+    assert_int_equal(names, 2 + 8); /* a prediction of one worker of each rank */
+    assert_true(arrows > 0);
+}
+
+/* Worker w is tensor rank w % 2 of rank w / 2 % 2 of replica w / 4; beside it, the same with whole tensors. */
+static void test_shared_tensors(void **state)
+{
+    (void)state;
+    static const struct synthetic_case sides[] = {{"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, -0.03},
+                                                  {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, -0.03, 2}};
+    struct report r;
+    char title[256];
+    unlink("tensor.db");
+    must(pp_db_open("tensor.db", PP_DB_WRITE, &r.db));
+    for (int i = 0; i < 4; i++) synthetic_run(r.db, &sides[i / 2], i % 2 == 0, NULL);
+    must(pp_compare_read(r.db, 0, &r.table));
+    assert_int_equal(r.table.nrows, 2);
+    const int64_t row = pp_compare_main(&r.table);
+    assert_int_equal(pp_cell_integer(pp_table_cell(&r.table, row, "tensor")), 2);
+    assert_int_equal(pp_cell_integer(pp_table_cell(&r.table, 1 - row, "tensor")), 1);
+    assert_string_equal(pp_compare_title(&r.table, row, title, sizeof title),
+                        "small, 1f1b, P = 2, V = 1, 4 chunks, D = 2, T = 2, checkpoint never");
+    check_shown(&r);
+    must(pp_chrome_write(r.db, &r.table, row, "shared.json"));
+    json_t *json = json_load_file("shared.json", 0, NULL), *events = json_object_get(json, "traceEvents");
+    assert_non_null(events);
+    check_flows(events, (size_t)8 * (1 + 3 * 4));
+    check_workers(events);
+    json_decref(json);
+    pp_table_free(&r.table);
+    must(pp_db_close(r.db));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_half_a_comparison),
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_chrome),
+        cmocka_unit_test(test_shared_tensors),
     };
     return cmocka_run_group_tests(tests, open_report, close_report);
 }

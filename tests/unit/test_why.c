@@ -25,9 +25,11 @@ struct habits {
     int64_t between_ns, other_ns; /* a step of worker 0 over its makespan; a batch over the traced step */
 };
 
+/* One microbatch on one rank, which is two workers. */
+static const struct synthetic_case two_workers = {"gpipe", 1, 1, 1, 1, PP_CHECKPOINT_NEVER, 0, 2};
 static const struct synthetic_case two_ranks = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0};
 
-/* One step of one replica; returns its makespan (it begins at 0). */
+/* One step of one replica, of the first worker of each rank; returns its makespan (it begins at 0). */
 static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct pp_trace *trace)
 {
     int64_t *end = calloc((size_t)plan->ntasks, sizeof *end),
@@ -45,12 +47,12 @@ static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct 
         if (moves) start += h->receiver_ns;
         end[i] = lane_free[task->lane] = start + synthetic_ns(plan, task) + h->longer_ns[task->kind];
         if (moves) {
-            synthetic_event(trace, lane->src, i, PP_SIDE_SEND, send, start, end[i]);
-            synthetic_event(trace, lane->dst, i, PP_SIDE_RECV, start, start, end[i]);
+            synthetic_event(trace, lane->src * plan->tensor, i, PP_SIDE_SEND, send, start, end[i]);
+            synthetic_event(trace, lane->dst * plan->tensor, i, PP_SIDE_RECV, start, start, end[i]);
         } else {
             const bool norm = lane->kind == PP_LANE_NORM;
             for (int r = norm ? 0 : lane->src; r < (norm ? plan->ranks : lane->src + 1); r++)
-                synthetic_event(trace, r, i, PP_SIDE_RUN, computes ? posted : start, start, end[i]);
+                synthetic_event(trace, r * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start, start, end[i]);
         }
         if (computes && end[i] > last) last = end[i];
     }
@@ -202,6 +204,27 @@ static void test_sharing(void **state)
     must(pp_db_close(db));
 }
 
+/* A prediction of one of the two workers stands for both: what of B is lost with both busy, is lost all the time. */
+static void test_sharing_of_workers(void **state)
+{
+    (void)state;
+    const struct habits none = {0};
+    struct pp_table table;
+    struct pp_why why;
+    struct pp_db *db = fresh();
+    add_profile(db);
+    store(db, &two_workers, true, &none);
+    store(db, &two_workers, false, &none);
+    must(pp_compare_read(db, 0, &table));
+    must(pp_why_read(db, &table, 0, &why));
+    const int64_t *causes = why.predicted.cause_ns;
+    assert_true(causes[PP_CAUSE_B] > 0);
+    assert_int_equal(4 * causes[PP_CAUSE_SHARING], causes[PP_CAUSE_B]);
+    pp_table_free(&table);
+    pp_why_free(&why);
+    must(pp_db_close(db));
+}
+
 static uint64_t state_of_dice = 1;
 static int64_t dice(int64_t n)
 {
@@ -224,9 +247,10 @@ static void test_any_trace(void **state)
 {
     (void)state;
     static const struct synthetic_case shapes[] = {
-        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0}, {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
-        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},   {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
-        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0}, {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
+        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0},  {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},    {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
+        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0},  {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2}, {"interleaved", 2, 2, 4, 1, PP_CHECKPOINT_ALWAYS, 0, 3},
     };
     const struct pp_path_sharing sharing = {.alone = {0.5, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1, 1, 0.3}, .cores = 2};
     struct pp_db *db = fresh();
@@ -235,16 +259,21 @@ static void test_any_trace(void **state)
         struct synthetic s;
         struct pp_trace trace = {0};
         struct pp_path path;
+        struct pp_metrics metrics;
         int64_t run;
         synthetic_open(&s, c);
         struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
         must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
         must(pp_db_add_tasks(db, &s.job, s.job.train));
-        for (int r = 0; r < c->replicas; r++) synthetic_step(s.job.train, 0, r, 1, 0.3, 1000, &trace);
+        const int shared = s.job.train->tensor;
+        for (int w = 0; w < c->replicas * shared; w++)
+            synthetic_step(s.job.train, 0, w / shared, w % shared, 1, 0.3, 1000, &trace);
         if (round >= (int)(sizeof shapes / sizeof *shapes)) disturb(&trace, 1 + dice(round % 2 ? 100000 : 100000000));
         must(pp_db_add_events(db, run, s.job.train, &trace));
         must(pp_path_read(db, run, 0, &sharing, &path));
         check_sums(&path, path.length_ns);
+        must(pp_trace_metrics(s.job.train, &trace, 0, 0, &metrics, NULL));
+        assert_int_equal(path.length_ns, metrics.makespan_ns);
         assert_int_equal(path.tasks[path.n - 1].until_ns, path.length_ns);
         for (int64_t i = 1; i < path.n; i++) {
             assert_true(path.tasks[i].task > path.tasks[i - 1].task);
@@ -358,8 +387,13 @@ static void test_half(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_cause), cmocka_unit_test(test_sharing), cmocka_unit_test(test_any_trace),
-        cmocka_unit_test(test_forms),      cmocka_unit_test(test_order),   cmocka_unit_test(test_half),
+        cmocka_unit_test(test_each_cause),
+        cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_any_trace),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_half),
+        cmocka_unit_test(test_sharing_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,16 +22,18 @@ enum { OPTIONS = 700, STEP = 1, SEEDS = 3 };
 
 static const int64_t SOON_NS = 40000000000; /* with a sanitizer, on a busy machine */
 
-static void compare(const char *options)
+/* False: impossible as asked. */
+static bool compare(const char *options)
 {
     struct outcome here, queued;
     pp_status status = train(&pp_backend_cpu, options, NULL, &here);
-    if (status == PP_USAGE) return; /* impossible as asked */
+    if (status == PP_USAGE) return false;
     if (status != PP_OK) fail_msg("%s: %s", options, pp_message());
     if (train(&pp_backend_queued, options, NULL, &queued) != PP_OK) fail_msg("queued, %s: %s", options, pp_message());
     expect_equal(&here, &queued, options);
     free(here.weights);
     free(queued.weights);
+    return true;
 }
 
 #define SHORT MODEL "--rows 5 --tokens 7 --generated-tokens 1000 --max-batches 3 --epochs 1 --eval-batches 2 "
@@ -79,6 +81,19 @@ static void replicas_too(void **state)
     compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
 }
 
+#define PARTS SHORT "--tensor 2 --d-ff 24 "
+
+/* Sums over the workers of a rank, inside tasks. */
+static void workers_of_a_rank_too(void **state)
+{
+    (void)state;
+    queued_set(NULL);
+    compare_shapes("--tensor 2 --d-ff 24 --max-batches 2", 2 * STEP);
+    assert_true(compare(PARTS "--schedule 1f1b --stages 2 --chunks 2 --replicas 2"));
+    assert_true(compare(PARTS "--schedule gpipe --stages 1 --chunks 2 --replicas 2 --zero 1 --optimizer adamw"));
+    assert_true(compare(PARTS "--schedule zbv --stages 2 --virtual 2 --chunks 4 --clip 0 --no-eval"));
+}
+
 /* Whatever a dependency was forgotten for, a delay brings out. */
 static void delays_change_nothing(void **state)
 {
@@ -90,6 +105,7 @@ static void delays_change_nothing(void **state)
         compare(SHORT "--schedule 1f1b --stages 2 --chunks 2 --replicas 2");
         compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 2 --clip 0");
         compare(BASE "--schedule gpipe --stages 4");
+        assert_true(compare(PARTS "--schedule 1f1b --stages 2 --chunks 4 --recv-buffers 1"));
     }
     queued_set(NULL);
 }
@@ -173,8 +189,9 @@ static void a_failure_ends_all_workers(void **state)
 {
     (void)state;
     static const char *const options[] = {SHORT "--schedule 1f1b --stages 4 --chunks 4",
-                                          SHORT "--schedule gpipe --stages 2 --chunks 2 --replicas 2"};
-    for (int i = 0; i < 2; i++)
+                                          SHORT "--schedule gpipe --stages 2 --chunks 2 --replicas 2",
+                                          SHORT "--schedule gpipe --stages 2 --chunks 2 --tensor 2 --d-ff 24"};
+    for (int i = 0; i < 3; i++)
         for (int worker = 0; worker < 4; worker++) {
             queued_set(&(struct queued_settings){
                 .seed = 3, .most_delay_us = 200, .fail_worker = worker, .fail_run = 9, .at_once = worker % 2});
@@ -208,9 +225,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
-        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
-        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
-        cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(workers_of_a_rank_too),       cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(a_host_is_ahead_by_launches), cmocka_unit_test(traces_have_every_task_once),
+        cmocka_unit_test(a_failure_ends_all_workers),  cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,8 +238,8 @@ static ncclResult_t check_exchange(const struct pp_nccl_exchange *x, cudaStream_
     if (!x->bytes) return fail(ncclInvalidArgument, "no bytes, or an unknown type");
     if (!together && (x->peer < 0 || x->peer >= mesh->ranks || x->peer == mesh->rank))
         return fail(ncclInvalidArgument, "no such peer");
-    if (sums && x->type != ncclFloat32 && x->type != ncclFloat64)
-        return fail(ncclInvalidArgument, "the emulator adds float32 and float64 only");
+    if (sums && x->type != ncclFloat32 && x->type != ncclFloat64 && x->type != ncclBfloat16)
+        return fail(ncclInvalidArgument, "the emulator adds float32, float64 and bfloat16 only");
     return buffers_fit(x) ? ncclSuccess : fail(ncclInvalidArgument, "a buffer is not device memory");
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bf16.h"
 #include "nccl_exchange.h"
 
 const char *const pp_nccl_operations[PP_NCCL_OPERATIONS] = {"ncclSend", "ncclRecv", "ncclAllReduce",
@@ -46,8 +47,11 @@ static bool take(const struct pp_nccl_exchange *x, int peer, void *data)
 static void add(const struct pp_nccl_exchange *x, void *to, const void *part)
 {
     for (size_t i = 0; i < x->count; i++) {
+        uint16_t *const narrow = to;
         if (x->type == ncclFloat64)
             ((double *)to)[i] += ((const double *)part)[i];
+        else if (x->type == ncclBfloat16)
+            narrow[i] = pp_bf16(pp_bf16_float(narrow[i]) + pp_bf16_float(((const uint16_t *)part)[i]));
         else
             ((float *)to)[i] += ((const float *)part)[i];
     }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The critical path goes through the first worker of each rank: what the others did beside it makes no difference.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "analysis/path.h"
+#include "tests/unit/synthetic_db.h"
+
+/* Other workers take half the time, so they are never waited for. */
+static struct pp_path path_of(const char *schedule, int virtual_stages, int step, int tensor)
+{
+    const struct synthetic_case c = {schedule, 2, virtual_stages, 4, 2, PP_CHECKPOINT_ALWAYS, 0, tensor};
+    const struct pp_path_sharing sharing = {.alone = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    struct synthetic s;
+    struct pp_trace trace = {0};
+    struct pp_path path;
+    struct pp_db *db;
+    int64_t run;
+    unlink("path.db");
+    must(pp_db_open("path.db", PP_DB_WRITE, &db));
+    synthetic_open(&s, &c);
+    struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
+    must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
+    must(pp_db_add_tasks(db, &s.job, s.job.train));
+    for (int w = 0; w < 2 * tensor; w++)
+        synthetic_step(s.job.train, step, w / tensor, w % tensor, w == 0 ? 1 : 0.5, w == 0 ? 0.1 : 0, 0, &trace);
+    must(pp_db_add_events(db, run, s.job.train, &trace));
+    must(pp_path_read(db, run, step, &sharing, &path));
+    must(pp_db_close(db));
+    pp_trace_clear(&trace);
+    synthetic_close(&s);
+    return path;
+}
+
+static void test_first_workers(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "interleaved"};
+    for (int step = 0; step < 8; step++) { /* each has other times: the path ends on either rank */
+        const int i = step % 2;
+        struct pp_path whole = path_of(schedules[i], 1 + i, step, 1), shared = path_of(schedules[i], 1 + i, step, 2);
+        assert_int_equal(shared.length_ns, whole.length_ns);
+        for (int c = 0; c < PP_CAUSES; c++) assert_int_equal(shared.cause_ns[c], whole.cause_ns[c]);
+        assert_int_equal(shared.n, whole.n);
+        for (int64_t k = 0; k < whole.n; k++) {
+            assert_int_equal(shared.tasks[k].task, whole.tasks[k].task);
+            assert_int_equal(shared.tasks[k].rank, whole.tasks[k].rank);
+            assert_int_equal(shared.tasks[k].until_ns, whole.tasks[k].until_ns);
+        }
+        pp_path_free(&whole);
+        pp_path_free(&shared);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_workers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
