@@ -24,8 +24,8 @@ struct pp_attention {
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
     float scale;       /* of scores */
-    /* Row vectors of scores are counted over all heads of the rank's workers: of our first one; in each row those of the
-     * others' heads. */
+    /* Row vectors of scores are counted over the heads of all workers of the rank: number of our first one; how many
+     * of each row are of others' heads. */
     uint32_t first_vector, other_vectors;
     struct pp_dropout drop;
 };
@@ -131,18 +131,17 @@ template <typename T> static __device__ inline void pp_store_if(bool whole, T *p
 /* A number as T would hold it. */
 template <typename T> static __device__ inline float pp_round(float x) { return pp_to_float(pp_from_float<T>(x)); }
 
-/* Number of a query's row vector: dropout's. */
-static __device__ inline uint32_t pp_attention_vector(const pp_attention &a, int pair, int query)
+/* Number of the row vector of a pair's first query: dropout's. */
+static __device__ inline uint32_t pp_attention_vectors(const pp_attention &a, int pair)
 {
-    const uint32_t own = a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)query;
-    return a.other_vectors ? own + (uint32_t)(pair / a.heads) * a.other_vectors : own;
+    return a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)(pair / a.heads) * a.other_vectors;
 }
 
 /* Turns the signs of probabilities that are dropped; quad: of the row. */
-static __device__ inline void pp_attention_sign(const pp_attention &a, int pair, int query, int quad, pp_quad &p)
+static __device__ inline void pp_attention_sign(const pp_attention &a, uint32_t vector, int quad, pp_quad &p)
 {
     if (!a.drop.on) return;
-    const uint4 random = pp_random(a.drop, pp_attention_vector(a, pair, query), (uint32_t)quad);
+    const uint4 random = pp_random(a.drop, vector, (uint32_t)quad);
     p.v[0] = random.x >= a.drop.threshold ? p.v[0] : -p.v[0];
     p.v[1] = random.y >= a.drop.threshold ? p.v[1] : -p.v[1];
     p.v[2] = random.z >= a.drop.threshold ? p.v[2] : -p.v[2];

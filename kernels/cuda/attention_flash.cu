@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
     const int pair = (int)blockIdx.x, i = query_tile(), row = i + pp_tile::row(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of(a, qkv, pair), keys = keys_of(a, qkv, pair),
                              values = values_of(a, qkv, pair);
+    const uint32_t vectors = pp_attention_vectors(a, pair) + (uint32_t)row;
     running r[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
 #pragma unroll
         for (int u = 0; u < PP_QUAD; u++) {
             const float factor = take_in(a, open_keys(a, row + u), key, s[u], r[u]);
-            s[u] = pp_drop(a.drop, pp_attention_vector(a, pair, row + u), (uint32_t)(key / PP_QUAD), s[u]);
+            s[u] = pp_drop(a.drop, vectors + (uint32_t)u, (uint32_t)(key / PP_QUAD), s[u]);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
@@ -169,14 +170,15 @@ __device__ inline known known_of(const pp_attention &a, const stage &s, const fl
     return {lse[(int64_t)pair * a.seq + query], s.means[(int64_t)(pair - s.pair) * a.seq + query]};
 }
 
-/* P of a query and four keys, negative where it is dropped, from their scores. */
-__device__ inline pp_quad probabilities(const pp_attention &a, int pair, int query, int key, pp_quad scores, float lse)
+/* P of a query and four keys, negative where it is dropped, from their scores. vectors: the pair's. */
+__device__ inline pp_quad probabilities(const pp_attention &a, uint32_t vectors, int query, int key, pp_quad scores,
+                                        float lse)
 {
     const int open = open_keys(a, query);
     pp_quad p;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) p.v[i] = key + i < open ? expf(scores.v[i] * a.scale - lse) : 0;
-    pp_attention_sign(a, pair, query, key / PP_QUAD, p);
+    pp_attention_sign(a, vectors + (uint32_t)query, key / PP_QUAD, p);
     return p;
 }
 
@@ -191,6 +193,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), keys = keys_of<T>(a, qkv, pair),
                              values = values_of<T>(a, qkv, pair),
                              grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
+    const uint32_t vectors = pp_attention_vectors(a, pair);
     known of[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
         for (int w = 0; w < PP_QUAD; w++) {
             const pp_quad x = {{score[0].v[w], score[1].v[w], score[2].v[w], score[3].v[w]}},
                           y = {{dkept[0].v[w], dkept[1].v[w], dkept[2].v[w], dkept[3].v[w]}};
-            const pp_quad p = probabilities(a, pair, i + pp_tile::column() + w, key, x, of[w].lse),
+            const pp_quad p = probabilities(a, vectors, i + pp_tile::column() + w, key, x, of[w].lse),
                           ds = pp_attention_dscores(a, p, y, of[w].mean);
 #pragma unroll
             for (int u = 0; u < PP_QUAD; u++) score[u].v[w] = ds.v[u];
@@ -240,6 +243,7 @@ __global__ void __launch_bounds__(THREADS)
     const pp_tile::matrix<T> keys = keys_of<T>(a, qkv, first), values = values_of<T>(a, qkv, first);
     pp_quad dk[N][PP_QUAD] = {}, dv[N][PP_QUAD] = {};
     for (int pair = first; pair < last; pair++) {
+        const uint32_t vectors = pp_attention_vectors(a, pair);
         const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair),
                                  grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
         for (int i = pp_tile::first_query(a, j); i < a.seq; i += SIDE) {
@@ -251,7 +255,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int u = 0; u < PP_QUAD; u++) {
                 const int row = pp_tile::row() + u;
                 const known of = known_of(a, s, lse, pair, i + row);
-                const pp_quad p = probabilities(a, pair, i + row, key, score[u], of.lse);
+                const pp_quad p = probabilities(a, vectors, i + row, key, score[u], of.lse);
                 pp_store<true>(kept.v[row] + pp_tile::column(), PP_QUAD, pp_attention_kept(a.drop.scale, p));
                 pp_store<true>(dscores.v[row] + pp_tile::column(), PP_QUAD,
                                pp_attention_dscores(a, p, dkept[u], of.mean));

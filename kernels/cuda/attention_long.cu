@@ -98,12 +98,13 @@ template <typename T> __global__ void __launch_bounds__(SOFTMAX_THREADS) softmax
             if (column + i < open) sum += expf(q.v[i] * a.scale - shift);
     }
     const float norm = 1 / pp_warp_sum(sum);
+    const uint32_t vector = pp_attention_vectors(a, pair) + (uint32_t)query;
     for (int column = lane * PP_QUAD; column < a.seq; column += WARP_COLUMNS) {
         pp_quad q = {};
         if (column < open) q = pp_load_if(s.whole, scores + column, a.seq - column);
 #pragma unroll
         for (int i = 0; i < PP_QUAD; i++) q.v[i] = column + i < open ? expf(q.v[i] * a.scale - shift) * norm : 0;
-        pp_attention_sign(a, pair, query, column / PP_QUAD, q);
+        pp_attention_sign(a, vector, column / PP_QUAD, q);
         pp_store_if(a.whole_scores, to + column, a.seq - column, q);
     }
 }

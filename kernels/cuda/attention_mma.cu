@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
               first = i + first_row(), end = open_keys(a, i + QUERIES - 1);
     if (pair >= a.rows * a.heads) return;
     const heads<const number> at = heads_of(a, qkv, pair);
+    const uint32_t vectors = pp_attention_vectors(a, pair);
     const float scale2 = a.scale * LOG2E;
     held_rows<W> queries;
     running r[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
         if (a.drop.on)
 #pragma unroll
             for (int n = 0; n < KEYS / PP_MMA_COLUMNS; n++) {
-                const uint32_t kept = kept_by_queries(a, pair, first, j + n * PP_MMA_COLUMNS);
+                const uint32_t kept = kept_by_queries(a, vectors, first, j + n * PP_MMA_COLUMNS);
 #pragma unroll
                 for (int e = 0; e < PP_MMA_SUMS; e++) score[n][e] *= kept >> e & 1 ? 1.0f : 0.0f;
             }

@@ -173,30 +173,30 @@ static __device__ inline void write(const pp_attention &a, number *to, int64_t s
     }
 }
 
-/* Which of four keys a query keeps, as bits. */
-static __device__ inline uint32_t kept_keys(const pp_attention &a, int pair, int query, int quad)
+/* Which of four keys a query keeps, as bits. vectors: the pair's. */
+static __device__ inline uint32_t kept_keys(const pp_attention &a, uint32_t vectors, int query, int quad)
 {
-    const uint4 random = pp_random(a.drop, pp_attention_vector(a, pair, query), (uint32_t)quad);
+    const uint4 random = pp_random(a.drop, vectors + (uint32_t)query, (uint32_t)quad);
     return (uint32_t)(random.x >= a.drop.threshold) | (uint32_t)(random.y >= a.drop.threshold) << 1 |
            (uint32_t)(random.z >= a.drop.threshold) << 2 | (uint32_t)(random.w >= a.drop.threshold) << 3;
 }
 
 /* Bit e: is this lane's element e of a tile of 16 queries x 8 keys kept? Two lanes share a quad of two queries: each
  * asks for one. */
-static __device__ inline uint32_t kept_by_queries(const pp_attention &a, int pair, int query, int key)
+static __device__ inline uint32_t kept_by_queries(const pp_attention &a, uint32_t vectors, int query, int key)
 {
     const int odd = lane() & 1;
-    const uint32_t mine = kept_keys(a, pair, query + g() + odd * 8, key / PP_QUAD + t() / 2),
+    const uint32_t mine = kept_keys(a, vectors, query + g() + odd * 8, key / PP_QUAD + t() / 2),
                    other = __shfl_xor_sync(0xffffffffu, mine, 1), low = odd ? other : mine, high = odd ? mine : other;
     return (low >> 2 * odd & 3) | (high >> 2 * odd & 3) << 2;
 }
 
 /* The same of 16 keys x 8 queries. Four lanes share two quads of two queries: each asks for one of the four, and all
  * get them as four bits each. */
-static __device__ inline uint32_t kept_by_keys(const pp_attention &a, int pair, int query, int key)
+static __device__ inline uint32_t kept_by_keys(const pp_attention &a, uint32_t vectors, int query, int key)
 {
     const int which = g() % PP_QUAD;
-    uint32_t all = kept_keys(a, pair, query + 2 * t() + which % 2, key / PP_QUAD + which / 2 * 2 + g() / PP_QUAD)
+    uint32_t all = kept_keys(a, vectors, query + 2 * t() + which % 2, key / PP_QUAD + which / 2 * 2 + g() / PP_QUAD)
                    << which * PP_QUAD;
     all |= __shfl_xor_sync(0xffffffffu, all, 4);
     all |= __shfl_xor_sync(0xffffffffu, all, 8);

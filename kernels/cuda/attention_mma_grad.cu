@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(THREADS)
               first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
     const heads<number> at = heads_of(a, qkv, pair);
     const number *grad = pp_attention_context(a, dctx, pair);
+    const uint32_t vectors = pp_attention_vectors(a, pair);
     const float scale2 = a.scale * LOG2E;
     held_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(THREADS)
         hide(a, first, j, score);
 #pragma unroll
         for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
-            const uint32_t kept = a.drop.on ? kept_by_queries(a, pair, first, j + n * PP_MMA_COLUMNS) : ~0u;
+            const uint32_t kept = a.drop.on ? kept_by_queries(a, vectors, first, j + n * PP_MMA_COLUMNS) : ~0u;
 #pragma unroll
             for (int e = 0; e < PP_MMA_SUMS; e++)
                 score[n][e] =
@@ -171,7 +172,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int odd = 0; next.pair < end; odd ^= 1) {
         const number *tile = tiles + odd * TILE;
         const float *of = known + odd * 2 * N;
-        const int pair = next.pair, i = next.query;
+        const uint32_t vectors = pp_attention_vectors(a, next.pair);
+        const int i = next.query;
         next = behind(a, next, begin);
         pp_copy_wait();
         __syncthreads();
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
             const int column = n * PP_MMA_COLUMNS + 2 * t();
-            const uint32_t kept = a.drop.on ? kept_by_keys(a, pair, i + n * PP_MMA_COLUMNS, first) : ~0u;
+            const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + n * PP_MMA_COLUMNS, first) : ~0u;
 #pragma unroll
             for (int e = 0; e < PP_MMA_SUMS; e++) {
                 const bool seen = !a.causal || first + e / 2 * 8 + g() <= i + column + e % 2, keeps = kept >> e & 1;

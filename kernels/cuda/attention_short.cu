@@ -235,7 +235,7 @@ __device__ inline void softmax(const pp_attention &a, const room &r, int pair, i
     if (column >= a.seq) return;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) q.v[i] = pp_round<T>(q.v[i] * norm);
-    pp_attention_sign(a, pair, query, lane, q);
+    pp_attention_sign(a, pp_attention_vectors(a, pair) + (uint32_t)query, lane, q);
     pp_store_if(a.whole_scores, p + column, a.seq - column, q);
     pp_store<true>(scores + column, PP_QUAD, pp_attention_kept(a.drop.scale, q));
 }

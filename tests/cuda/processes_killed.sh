@@ -9,12 +9,13 @@ need pgrep
 
 RANDOM=4711
 export PP_EMULATE_DEVICES=6
+twice=(--replicas --tensor)
 killed_s=$((3 * killed_s)) # three emulated GPUs on two cores
 for round in $(seq 20); do
     transport=$((round % 4)) # of four rounds three by NCCL
     export PP_EMULATE_NCCL_MUTE=$((round % 2))
     rm -f run.db*
-    mpirun -n 3 "${long_run[@]}" --device cuda --stages 3 --layers 3 --replicas 2 --transport \
+    mpirun -n 3 "${long_run[@]}" --device cuda --stages 3 --layers 3 "${twice[round / 3 % 2]}" 2 --transport \
         "$([ "$transport" -eq 0 ] && echo staged || echo nccl)" >out.log 2>err.log &
     launcher=$!
     until mapfile -t processes < <(pgrep -P "$launcher") && [ "${#processes[@]}" -gt 0 ]; do sleep 0.01; done

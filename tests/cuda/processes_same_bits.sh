@@ -64,10 +64,23 @@ cmp alone threads || fail "--zero 1: other losses than --zero 0"
 cmp alone.safetensors threads.safetensors || fail "--zero 1: other weights than --zero 0"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --zero 1
 
+# Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
+compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3
+compare 2 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --precision bf16
+compare 2 --schedule gpipe --stages 1 --tensor 4 --heads 4 --d-ff 48 --chunks 2 --precision bf16
+compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --zero 1 --optimizer adamw --lr 0.01
+
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 grep -q 'times mean nothing' staged.log || fail "no word about times on a shared GPU"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
+compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --chunks 3
 
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
+cp gpu shared
+train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3
+jq -e -n --slurpfile a shared --slurpfile b gpu \
+    '[$a[0], $b[0]] | map(flatten) | transpose | all((.[0] - .[1]) / .[0] | fabs < 1e-5)' >/dev/null ||
+    fail "--tensor 2: $(cat shared), --tensor 1: $(cat gpu)"
