@@ -20,6 +20,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 import arguments  # noqa: E402
+import published_tensor  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
 
 FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
@@ -374,6 +375,7 @@ def page(folder):
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
+    table_tensor, errors_tensor, runs = published_tensor.table(program, facts, {"math": [], "flash": FLASH})
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -391,6 +393,7 @@ def page(folder):
         "ratios": table_ratios,
         "memory": table_memory,
         "gpipe": table_gpipe,
+        "tensor": table_tensor,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -410,6 +413,7 @@ def page(folder):
         "memory": size(errors_memory),
         "gpipe": size(errors_gpipe),
         **words_kinds,
+        **published_tensor.words_of(runs, errors_tensor),
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

@@ -31,8 +31,8 @@ static const struct pp_program_info info = {
     .operands = "",
     .description =
         "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
-        "memory and what the time is "
-        "above the least possible. A list of schedules, stages, virtual stages, chunks or checkpoint modes is a sweep; "
+        "memory and what the time is above the least possible. A list of schedules, tensor ranks, stages, virtual "
+        "stages, chunks or checkpoint modes is a sweep; "
         "--workers tries all ways to divide so many devices into pipelines.\n\n"
         "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
         "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
@@ -45,8 +45,8 @@ static const struct pp_program_info info = {
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
         "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
         "ppsim --preset tutorial --machine h100 --memory 80G --checkpoint never,always\tdoes it fit?\n"
-        "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --schedule 1f1b,zbv --chunks "
-        "4,8,16\twhich pipelines on 8 devices?\n"
+        "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --tensor 1,2,4 --schedule 1f1b,zbv "
+        "--chunks 4,8,16\twhich pipelines on 8 devices?\n"
         "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};
 
 struct session {

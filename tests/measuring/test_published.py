@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
+import published_tensor  # noqa: E402
 
 MODELS = {"m": published.Model("m", 6, 1, 8, 2, 4, 2)}
 FACTS = {"measured": [["m", 4, 10.0, 12.0, 12.0, None]]}
@@ -62,6 +63,25 @@ class Bytes(unittest.TestCase):
 
     def test_all_but_one_past_i_are_the_most(self):
         self.assertEqual(self.MODEL.most_in_flight(), int(1 + 3 * 35 / 32))
+
+
+class Tensor(unittest.TestCase):
+    RUNS = {(cells[0], cells[1]): published_tensor.Run(*cells) for cells in published.read_facts()["tensor"]}
+
+    def test_operations_are_eight_for_each_token_and_parameter(self):
+        for model, parameters in (("39.1B", 39.1e9), ("145.6B", 145.6e9), ("1T", 1008e9)):  # forward twice
+            run = self.RUNS[2021, model]
+            self.assertAlmostEqual(run.operations() / (8 * run.batch * 2048 * parameters), 1, delta=0.06)
+
+    def test_rate_is_that_of_a_gpu(self):
+        run = self.RUNS[2021, "1T"]
+        self.assertAlmostEqual(run.rate(run.operations() / 502e15), 163, delta=1)  # 502 petaFLOP/s on 3072 GPUs
+        self.assertEqual([run.replicas, run.measured()], [6, 163])
+
+    def test_gpus_and_rows_are_all_used(self):
+        for run in self.RUNS.values():
+            self.assertEqual(run.replicas * run.tensor * run.ranks, run.gpus)
+            self.assertEqual(run.batch % (run.replicas * run.rows), 0)
 
 
 class Page(unittest.TestCase):

@@ -80,6 +80,33 @@ static void test_gpu_profile(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* A GPU's host issues the sums over the workers of a rank, too, which is in no measured time; each as a collective. Two
+ * layers in one stage: six sums forward, five backward. */
+static void test_host_issues_sums(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    unlink("gpu.db");
+    assert_int_equal(pp_db_open("gpu.db", PP_DB_WRITE, &db), PP_OK);
+    struct pp_job *job = create_job("--device cuda --gpus 1 --stages 1 --layers 2 --tensor 2 --clip 0");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 1, 1000 * UNIT, "nccl p2p");
+    add_gpu_profile(db, job, "gpipe never share 1/2", 2, 1500 * UNIT, "nccl p2p");
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_non_null(cost);
+    assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
+    for (int c = 0; c < cost->nclasses; c++) {
+        const int kind = job->train->classes[c].kind, sums = kind == PP_F ? 6 : kind == PP_B ? 5 : 0;
+        if (!pp_kinds[kind].computes) continue;
+        assert_int_equal(cost->classes[c].host_ns, 150 * UNIT + 700 + sums * 8000);
+        assert_int_equal(cost->classes[c].ns - cost->classes[c].sums_ns, 1000 * UNIT);
+        assert_true((cost->classes[c].sums_ns > 0) == (sums > 0));
+    }
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 /* Links of every carrier are found by its name, and its hosts wait as its row says. */
 static void test_links_of_every_carrier(void **state)
 {
@@ -223,7 +250,9 @@ static void test_measured_links_and_hosts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile), cmocka_unit_test(test_share_of_a_long_name),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
+                                       cmocka_unit_test(test_share_of_a_long_name),
+                                       cmocka_unit_test(test_host_issues_sums),
                                        cmocka_unit_test(test_links_of_every_carrier),
                                        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link),
                                        cmocka_unit_test(test_measured_links_and_hosts)};

@@ -136,6 +136,26 @@ static void test_some_ranks_cross(void **state)
     pp_job_free(job);
 }
 
+/* Replicas of five workers on hosts of eight devices: 0 .. 4 on one, 5 6 7 | 8 9 on two, 10 .. 14 on one, 15 | 16 .. 19
+ * on two: the last one's sums are the slowest. Of gradients, the first worker's ring is 0 5 | 10 15, and the second's,
+ * the slowest, 1 6 | 11 | 16. */
+static void test_the_slowest_replica_counts(void **state)
+{
+    (void)state;
+    struct pp_job *job =
+        create_job("--device cuda --stages 1 --layers 3 --heads 5 --d-model 80 --d-ff 160 --vocab 1000 "
+                   "--tensor 5 --replicas 4");
+    const struct pp_machine m = sums_only(8);
+    struct pp_cost *cost;
+    if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());
+    check_sums(job, cost, (struct figures){13000, 10}, "the last replica");
+    for (int c = 0; c < cost->nclasses; c++)
+        if (job->train->classes[c].kind == PP_REDUCE_GRAD)
+            expect_near((double)cost->classes[c].ns, 23000 + 1.5 * (double)cost->classes[c].bytes / 10, 1, "gradients");
+    pp_cost_free(cost);
+    pp_job_free(job);
+}
+
 /* All tasks take 1 ms alone, 2 ms loaded, as measured: without sums. */
 static void add_profile(struct pp_db *db, const struct pp_job *job, bool sums)
 {
@@ -214,6 +234,7 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_sheet), cmocka_unit_test(test_some_ranks_cross),
+                                       cmocka_unit_test(test_the_slowest_replica_counts),
                                        cmocka_unit_test(test_profile), cmocka_unit_test(test_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron-LM's runs with tensor parallelism, by the data sheet of the A100: section D of published.py's page."""
+
+import statistics
+
+from fidelity_table import markdown, percent
+
+TOKENS, VOCABULARY = 2048, 51200
+
+
+class Run:
+    """A row of kind "tensor" of published.tsv."""
+
+    def __init__(self, *cells):
+        (self.paper, self.model, self.layers, self.heads, self.width, self.tensor, self.ranks, self.virtual) = cells[:8]
+        (self.rows, self.batch, self.gpus, self.teraflops, self.seconds) = cells[8:]
+        self.replicas = self.gpus // self.tensor // self.ranks
+
+    def operations(self):
+        """Of a batch, as the paper counts them: with a second forward."""
+        layers, width = self.layers, self.width
+        beside = 1 + TOKENS / 6 / width + VOCABULARY / 16 / layers / width
+        return 96 * self.batch * TOKENS * layers * width**2 * beside
+
+    def rate(self, seconds):
+        """teraFLOP/s of a GPU"""
+        return self.operations() / self.gpus / seconds / 1e12
+
+    def measured(self):
+        return self.teraflops or self.rate(self.seconds)
+
+    def words(self):
+        schedule = ["interleaved", "--virtual", self.virtual] if self.virtual > 1 else ["1f1b"]
+        return [
+            *("--machine", "a100", "--precision", "bf16", "--d-model", self.width, "--heads", self.heads),
+            *("--d-ff", 4 * self.width, "--layers", self.layers, "--vocab", VOCABULARY, "--vocab-multiple", 128),
+            *("--tokens", TOKENS, "--mask", "causal", "--norm", "pre", "--activation", "gelu", "--dropout", 0.1),
+            *("--optimizer", "adamw", "--clip", 1, "--no-eval", "--checkpoint", "layers"),
+            *("--stages", self.ranks, "--tensor", self.tensor, "--replicas", self.replicas),
+            *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),
+        ]
+
+
+def table(program, facts, attentions):
+    """(table, {attention: errors in %}, the first run's words); attentions: {name: options}"""
+    rows, errors = [], {name: [] for name in attentions}
+    runs = [Run(*cells) for cells in facts["tensor"]]
+    for run in runs:
+        row = [run.paper, run.model, run.gpus, run.tensor, run.ranks, run.virtual, f"{run.measured():.0f}"]
+        found = {name: program.predict(*run.words(), *words) for name, words in attentions.items()}
+        for name, prediction in found.items():
+            rate = run.rate(prediction["ms_per_batch"] / 1e3)
+            errors[name].append(percent(rate, run.measured()))
+            row += [f"{rate:.0f}", f"{errors[name][-1]:+.0f}"]
+        first = next(iter(found.values()))
+        sums = 100 * first["tensor_ms"] / first["ms_per_batch"]
+        rows.append([*row, f"{sums:.0f}", f"{max(first['peak_bytes']) / 1e9:.0f}"])
+    head = ["paper", "model", "GPUs", "T", "P", "V", "TFLOP/s"]
+    for name in attentions:
+        head += [name, "error %"]
+    return markdown([*head, "sums %", "arena GB"], rows), errors, runs
+
+
+def words_of(runs, errors):
+    """{word of the text: figure}"""
+    words = {"tensor_first": " ".join(map(str, ["ppsim", *runs[3].words()]))}
+    for name, found in errors.items():
+        words[f"tensor_{name}"] = f"{statistics.mean(found):+.0f}"
+        words[f"tensor_{name}_least"] = f"{min(found):+.0f}"
+        words[f"tensor_{name}_most"] = f"{max(found):+.0f}"
+    return words
