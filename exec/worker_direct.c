@@ -53,7 +53,7 @@ static pp_status open_join(struct pp_worker *w)
     const int tensor = w->job->train->tensor;
     const struct pp_group group = {w->me - w->tensor_rank, 1, tensor};
     if (tensor == 1) return PP_OK;
-    w->join = (struct pp_join){join, w};
+    w->join = (struct pp_join){.sum = join, .arg = w};
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
 }
 

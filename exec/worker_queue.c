@@ -114,6 +114,7 @@ void pp_worker_queue_join(void *worker, void *memory, int64_t elements, int type
 {
     struct pp_worker *w = worker;
     if (w->status == PP_OK) w->status = join(w, memory, elements, type);
+    w->join.failed = w->status != PP_OK;
 }
 
 static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)

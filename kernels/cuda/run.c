@@ -68,7 +68,7 @@ pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_ca
 
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
-    for (int i = 0, n; i < program->ncalls; i += n) {
+    for (int i = 0, n; i < program->ncalls && !(frame->join && frame->join->failed); i += n) {
         n = pp_cuda_group(program, i);
         PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
     }

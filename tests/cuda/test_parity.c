@@ -124,7 +124,7 @@ static void check_all_reduce(int precision, bool wide, int type)
                            .precision = precision,
                            .ref = {{PP_MEM_WORK, 16, 0}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
-    const struct pp_join join = {note, &asked};
+    const struct pp_join join = {.sum = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};
     PARITY_OK(d->backend->queue->run(d->device, &program, &frame));
     assert_true(asked.calls == 1 && asked.memory == memory + 16 && asked.elements == 7 * 12 && asked.type == type);
