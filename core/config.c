@@ -53,6 +53,18 @@ static pp_status check_heads(const struct pp_config *config)
     return PP_OK;
 }
 
+/* Whose times are given, its sums are not. */
+static pp_status check_tensor(const struct pp_config *config)
+{
+    for (int i = 0; i < config->tensor.n && (config->times || pp_device_kind(config->device)->waits); i++)
+        if (config->tensor.v[i] > 1)
+            return pp_fail(PP_USAGE,
+                           "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
+                           "inside them; leave --tensor out",
+                           config->tensor.v[i], config->times ? "--times says" : "--device delay waits");
+    return PP_OK;
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -61,6 +73,7 @@ static pp_status check(const struct pp_config *config)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_optimizer(config));
     PP_TRY(check_cut(config));
+    PP_TRY(check_tensor(config));
     if (!config->times && !pp_device_kind(config->device)->waits && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");

@@ -113,13 +113,13 @@ const struct pp_opt pp_config_rows[] = {
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
-     "PyTorch's CSV. A list is a sweep, here, in the next three and in --checkpoint; what it names twice is done once",
+     "PyTorch's CSV. A list is a sweep, here, in the next four and in --checkpoint; what it names twice is done once",
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)", 0},
     {"tensor", PP_OPT_INTS, AT(tensor), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
      "workers of each rank, T, that share the tensors of its layers (tensor parallelism, as Megatron-LM cuts them): a "
-     "divisor of --heads, --kv-heads and --d-ff",
+     "divisor of --heads, --kv-heads and --d-ff / 4, far below --vocab",
      0},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
@@ -229,8 +229,8 @@ const struct pp_opt pp_config_rows[] = {
      TIMED},
     {"workers", PP_OPT_INT, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
      "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
-     "divisor of N, up to --layers) N / P replicas, which share the rows; fastest first, with --memory those that do "
-     "not fit last",
+     "divisor of N, up to --layers) N / P replicas (N / P T with --tensor), which share the rows; fastest first, with "
+     "--memory those that do not fit last",
      0},
     {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
      "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas", 0},

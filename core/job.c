@@ -242,7 +242,7 @@ static pp_status make_layout(struct pp_job *job)
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
-    const int tensor = point->tensor > 1 ? point->tensor : 1;
+    const int tensor = pp_point_tensor(point);
     const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
     if (stages > config->layers)
         return pp_fail(PP_USAGE,
@@ -298,12 +298,12 @@ static pp_status name_key(struct pp_job *job)
 {
     uint32_t order;
     const struct pp_plan *plan = job->train;
-    const struct pp_shape *shape = &job->model->shape;
+    const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
     char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[16] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
-    if (pp_padded_vocab(shape) != shape->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(shape));
+    if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
     if (plan->tensor > 1) snprintf(tensor, sizeof tensor, " T%d", plan->tensor);
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
@@ -331,7 +331,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(pp_given_times_of(config, &job->times));
     PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
     pp_config_shape(config, &shape);
-    shape.tensor = point->tensor > 1 ? point->tensor : 1;
+    shape.tensor = pp_point_tensor(point);
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

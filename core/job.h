@@ -40,6 +40,8 @@ struct pp_point {
     int tensor;                         /* T; 0: 1 */
 };
 
+static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
+
 enum { PP_MOST_WORKERS = 1 << 24 };
 
 enum pp_phase_id { PP_TRAIN, PP_TRAIN_TAIL, PP_EVAL, PP_VALID_TAIL, PP_TEST_TAIL, PP_PHASES };

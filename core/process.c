@@ -31,18 +31,27 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
-/* Activations of a microbatch, or what is told of each row of logits. */
+static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program)
+{
+    int64_t most = 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        const int64_t bytes = job->model_ops->call_sum_bytes(&program->calls[i]);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 int64_t pp_most_joined_bytes(const struct pp_job *job)
 {
-    enum { TOLD = 3 };
-    const int tensor = job->train->tensor, d = job->model->shape.d_model;
-    int64_t tokens = 0;
+    int64_t most = 0;
     for (int i = 0; i < PP_PHASES; i++) {
         const struct pp_phase *phase = &job->phase[i];
-        const int64_t most = phase->plan ? (int64_t)pp_plan_slot_rows(phase->plan, -1) * phase->seq : 0;
-        if (most > tokens) tokens = most;
+        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
+            const int64_t bytes = most_of_program(job, &phase->programs[c]);
+            if (bytes > most) most = bytes;
+        }
     }
-    return tokens * (int64_t)sizeof(float) * (d > TOLD * tensor ? d : TOLD * tensor);
+    return most;
 }
 
 /* Of the steps that are traced, of one replica: an entry of an issue list is an event. */

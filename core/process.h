@@ -20,7 +20,7 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 /* Gradients of the largest stage of a rank. */
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
-/* The largest sum over the workers of a rank, about: they have room for its pieces. */
+/* The largest sum over the workers of a rank that a task has: they have room for its pieces. */
 int64_t pp_most_joined_bytes(const struct pp_job *job);
 
 /* Of one worker: arena, room for sums, a copy of its weights where the run evaluates, traced events. */

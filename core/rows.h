@@ -39,9 +39,10 @@ pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *
 struct pp_row_column {
     const char *heading, *key;
     void (*show)(const json_t *row, const char *key, char *buf, size_t size);
-    bool left;     /* texts stand left, numbers right */
-    bool if_known; /* left out where all its cells are "-" */
-    bool if_mixed; /* left out where all its cells are alike */
+    bool left;         /* texts stand left, numbers right */
+    bool if_known;     /* left out where all its cells are "-" */
+    bool if_mixed;     /* left out where all its cells are alike */
+    const char *usual; /* left out where all its cells are that; NULL: of no text */
 };
 
 /* Of a row's value; "-" where it is null. ms has fewer decimals where it is large; mib takes bytes, of an array the

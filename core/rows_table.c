@@ -58,7 +58,7 @@ static const struct pp_row_column configuration[] = {
     {"chunks", "chunks", pp_show_count},
     {"M", "microbatches", pp_show_count},
     {"D", "replicas", pp_show_count},
-    {"T", "tensor", pp_show_count, .if_mixed = true},
+    {"T", "tensor", pp_show_count, .usual = "1"},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_ms},
 };
@@ -78,15 +78,16 @@ static int width_of(const struct pp_row_column *column, const json_t *rows)
 {
     char buf[CELL_BYTES], first[CELL_BYTES];
     int width = (int)strlen(column->heading);
-    bool known = !column->if_known, mixed = !column->if_mixed;
+    bool known = !column->if_known, mixed = !column->if_mixed, other = !column->usual;
     cell(column, json_array_get(rows, 0), first);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const char *text = cell(column, json_array_get(rows, i), buf);
         known |= strcmp(text, "-") != 0;
         mixed |= strcmp(text, first) != 0;
+        other |= column->usual && strcmp(text, column->usual) != 0;
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
-    return known && mixed ? width : 0;
+    return known && mixed && other ? width : 0;
 }
 
 static void print_line(const struct pp_row_column *columns, const int *width, int n, const json_t *row, FILE *out)

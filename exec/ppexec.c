@@ -30,7 +30,7 @@ static const struct pp_program_info info = {
         "mpirun, or both. Prints the "
         "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
         "of schedules, stages, "
-        "tensor degrees, virtual stages, chunks or checkpoint modes runs each in turn, always from the same "
+        "tensor ranks, virtual stages, chunks or checkpoint modes runs each in turn, always from the same "
         "weights.\n\n"
         "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
         "they are divided over the "
@@ -70,7 +70,7 @@ static void list_carriers(FILE *out)
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
     if (pp_point_check(&exec->config, point) != PP_OK) return 1;
-    const int all = point->stages * exec->config.replicas * (point->tensor > 1 ? point->tensor : 1);
+    const int all = point->stages * exec->config.replicas * pp_point_tensor(point);
     return all > exec->processes.count ? all / exec->processes.count : 1;
 }
 
@@ -190,11 +190,11 @@ static pp_status prepare(struct session *s)
     exec->init_tensor = pp_model_init_tensor;
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     if (config->save && s->npoints > 1)
-        return pp_fail(
-            PP_USAGE,
-            "--save: %d configurations would write one file; name one schedule, --stages, --virtual, --chunks and "
-            "--checkpoint",
-            s->npoints);
+        return pp_fail(PP_USAGE,
+                       "--save: %d configurations would write one file; name one schedule, --stages, --tensor, "
+                       "--virtual, --chunks "
+                       "and --checkpoint",
+                       s->npoints);
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));

@@ -206,7 +206,7 @@ static pp_status open_joined_sums(const struct pp_port *port, const struct pp_jo
         const int first = i / PP_SUM_TYPES * tensor, type = i % PP_SUM_TYPES;
         const struct pp_sum_spec spec = {.port = *port,
                                          .group = {first, 1, tensor},
-                                         .most_elements = pp_most_joined_bytes(job) / (int64_t)sizeof(float),
+                                         .most_elements = pp_most_joined_bytes(job) / pp_sum_bytes(type),
                                          .type = type};
         if (!joins(job, pp_worker_rank(job->train, first), type)) continue;
         if (port->me >= first && port->me < first + tensor) PP_TRY(open_sum(&spec, &out->joined[type]));

@@ -276,7 +276,10 @@ static pp_status check_tensor(const struct pp_shape *shape)
         return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
                        tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
     if ((int64_t)words * (tensor - 1) >= shape->vocab)
-        return pp_fail(PP_USAGE, "--tensor %d: a vocabulary of %d cannot be shared by so many", tensor, shape->vocab);
+        return pp_fail(
+            PP_USAGE,
+            "--tensor %d: of a vocabulary of %d each worker would have %d word%s, and the last one none; use fewer",
+            tensor, shape->vocab, words, pp_plural(words));
     return PP_OK;
 }
 

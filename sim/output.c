@@ -67,7 +67,7 @@ static const struct pp_row_column columns[] = {
 static void print_sums(const json_t *row, FILE *out)
 {
     const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
-    if (sums > 0) fprintf(out, "\nsums over tensors: %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
+    if (sums > 0) fprintf(out, "\nsums over tensor ranks: %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
 }
 
 static void print_path(const json_t *row, FILE *out)

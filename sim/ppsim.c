@@ -101,12 +101,6 @@ static pp_status check_times(const struct session *s)
     if (config->machine && pp_device_kind(config->device)->waits)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
-    for (int i = 0; i < config->tensor.n && (config->times || pp_device_kind(config->device)->waits); i++)
-        if (config->tensor.v[i] > 1)
-            return pp_fail(PP_USAGE,
-                           "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
-                           "inside them; leave --tensor out",
-                           config->tensor.v[i], config->times ? "--times says" : "--device delay waits");
     return pp_given_times_of(config, &times);
 }
 
@@ -201,8 +195,10 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     bool colour;
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
-    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
-            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), plan->microbatches,
+    char tensor[24] = "";
+    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, ", tensor %d", plan->tensor);
+    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->microbatches,
             pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
             many ? pp_checkpoint_names[plan->checkpoint] : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
