@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good are the predictions? Block by block (a model, a number of ranks, a checkpoint mode, a precision): profiles,
+"""How good are the predictions? Block by block (a model, a number of ranks and of their workers, a checkpoint mode, a precision): profiles,
 writes the predictions down, then runs everything for real in random order, some of it beside a foreign load.
 
   fidelity.py --bin build/bin --out fidelity/ [--quick] [--models small,wide] [--transports threads,mpi] [--p4]
@@ -153,7 +153,7 @@ class Block:
             raise Failed(f"{self.name}: all chunks are held out, nothing is left to profile")
         words += ["--db", "pp.db", "--seconds", str(args.seconds), "--no-eval"]
         mpi = any(PROCESSES[config["transport"]] for config in self.configs)
-        processes = self.configs[0]["stages"] if mpi else 0
+        processes = design.workers(self.configs[0]) if mpi else 0
         asked = {"words": [*words, *tools.device], "processes": processes}
         if self.is_profiled(asked):
             return
@@ -207,7 +207,7 @@ class Block:
             file.unlink()
         words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
-        processes = config["stages"] * PROCESSES[config["transport"]]
+        processes = design.workers(config) * PROCESSES[config["transport"]]
         with load.foreign_load(core), load.Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
@@ -304,6 +304,7 @@ def parse(words=None):
     add("--checkpoints", type=names((*design.CHECKPOINTS, "layers")), default=(), help="(default never,except_last,always)")
     add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
     add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")
+    add("--tensors", type=numbers, default=(1,), help="workers of each rank, T (default 1)")
     add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
     quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"

@@ -28,8 +28,12 @@ CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")  # if nothing else is asked for
 WHOLE = ("gpipe", "1f1b", "1f1b-eager", "interleaved", "bfs")  # schedules that can have checkpoints of layers
 QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
-KEY = ("model", "transport", "stages", "schedule", "chunks", "checkpoint", "precision")
-BLOCK = ("model", "stages", "checkpoint", "precision")
+KEY = ("model", "transport", "stages", "tensor", "schedule", "chunks", "checkpoint", "precision")
+BLOCK = ("model", "stages", "tensor", "checkpoint", "precision")
+
+
+def workers(config):
+    return config["stages"] * config["tensor"]
 
 
 def microbatches(rows, chunks):
@@ -55,19 +59,19 @@ def fits(config, asked):
 
 
 def configurations(args, cores):
-    """Dicts of KEY, and `virtual`; `held_out`: its shapes are not profiled; `crowded`: more ranks than `cores`."""
+    """Dicts of KEY, and `virtual`; `held_out`: its shapes are not profiled; `crowded`: more workers than `cores`."""
     chunks = args.chunks or (QUICK["chunks"] if args.quick else CHUNKS)
     checkpoints = args.checkpoints or (QUICK["checkpoints"] if args.quick else CHECKPOINTS)
     stages = args.stages or ((2, 4) if args.p4 else (2,))
     asked = sorted({*chunks, *args.held_out})
     made = []
     for values in itertools.product(
-        args.models, args.transports, stages, args.schedules, asked, checkpoints, args.precisions
+        args.models, args.transports, stages, args.tensors, args.schedules, asked, checkpoints, args.precisions
     ):
         config = dict(zip(KEY, values))
         config["virtual"] = VIRTUAL[config["schedule"]]
         config["held_out"] = config["chunks"] in args.held_out
-        config["crowded"] = args.device == "cpu" and config["stages"] > cores
+        config["crowded"] = args.device == "cpu" and workers(config) > cores
         if fits(config, asked):
             made.append(config)
     return draw(made, args.sample, args.seed) if args.sample else made
@@ -122,7 +126,7 @@ def order(name, configs, args):
     return [run for runs in rounds for run in runs]
 
 
-def options(config, names=("schedule", "stages", "virtual", "chunks", "checkpoint", "precision")):
+def options(config, names=("schedule", "stages", "tensor", "virtual", "chunks", "checkpoint", "precision")):
     words = []
     for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
         words += ["--" + name.replace("_", "-"), str(value)]

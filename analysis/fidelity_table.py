@@ -108,12 +108,17 @@ def compare_foreign(row, prediction, run, base):
     return made
 
 
+def ranks_cell(row):
+    """P, or of ranks of several workers P x T."""
+    return row["stages"] if row["tensor"] == 1 else f"{row['stages']} x T {row['tensor']}"
+
+
 def groups(rows):
     """{cells of its name: rows}, and all together where there are several."""
     made = {}
     for row in rows:
         model = row["model"] if row["precision"] == "fp32" else f"{row['model']} {row['precision']}"
-        made.setdefault((model, row["transport"], row["stages"]), []).append(row)
+        made.setdefault((model, row["transport"], ranks_cell(row)), []).append(row)
     if len(made) > 1:
         made["all", "", ""] = rows
     return made
@@ -184,8 +189,8 @@ def other_summary(rows, goals):
 
 
 def configuration_cells(row):
-    names = ("model", "transport", "stages", "schedule", "virtual", "chunks", "microbatches", "checkpoint", "precision")
-    return [row[name] for name in names]
+    names = ("schedule", "virtual", "chunks", "microbatches", "checkpoint", "precision")
+    return [row["model"], row["transport"], ranks_cell(row), *(row[name] for name in names)]
 
 
 def each(rows):

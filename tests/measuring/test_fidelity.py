@@ -57,7 +57,7 @@ class Started(unittest.TestCase):
 
     def test_each_block_is_profiled_then_predicted_then_run(self):
         log, _ = self.start(*SMALL, "--checkpoints", "never,always")
-        blocks, programs = ("small-2-never-fp32", "small-2-always-fp32"), ("ppprof", "ppsim", "ppexec")
+        blocks, programs = ("small-2-1-never-fp32", "small-2-1-always-fp32"), ("ppprof", "ppsim", "ppexec")
         steps = [(blocks.index(entry["block"]), programs.index(entry["program"])) for entry in log]
         self.assertEqual(steps, sorted(steps))
         self.assertEqual([steps.count((b, p)) for b in (0, 1) for p in (0, 1, 2)], [1, 6, 12] * 2)
@@ -83,15 +83,15 @@ class Started(unittest.TestCase):
     def test_what_was_stopped_goes_on_and_repeats_nothing(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads")
         self.start(*words)
-        runs = self.out / "small-2-never-fp32" / "runs.jsonl"
+        runs = self.out / "small-2-1-never-fp32" / "runs.jsonl"
         lines = runs.read_text().splitlines(keepends=True)
-        predictions = (self.out / "small-2-never-fp32" / "predictions.json").read_text()
+        predictions = (self.out / "small-2-1-never-fp32" / "predictions.json").read_text()
         runs.write_text("".join(lines[:2]))
         log, _ = self.start(*words)
         self.assertEqual([entry["program"] for entry in log], ["ppexec"] * 4)
         keys = [json.loads(line)["key"] for line in runs.read_text().splitlines()]
         self.assertEqual(keys, [json.loads(line)["key"] for line in lines])
-        self.assertEqual((self.out / "small-2-never-fp32" / "predictions.json").read_text(), predictions)
+        self.assertEqual((self.out / "small-2-1-never-fp32" / "predictions.json").read_text(), predictions)
         self.assertEqual(self.start(*words)[0], [])
 
     def test_time_that_is_up_is_told_by_the_exit_status(self):
@@ -145,7 +145,7 @@ class Started(unittest.TestCase):
     def test_a_profile_that_fails_costs_its_block_alone(self):
         words = (*SMALL, "--checkpoints", "never,always", "--transports", "threads")
         log, message = self.start(*words, status=1, FAKE_FAIL="ppprof --checkpoint never")
-        self.assertEqual({e["block"] for e in log if e["program"] != "ppprof"}, {"small-2-always-fp32"})
+        self.assertEqual({e["block"] for e in log if e["program"] != "ppprof"}, {"small-2-1-always-fp32"})
         self.assertIn("1 failed", message)
 
     def test_the_table_says_what_was_found(self):
@@ -156,7 +156,7 @@ class Started(unittest.TestCase):
         self.assertEqual(time[3:9], ["3", "3", "1.96", "1.96", "0.98", "0.98"])
         self.assertEqual(other[3:10], ["3", "1.00", "1.00", "1 of 1", "3 of 3", "3 of 3", "1.00"])
         self.assertEqual(len(each), 3)
-        block = self.table_rows("small-2-never-fp32")[0]
+        block = self.table_rows("small-2-1-never-fp32")[0]
         self.assertEqual([*block[1:3], block[4]], ["3", "6", "1.0"])
         self.assertNotIn("nan", text)
 
@@ -168,7 +168,7 @@ class Started(unittest.TestCase):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--device", "cuda", "--sample", "2")
         log, _ = self.start(*words, FAKE_SECONDS="0.3")
         self.assertEqual(len([entry for entry in log if entry["program"] == "ppexec"]), 4)
-        runs = [json.loads(line) for line in (self.out / "small-2-never-fp32" / "runs.jsonl").read_text().splitlines()]
+        runs = [json.loads(line) for line in (self.out / "small-2-1-never-fp32" / "runs.jsonl").read_text().splitlines()]
         found = [runs[0][name] for name in ("sm_mhz", "memory_mhz", "watts", "celsius")]
         self.assertEqual(found, [1940, 2619, 400.5, 41])  # of the samples in which it was busy
         self.assertEqual((runs[0]["used_mib"], runs[0]["busy_samples"]), (9, 2))
@@ -212,7 +212,7 @@ class Started(unittest.TestCase):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--foreign", "1", "--chunks", "1")
         log, _ = self.start(*words, FAKE_SECONDS="0.5")
         self.assertEqual(len([entry for entry in log if entry["program"] == "ppexec"]), 3)
-        runs = [json.loads(line) for line in (self.out / "small-2-never-fp32" / "runs.jsonl").read_text().splitlines()]
+        runs = [json.loads(line) for line in (self.out / "small-2-1-never-fp32" / "runs.jsonl").read_text().splitlines()]
         foreign = [run for run in runs if run["foreign"]]
         self.assertEqual(len(foreign), 1)
         self.assertGreater(foreign[0]["others"], table.OTHERS_LIMIT)
@@ -222,7 +222,7 @@ class Started(unittest.TestCase):
 
 
 def row(error=0.0, spread=1.0, chunks=1, measured=100.0, **more):
-    made = dict(model="m", transport="t", stages=2, schedule="s", chunks=chunks, checkpoint="c", precision="fp32")
+    made = dict(model="m", transport="t", stages=2, tensor=1, schedule="s", chunks=chunks, checkpoint="c", precision="fp32")
     made.update(error=error, normalised=error / 2, spread=spread, measured=measured, predicted=measured + error)
     made.update(bubble_predicted=0.3, bubble_measured=0.29, arena_equal=True, plan_equal=True, memory=None, runs=2)
     return {**made, "disturbed": 0, **more}
@@ -231,7 +231,7 @@ def row(error=0.0, spread=1.0, chunks=1, measured=100.0, **more):
 class Statistics(unittest.TestCase):
     PREDICTION = dict(ms_per_batch=110.0, microbatches=4, bubble=0.3, peak_bytes=[1], plan="a")
     PREDICTION.update(makespan_ms=10.0, rank_bubble=[0.5, 0.2], process_bytes=[100, 206])
-    CONFIG = dict(model="m", transport="t", stages=2, schedule="s", virtual=1, chunks=4, checkpoint="c")
+    CONFIG = dict(model="m", transport="t", stages=2, tensor=1, schedule="s", virtual=1, chunks=4, checkpoint="c")
     CONFIG["precision"] = "fp32"
 
     def run_of(self, ms, reference=1000, **more):
@@ -312,7 +312,7 @@ class Statistics(unittest.TestCase):
 
 class Design(unittest.TestCase):
     ARGS = dict(models=["wide"], transports=["threads"], schedules=["interleaved"], checkpoints=(), chunks=())
-    ARGS.update(stages=(), quick=False, p4=False, held_out=(), precisions=["fp32"])
+    ARGS.update(stages=(), tensors=(1,), quick=False, p4=False, held_out=(), precisions=["fp32"])
     ARGS.update(device="cpu", foreign=0, repeats=1, seed=1, sample=0)
 
     def test_doubles_and_what_cannot_run_are_left_out(self):
@@ -350,6 +350,13 @@ class Design(unittest.TestCase):
         for cores, expected in ((2, {2: False, 4: True}), (4, {2: False, 4: False})):
             made = design.configurations(args, cores)
             self.assertEqual({c["stages"]: c["crowded"] for c in made}, expected)
+
+    def test_workers_of_ranks_crowd_cores_too(self):
+        args = argparse.Namespace(**{**self.ARGS, "tensors": (1, 2)})
+        made = design.configurations(args, 2)
+        self.assertEqual({c["tensor"]: c["crowded"] for c in made}, {1: False, 2: True})
+        self.assertIn("--tensor", design.options(made[-1]))
+        self.assertEqual({name.split("-")[2] for name in design.blocks(made)}, {"1", "2"})
 
     def test_the_order_is_the_same_at_each_start_and_another_in_each_block(self):
         args = argparse.Namespace(**{**self.ARGS, "repeats": 3, "foreign": 2})
