@@ -2,12 +2,12 @@
  *
  * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
  * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small has the sizes of the smallest
- * GPT-2 (Radford et al., 2019), gpt-6.7b those of GPT-3 6.7B (Brown et al., 2020, table 2.1); both learn by the rate,
- * betas, decay and clipping of the latter. What is not GPT's: sinusoidal positions, a decoder with weights of its own,
- * exact GELU. llama-2-7b (Touvron et al., 2023), llama-3-8b and llama-3-70b (Grattafiori et al., 2024) are those
- * models, number for number, but for the schedule of their learning rates; Llama 3's report gives no decay, clipping or
- * epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was
- * trained is not published.
+ * GPT-2 (Radford et al., 2019), gpt-6.7b and gpt-175b those of GPT-3 (Brown et al., 2020, table 2.1); all learn by
+ * the rate, betas, decay and clipping of the latter. What is not GPT's: sinusoidal positions, a decoder with weights of
+ * its own, exact GELU. llama-2-7b (Touvron et al., 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are
+ * those models, number for number, but for the schedule of their learning rates; Llama 3's report gives no decay,
+ * clipping or epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as Llama 3 8B does:
+ * how it was trained is not published.
  */
 #include "core/config.h"
 
@@ -60,6 +60,12 @@ static const struct preset presets[] = {
       {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "1.2e-4"}, {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"},
       {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+    {"gpt-175b", "96 layers, d 12288, 1.75e11 parameters, as GPT-3 175B; 32 x 2048 tokens, 8 stages x tensor 8",
+     {{"d-model", "12288"}, {"heads", "96"}, {"d-ff", "49152"}, {"layers", "96"}, {"vocab", "50257"}, {"dropout", "0"},
+      {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
+      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "6e-5"}, {"rows", "32"}, {"tokens", "2048"}, {"tensor", "8"}, {"stages", "8"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
     {"llama-2-7b", "32 layers, d 4096, 6.74e9 parameters, Llama 2 7B; 32 x 4096 tokens, 8 stages, 32 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "32"}, {"d-ff", "11008"}, {"layers", "32"},
       {"vocab", "32000"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
@@ -86,6 +92,15 @@ static const struct preset presets[] = {
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "1.5e-4"}, {"rows", "32"}, {"tokens", "8192"}, {"stages", "16"}, {"chunks", "32"}, {"replicas", "1"},
       {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"eval-batches", "10"}}},
+    {"llama-3-405b", "126 layers, d 16384, 4.06e11 parameters, Llama 3 405B; 32 x 8192 tokens, 16 stages x tensor 8",
+     {{"d-model", "16384"}, {"heads", "128"}, {"kv-heads", "8"}, {"d-ff", "53248"}, {"layers", "126"},
+      {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
+      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
+      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
+      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
+      {"lr", "8e-5"}, {"rows", "32"}, {"tokens", "8192"}, {"tensor", "8"}, {"stages", "16"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
       {"eval-batches", "10"}}},
     {"mistral-nemo-12b", "40 layers, d 5120, 1.22e10 parameters, Mistral Nemo; 16 x 8192 tokens, 8 stages, 16 chunks",
      {{"d-model", "5120"}, {"heads", "32"}, {"kv-heads", "8"}, {"head-dim", "128"}, {"d-ff", "14336"},

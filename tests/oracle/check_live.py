@@ -156,6 +156,8 @@ def check_facts(args):
         ("llama-3-8b", 8030261248),
         ("llama-3-70b", 70553706496),
         ("mistral-nemo-12b", 12247782400),
+        ("gpt-175b", 175196701777),
+        ("llama-3-405b", 405853388800),
     ):
         done = subprocess.run(
             [args.ppsim, "--preset", preset, "--format", "json"], stdout=subprocess.PIPE, check=True, text=True
