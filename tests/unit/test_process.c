@@ -85,6 +85,32 @@ static void test_what_a_worker_has(void **state)
     pp_job_free(three);
 }
 
+/* The pieces of the rank's other worker, of at most a microbatch's activations; its own part of the weights. */
+static void test_what_a_worker_has_that_shares_tensors(void **state)
+{
+    (void)state;
+    enum { ACTIVATIONS = 2 * 9 * 12 * sizeof(float) };
+    struct pp_job *job = create_job("--preset lab --chunks 2 --tensor 2"), *evaluating;
+    const int64_t staging = pp_arena_whole_bytes(pp_reduce_staging_bytes(2, ACTIVATIONS));
+    const int64_t *start = job->train->issue_start, event = config.trace_steps * (int64_t)sizeof(struct pp_event);
+    int64_t kept = 0, held = 0;
+    assert_int_equal(pp_most_joined_bytes(job), ACTIVATIONS);
+    assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, NULL, &evaluating), PP_OK);
+    for (int worker = 0; worker < 4; worker++) {
+        const int rank = worker / 2;
+        const int64_t alone = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
+        assert_int_equal(pp_process_worker_bytes(job, worker),
+                         alone + staging + event * (start[rank + 1] - start[rank]));
+        kept += pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);
+    }
+    for (int i = 0; i < job->model->ntensors; i++) held += 2 * job->model->tensors[i].local_elements;
+    assert_true(held < 2 * job->model->parameters);
+    assert_int_equal(kept, held * (int64_t)sizeof(float));
+    assert_int_equal(pp_process_table_bytes(job, true) - pp_process_table_bytes(job, false), 2 * event * start[2]);
+    pp_job_free(evaluating);
+    pp_job_free(job);
+}
+
 /* The pieces of a small sum are small: what many workers have for it all together is in proportion to its bytes. */
 static void test_room_for_sums_is_no_more_than_they_need(void **state)
 {
@@ -239,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_an_arena_is_made_of_whole_pages),
         TEST(test_what_a_worker_has),
+        TEST(test_what_a_worker_has_that_shares_tensors),
         TEST(test_who_evaluates_keeps_weights),
         TEST(test_threads_share_one_process),
         TEST(test_under_mpi_each_worker_has_its_own),
