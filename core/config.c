@@ -53,10 +53,16 @@ static pp_status check_heads(const struct pp_config *config)
     return PP_OK;
 }
 
-/* Whose times are given, its sums are not. */
+/* Is it told how long a rank takes, and not what a model takes? */
+static bool gives_times(const struct pp_config *config)
+{
+    return config->times || pp_device_kind(config->device)->waits;
+}
+
+/* Whose times are given, its sums are not. (What a preset says counts for models only.) */
 static pp_status check_tensor(const struct pp_config *config)
 {
-    for (int i = 0; i < config->tensor.n && (config->times || pp_device_kind(config->device)->waits); i++)
+    for (int i = 0; i < config->tensor.n && gives_times(config); i++)
         if (config->tensor.v[i] > 1)
             return pp_fail(PP_USAGE,
                            "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
@@ -74,7 +80,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_optimizer(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
-    if (!config->times && !pp_device_kind(config->device)->waits && (config->straggler || config->jitter > 0))
+    if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
     if ((config->save_every || config->resume) && !config->save)
@@ -93,6 +99,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
+    if (gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
     return check(out);

@@ -24,6 +24,7 @@ enum { MAX_SETTINGS = 36 };
 struct preset {
     const char *name, *summary;
     struct setting settings[MAX_SETTINGS]; /* ends with an empty one */
+    const char *like;                      /* the preset that sets the rest; NULL: nothing is left */
 };
 
 static const struct preset presets[] = {
@@ -55,17 +56,11 @@ static const struct preset presets[] = {
       {"lr", "6e-4"}, {"rows", "16"}, {"tokens", "1024"}, {"stages", "2"}, {"chunks", "8"},
       {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
     {"gpt-6.7b", "32 layers, d 4096, 6.85e9 parameters, as GPT-3 6.7B; 32 x 2048 tokens, 8 stages, 32 chunks",
-     {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"vocab", "50257"}, {"dropout", "0"},
-      {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
-      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "1.2e-4"}, {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"},
-      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+     {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"dropout", "0"}, {"lr", "1.2e-4"},
+      {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"}}, "gpt-small"},
     {"gpt-175b", "96 layers, d 12288, 1.75e11 parameters, as GPT-3 175B; 32 x 2048 tokens, 8 stages x tensor 8",
-     {{"d-model", "12288"}, {"heads", "96"}, {"d-ff", "49152"}, {"layers", "96"}, {"vocab", "50257"}, {"dropout", "0"},
-      {"norm", "pre"}, {"activation", "gelu"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
-      {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "6e-5"}, {"rows", "32"}, {"tokens", "2048"}, {"tensor", "8"}, {"stages", "8"}, {"chunks", "32"},
-      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
+     {{"d-model", "12288"}, {"heads", "96"}, {"d-ff", "49152"}, {"layers", "96"}, {"lr", "6e-5"}, {"tensor", "8"}},
+     "gpt-6.7b"},
     {"llama-2-7b", "32 layers, d 4096, 6.74e9 parameters, Llama 2 7B; 32 x 4096 tokens, 8 stages, 32 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "32"}, {"d-ff", "11008"}, {"layers", "32"},
       {"vocab", "32000"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
@@ -76,41 +71,17 @@ static const struct preset presets[] = {
       {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
       {"eval-batches", "10"}}},
     {"llama-3-8b", "32 layers, d 4096, 8.03e9 parameters, Llama 3 8B; 16 x 8192 tokens, 8 stages, 16 chunks",
-     {{"d-model", "4096"}, {"heads", "32"}, {"kv-heads", "8"}, {"d-ff", "14336"}, {"layers", "32"},
-      {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
-      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
-      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
-      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
-      {"eval-batches", "10"}}},
+     {{"kv-heads", "8"}, {"d-ff", "14336"}, {"vocab", "128256"}, {"rope-theta", "500000"}, {"rows", "16"},
+      {"tokens", "8192"}, {"chunks", "16"}}, "llama-2-7b"},
     {"llama-3-70b", "80 layers, d 8192, 7.06e10 parameters, Llama 3 70B; 32 x 8192 tokens, 16 stages, 32 chunks",
-     {{"d-model", "8192"}, {"heads", "64"}, {"kv-heads", "8"}, {"d-ff", "28672"}, {"layers", "80"},
-      {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
-      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
-      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
-      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "1.5e-4"}, {"rows", "32"}, {"tokens", "8192"}, {"stages", "16"}, {"chunks", "32"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
-      {"eval-batches", "10"}}},
+     {{"d-model", "8192"}, {"heads", "64"}, {"d-ff", "28672"}, {"layers", "80"}, {"lr", "1.5e-4"}, {"rows", "32"},
+      {"stages", "16"}, {"chunks", "32"}}, "llama-3-8b"},
     {"llama-3-405b", "126 layers, d 16384, 4.06e11 parameters, Llama 3 405B; 32 x 8192 tokens, 16 stages x tensor 8",
-     {{"d-model", "16384"}, {"heads", "128"}, {"kv-heads", "8"}, {"d-ff", "53248"}, {"layers", "126"},
-      {"vocab", "128256"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
-      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "500000"},
-      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
-      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "8e-5"}, {"rows", "32"}, {"tokens", "8192"}, {"tensor", "8"}, {"stages", "16"}, {"chunks", "32"},
-      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
-      {"eval-batches", "10"}}},
+     {{"d-model", "16384"}, {"heads", "128"}, {"d-ff", "53248"}, {"layers", "126"}, {"lr", "8e-5"}, {"tensor", "8"}},
+     "llama-3-70b"},
     {"mistral-nemo-12b", "40 layers, d 5120, 1.22e10 parameters, Mistral Nemo; 16 x 8192 tokens, 8 stages, 16 chunks",
-     {{"d-model", "5120"}, {"heads", "32"}, {"kv-heads", "8"}, {"head-dim", "128"}, {"d-ff", "14336"},
-      {"layers", "40"}, {"vocab", "131072"}, {"dropout", "0"}, {"norm", "pre"}, {"normalization", "rmsnorm"},
-      {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "1000000"},
-      {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
-      {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "3e-4"}, {"rows", "16"}, {"tokens", "8192"}, {"stages", "8"}, {"chunks", "16"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
-      {"eval-batches", "10"}}},
+     {{"d-model", "5120"}, {"head-dim", "128"}, {"layers", "40"}, {"vocab", "131072"}, {"rope-theta", "1000000"}},
+     "llama-3-8b"},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };
@@ -120,10 +91,10 @@ void pp_config_list_presets(FILE *out)
     for (int i = 0; i < PRESETS; i++) pp_list_row(out, presets[i].name, "%s", presets[i].summary);
 }
 
-static const struct setting *find_settings(const char *name)
+static const struct preset *find_preset(const char *name)
 {
-    for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i].name, name) == 0) return presets[i].settings;
+    for (int i = 0; name && i < PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
     return NULL;
 }
 
@@ -140,25 +111,38 @@ const struct pp_opt *pp_config_row(const char *option)
     return i < 0 ? NULL : &pp_config_rows[i];
 }
 
+/* What the preset, or the one that it is like, says of an option; NULL: nothing. */
+static const char *value_of(const struct preset *preset, const char *option)
+{
+    for (; preset; preset = find_preset(preset->like))
+        for (const struct setting *s = preset->settings; s->option; s++)
+            if (strcmp(s->option, option) == 0) return s->value;
+    return NULL;
+}
+
 /* The preset's learning rate is for its own optimizer. */
-static void set_other_rate(struct pp_config *config, const struct setting *s)
+static void set_other_rate(struct pp_config *config, const struct preset *preset)
 {
     const struct pp_optimizer_info *optimizer = &pp_optimizers[config->optimizer];
-    while (s->option && strcmp(s->option, "optimizer") != 0) s++;
-    const bool own = s->option && strcmp(s->value, optimizer->name) == 0;
-    if (!own && optimizer->learning_rate > 0 && !pp_config_given(config, "lr")) config->lr = optimizer->learning_rate;
+    const char *own = value_of(preset, "optimizer");
+    if (own && strcmp(own, optimizer->name) == 0) return;
+    if (optimizer->learning_rate > 0 && !pp_config_given(config, "lr")) config->lr = optimizer->learning_rate;
 }
 
 pp_status pp_config_apply_preset(struct pp_config *config)
 {
-    const struct setting *const settings = find_settings(config->preset), *s = settings;
-    if (!s) return pp_fail(PP_USAGE, "--preset: there is no '%s', only %s", config->preset, PP_PRESET_NAMES);
-    for (; s->option; s++) {
-        int i = row_index(s->option);
-        if (i < 0) return pp_fail(PP_INTERNAL, "preset %s sets --%s, which is no option", config->preset, s->option);
-        if (!config->set[i]) PP_TRY(pp_options_set(&pp_config_rows[i], s->value, config));
-    }
-    set_other_rate(config, settings);
+    const struct preset *preset = find_preset(config->preset);
+    if (!preset) return pp_fail(PP_USAGE, "--preset: there is no '%s', only %s", config->preset, PP_PRESET_NAMES);
+    bool set[sizeof config->set];
+    memcpy(set, config->set, sizeof set);
+    for (const struct preset *p = preset; p; p = find_preset(p->like))
+        for (const struct setting *s = p->settings; s->option; s++) {
+            const int i = row_index(s->option);
+            if (i < 0) return pp_fail(PP_INTERNAL, "preset %s sets --%s, which is no option", p->name, s->option);
+            if (!set[i]) PP_TRY(pp_options_set(&pp_config_rows[i], s->value, config));
+            set[i] = true;
+        }
+    set_other_rate(config, preset);
     return PP_OK;
 }
 

@@ -110,7 +110,7 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
 struct pp_join {
     void (*sum)(void *arg, void *memory, int64_t elements, int type);
     void *arg;
-    bool failed; /* set by sum(); something may be under way, so a queue device leaves the rest of a run out */
+    bool failed; /* set by sum(): others may still read the memory, so the device leaves the rest of a run out */
 };
 
 /* What changes from task to task while the program stays. */

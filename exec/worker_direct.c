@@ -46,6 +46,7 @@ static void join(void *arg, void *memory, int64_t elements, int type)
     (void)type; /* the device computes in float32 */
     if (w->status == PP_OK) w->status = pp_reduce_start(w->world, w->joined, memory, elements);
     if (w->status == PP_OK) w->status = pp_worker_wait(w, has_joined, NULL);
+    w->join.failed = w->status != PP_OK;
 }
 
 static pp_status open_join(struct pp_worker *w)

@@ -38,8 +38,7 @@ static const struct pp_program_info info = {
         "Started alone it measures links between threads; under mpirun, with two processes or more, those between "
         "processes as well. Lists of schedules, tensor ranks, stages, virtual stages and chunks are measured together, "
         "each task once for each schedule. Tasks of workers that share tensors (--tensor) are timed without their "
-        "sums, "
-        "which are as quick as those of gradients. --seconds is the time spent on each task under each load.",
+        "sums, which are as quick as those of gradients. --seconds is the time spent on each task under each load.",
     .examples = "ppprof\tmeasure the default configuration\n"
                 "ppprof --schedule gpipe,1f1b --chunks 1,2,4,8\tall tasks of eight configurations\n"
                 "mpirun -n 2 ppprof --chunks 4\tlinks between processes as well\n",

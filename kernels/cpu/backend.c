@@ -133,7 +133,7 @@ void pp_cpu_run(const struct pp_cpu_isa *isa, const struct pp_program *program, 
                 const struct pp_progress *progress, int64_t *kernel_ns)
 {
     int64_t before = kernel_ns ? pp_now_ns() : 0;
-    for (int i = 0; i < program->ncalls; i++) {
+    for (int i = 0; i < program->ncalls && !(frame->join && frame->join->failed); i++) {
         run_call(isa, &program->calls[i], frame);
         if (kernel_ns) {
             const int64_t now = pp_now_ns();
