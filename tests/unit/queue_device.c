@@ -122,6 +122,7 @@ static void join(const struct pp_call *call, const struct pp_frame *frame)
 static pp_status put_program(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
 {
     struct work work = {.kind = WORK_RUN, .program = *program, .frame = *frame};
+    work.frame.join = NULL; /* the host's, whose thread runs ahead of what is queued */
     for (int first = 0, end; first < program->ncalls && !(frame->join && frame->join->failed); first = end + 1) {
         for (end = first; end < program->ncalls && program->calls[end].kernel != PP_KERNEL_ALL_REDUCE;) end++;
         work.program.calls = program->calls + first;
