@@ -166,6 +166,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .vocab_multiple = vocab_multiple(config, config->device),
         .replicas = config->replicas,
         .zero = config->zero && config->replicas > 1,
+        .sequence = config->sequence_parallel,
     };
 }
 

@@ -35,6 +35,7 @@ struct pp_config {
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
+    bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;

@@ -121,6 +121,10 @@ const struct pp_opt pp_config_rows[] = {
      "workers of each rank, T, that share the tensors of its layers (tensor parallelism, as Megatron-LM cuts them): a "
      "divisor of --heads, --kv-heads and --d-ff / 4, far below --vocab",
      0},
+    {"sequence-parallel", PP_OPT_FLAG, AT(sequence_parallel), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
+     "with --tensor: norms, dropout and the stream between layers and stages are of a part of the tokens in each of the "
+     "T workers, as in Megatron-LM: less memory, and smaller messages",
+     TIMED},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
      0},

@@ -87,6 +87,8 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
 {
     if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
     if (config->zero && config->replicas > 1) add(t, "zero %d ", config->zero);
+    if (job && job->model ? pp_shape_parts_tokens(&job->model->shape) : config->sequence_parallel)
+        add(t, "sequence-parallel ");
     if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
     add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
     add_heads(t, config);

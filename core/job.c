@@ -252,6 +252,10 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
     if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
         return pp_fail(PP_USAGE, "--stages %d x --replicas %d x --tensor %d are %lld workers; there can be at most %d",
                        point->stages, config->replicas, tensor, (long long)workers, PP_MOST_WORKERS);
+    if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
+        return pp_fail(PP_USAGE,
+                       "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
+                       config->batch_w);
     if (point->chunks > config->rows)
         return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
                        point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
@@ -300,12 +304,13 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
-    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[16] = "";
+    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[32] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
-    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, " T%d", plan->tensor);
+    if (plan->tensor > 1)
+        snprintf(tensor, sizeof tensor, " T%d%s", plan->tensor, pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const size_t size = sizeof job->accumulation_key;
     const int used = snprintf(job->accumulation_key, size, "D%d M%d%s threads %d%s%s%s rows %s%s%s",

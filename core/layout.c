@@ -52,6 +52,7 @@ struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
     return (struct pp_program_spec){.seq = phase->seq,
                                     .slot_rows = rows,
                                     .training = phase->plan->training,
+                                    .clip = phase->plan->clip,
                                     .split_backward = phase->plan->split_backward,
                                     .checkpoint_layers =
                                         phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS};
@@ -60,14 +61,14 @@ struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 /* A stage's input or output: what travels. */
 static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
 {
-    return pp_hidden_bytes(&model->shape, (int64_t)rows * phase->seq);
+    return pp_hidden_bytes(&model->shape, rows, phase->seq);
 }
 
 /* What a microbatch keeps to run a stage again. */
 static int64_t checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows)
 {
     if (phase->plan->checkpoint != PP_CHECKPOINT_LAYERS) return hidden_bytes(model, phase, rows);
-    return model->stages[stage].layers * pp_checkpoint_bytes(&model->shape, (int64_t)rows * phase->seq);
+    return model->stages[stage].layers * pp_checkpoint_bytes(&model->shape, rows, phase->seq);
 }
 
 static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)

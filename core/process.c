@@ -35,7 +35,7 @@ static int64_t most_of_program(const struct pp_job *job, const struct pp_program
 {
     int64_t most = 0;
     for (int i = 0; i < program->ncalls; i++) {
-        const int64_t bytes = job->model_ops->call_sum_bytes(&program->calls[i]);
+        const int64_t bytes = job->model_ops->call_join(&program->calls[i]).bytes;
         if (bytes > most) most = bytes;
     }
     return most;

@@ -31,8 +31,8 @@ enum pp_region {
     PP_MEM_GRAD,    /* the stage's gradients (pp_tensor.offset) */
     PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
     PP_MEM_CKPT,    /* checkpoint: the input of the stage, or of each of its layers (pp_checkpoint_bytes) */
-    PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d] */
-    PP_MEM_OUT,     /* output slot of the task: [rows*seq, d] */
+    PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d], or a part (pp_hidden_bytes) */
+    PP_MEM_OUT,     /* output slot of the task: the same */
     PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks */
     PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, seq] */
@@ -49,13 +49,13 @@ extern const char *const pp_precision_names[];
 /* Bytes of an element of an activation. */
 static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
 
-/* The address is base[region] + offset + frame.act_row * row_bytes. row_bytes is 0 but for activation slots (a slot may
- * hold several microbatches, one behind the other in each of its buffers) and for tensors of which a share is meant:
- * there it is a part, and act_row the share's number. */
+/* What pp_ref_address() says. row_bytes is 0 but for activation slots (a slot may hold several microbatches, one behind
+ * the other in each of its buffers) and for tensors of which a share is meant: there it is a part, and act_row the
+ * share's number. part_bytes is 0 but where the tensor rank's own part of what all of them have is meant. */
 struct pp_ref {
     int32_t region; /* enum pp_region */
     int64_t offset; /* bytes */
-    int64_t row_bytes;
+    int64_t row_bytes, part_bytes;
 };
 
 enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
@@ -104,13 +104,23 @@ enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16, PP_SUM_TYPES };
 /* Bytes of an element. */
 static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : type == PP_SUM_BF16 ? 2 : 4; }
 
-/* Where the workers of a rank meet inside a task (pp_shape.tensor). sum(): memory[elements] becomes the sum over all of
- * them, added in their order, the same bits in each; in memory of the device, and on a queue device behind what its
- * compute queue holds, and before what comes next. Keeps failures for after run(). */
+/* What the workers of a rank make together of memory[elements] that each of them has: the sum over all of them, added
+ * in their order, the same bits in each; or, of as many equal parts as there are workers, the sum of each one's own part
+ * alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
+enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER };
+
+/* Where the workers of a rank meet inside a task (pp_shape.tensor). run(): in memory of the device, and on a queue
+ * device behind what its compute queue holds, and before what comes next. Keeps failures for after the program. */
 struct pp_join {
-    void (*sum)(void *arg, void *memory, int64_t elements, int type);
+    void (*run)(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type);
     void *arg;
-    bool failed; /* set by sum(): others may still read the memory, so the device leaves the rest of a run out */
+    bool failed; /* set by run(): others may still read the memory, so the device leaves the rest of a program out */
+};
+
+/* A call's: bytes of all parts, and how often a ring of the workers carries them around; 0 of calls that are none. */
+struct pp_join_work {
+    int64_t bytes;
+    int rounds; /* 2 of an all-reduce, 1 of the others */
 };
 
 /* What changes from task to task while the program stays. */
@@ -142,6 +152,13 @@ struct pp_frame {
 
 /* Workers that share the stage's tensors. */
 static inline int pp_frame_tensor(const struct pp_frame *frame) { return frame->tensor > 1 ? frame->tensor : 1; }
+
+/* Where an operand lies; NULL: nowhere. */
+static inline void *pp_ref_address(const struct pp_ref *ref, const struct pp_frame *frame)
+{
+    char *base = (char *)frame->base[ref->region];
+    return base ? base + ref->offset + frame->act_row * ref->row_bytes + frame->tensor_rank * ref->part_bytes : NULL;
+}
 
 /* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
 enum pp_init { PP_INIT_ZERO, PP_INIT_ONE, PP_INIT_UNIFORM, PP_INIT_NORMAL };
@@ -214,6 +231,11 @@ struct pp_shape {
      * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
      * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
     int tensor;
+    /* Sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"):
+     * of what is not cut so, norms, dropout of residuals and the stream between layers and stages, each of these workers
+     * has a part of the tokens. All tokens are gathered before products over a part of the tensors, and summed by parts
+     * behind them. Without effect on one worker. */
+    bool sequence;
 };
 
 /* Columns of linear1's output. */
@@ -233,6 +255,20 @@ static inline int pp_shape_parts(const struct pp_shape *shape)
 
 /* Workers that share the tensors of a stage. */
 static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->tensor > 1 ? shape->tensor : 1; }
+
+/* Does each of these workers have a part of the tokens, where tensors are whole? */
+static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
+{
+    return shape->sequence && pp_shape_tensor(shape) > 1;
+}
+
+/* Tokens of a row of `seq` for which a worker has room there: all, or a part, rounded up. A microbatch's part is as many
+ * for each of its rows, all in one piece: of its tokens, row after row, those from tensor rank times the part on. */
+static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
+{
+    const int parts = pp_shape_parts_tokens(shape) ? pp_shape_tensor(shape) : 1;
+    return (seq + parts - 1) / parts;
+}
 
 /* Sums of squares that make a tensor's norm: for each worker that shares it, of each of its parts. */
 static inline int pp_shape_sums(const struct pp_shape *shape) { return pp_shape_tensor(shape) * pp_shape_parts(shape); }
@@ -266,16 +302,16 @@ static inline int pp_padded_vocab(const struct pp_shape *shape)
     return (shape->vocab + m - 1) / m * m;
 }
 
-/* What stages send each other, and keep at checkpoints, of so many tokens. */
-static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t tokens)
+/* What a worker sends to another stage, and keeps at checkpoints, of so many rows of so many tokens. */
+static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t rows, int seq)
 {
-    return tokens * shape->d_model * pp_element_bytes(shape->precision);
+    return rows * pp_part_tokens(shape, seq) * shape->d_model * pp_element_bytes(shape->precision);
 }
 
 /* Of a checkpoint of layers: from the input of one to that of the next. */
-static inline int64_t pp_checkpoint_bytes(const struct pp_shape *shape, int64_t tokens)
+static inline int64_t pp_checkpoint_bytes(const struct pp_shape *shape, int64_t rows, int seq)
 {
-    return (pp_hidden_bytes(shape, tokens) + 63) / 64 * 64;
+    return (pp_hidden_bytes(shape, rows, seq) + 63) / 64 * 64;
 }
 
 struct pp_stage {
@@ -313,6 +349,7 @@ struct pp_program_spec {
     bool training;
     bool split_backward;    /* the plan has I and W tasks */
     bool checkpoint_layers; /* it keeps the inputs of layers alone; not with split_backward */
+    bool clip;              /* it has NORM tasks */
 };
 
 /* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */
@@ -331,8 +368,7 @@ struct pp_model_ops {
     /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
     struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
-    /* Bytes of which a call makes the sum over the workers of a rank (struct pp_join); 0: it makes none. */
-    int64_t (*call_sum_bytes)(const struct pp_call *call);
+    struct pp_join_work (*call_join)(const struct pp_call *call);
 };
 
 void pp_program_free(struct pp_program *program);

@@ -23,7 +23,7 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
     int64_t ns = 0;
     bool found = false;
     *out = 0;
-    if (p->ops->call_sum_bytes(call) > 0) return PP_OK; /* no kernel */
+    if (p->ops->call_join(call).bytes > 0) return PP_OK; /* no kernel */
     p->ops->call_name(call, name, sizeof name);
     PP_TRY(pp_db_find_kernel(p->db, p->device, p->config->threads, name, &ns, &found));
     *out = (double)ns;

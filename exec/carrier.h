@@ -62,7 +62,7 @@ struct pp_sum_spec {
     struct pp_group group; /* of two or more workers, this one among them */
     int64_t most_elements;
     int type;    /* enum pp_sum_type */
-    bool shares; /* its parcels have them: no other sums are asked for */
+    bool sums, shares; /* what is asked for: parcels without shares, parcels with them */
 };
 
 struct pp_channel; /* the carrier's; begins with nothing that others may use */

@@ -159,7 +159,7 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
     const struct pp_nccl_place place = {.id = invitation.id,
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
-                                        .use = spec->shares ? PP_NCCL_SHARES : PP_NCCL_SUMS,
+                                        .use = (spec->sums ? PP_NCCL_SUMS : 0) | (spec->shares ? PP_NCCL_SHARES : 0),
                                         .type = spec->type,
                                         .most_bytes = spec->most_elements * pp_sum_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
@@ -187,7 +187,8 @@ static ncclResult_t share_tensor(const struct pp_sum *s, const struct pp_parcel 
     char *all = (char *)parcel->memory + tensor->offset, *own = all + s->own * tensor->part_bytes;
     if (parcel->shares->use == PP_SHARES_GATHER)
         return line->nccl->all_gather(own, all, bytes, ncclInt8, line->comm, line->stream);
-    return line->nccl->reduce_scatter(all, own, bytes / sizeof(float), ncclFloat, ncclSum, line->comm, line->stream);
+    return line->nccl->reduce_scatter(all, own, bytes / (size_t)pp_sum_bytes(s->type), pp_nccl_sum_types[s->type],
+                                      ncclSum, line->comm, line->stream);
 }
 
 /* All tensors in one group, so that NCCL puts them into few kernels. */

@@ -14,9 +14,10 @@
 #include "exec/reduce.h"
 
 enum {
-    PLACES = 4,              /* of a channel's end: one is copied while one is sent, and two for uneven moments */
-    SEGMENTS = 2,            /* of a sum: one is copied while one is added */
-    SEGMENT_BYTES = 16 << 20 /* far more than the pieces that pp_reduce has under way */
+    PLACES = 4,               /* of a channel's end: one is copied while one is sent, and two for uneven moments */
+    SEGMENTS = 2,             /* of a sum: one is copied while one is added */
+    SEGMENT_BYTES = 16 << 20, /* far more than the pieces that pp_reduce has under way */
+    SHARE_LINE = PP_PART_LINE * (int)sizeof(float) /* bytes of which a share's part of a segment has a multiple */
 };
 
 /* Parcels are numbered from 0. fetched: of a sender, copies into places; posted: messages; moved: issued. */
@@ -228,13 +229,16 @@ static pp_status open_sum_parts(struct pp_sum *s, const struct pp_sum_spec *spec
 {
     PP_TRY(s->ops->queue_create(s->port.device, &s->queue));
     PP_TRY(pp_reduce_create_host(spec->group, s->port.me, spec->type, s->segment_bytes, &s->reduce));
-    PP_TRY(pp_alloc_bytes(&s->packed, 1, sizeof *s->packed + sizeof s->packed->tensors[0]));
+    PP_TRY(pp_shares_create_plain(&s->packed));
     for (int i = 0; i < SEGMENTS; i++) {
         PP_TRY(s->ops->host_alloc(s->port.device, s->segment_bytes, &s->segment[i]));
         PP_TRY(s->ops->mark_create(s->port.device, false, &s->fetched_mark[i]));
     }
     return PP_OK;
 }
+
+/* Bytes of a share, rounded up so that segments end where lines of it do. */
+static int64_t whole_lines(int64_t bytes) { return (bytes + SHARE_LINE - 1) / SHARE_LINE * SHARE_LINE; }
 
 static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
 {
@@ -244,6 +248,7 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     s->ops = spec->port.backend->queue;
     s->element_bytes = pp_sum_bytes(spec->type);
     int64_t most = spec->most_elements * s->element_bytes;
+    if (spec->shares) most = spec->group.n * whole_lines(most / spec->group.n);
     s->segment_bytes = most < SEGMENT_BYTES ? most : SEGMENT_BYTES;
     pp_status status = open_sum_parts(s, spec);
     if (status == PP_OK)
@@ -264,8 +269,7 @@ static void *segment_of(const struct pp_sum *s, const struct pp_parcel *parcel, 
 /* Bytes of a member's share in a segment. */
 static int64_t share_room(const struct pp_sum *s)
 {
-    const int64_t line = PP_PART_LINE * (int64_t)sizeof(float);
-    return s->segment_bytes / s->reduce->group.n / line * line;
+    return s->segment_bytes / s->reduce->group.n / SHARE_LINE * SHARE_LINE;
 }
 
 /* A member's part of a segment of shares. */
@@ -318,10 +322,7 @@ static pp_status start_segment(struct pp_sum *s, const struct pp_parcel *parcel)
     int64_t bytes;
     if (parcel->shares) {
         const int64_t left = parcel->shares->bytes - s->summed * share_room(s);
-        s->packed->use = parcel->shares->use;
-        s->packed->n = 1;
-        s->packed->bytes = left < share_room(s) ? left : share_room(s);
-        s->packed->tensors[0] = (struct pp_share_tensor){.part_bytes = s->packed->bytes};
+        pp_shares_set_plain(s->packed, parcel->shares->use, left < share_room(s) ? left : share_room(s));
         return pp_reduce_start_shares(s->port.world, s->reduce, segment, s->packed);
     }
     segment_of(s, parcel, s->summed, &bytes);

@@ -54,32 +54,36 @@ pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *por
 const ncclDataType_t pp_nccl_sum_types[PP_SUM_TYPES] = {
     [PP_SUM_FLOAT] = ncclFloat, [PP_SUM_DOUBLE] = ncclDouble, [PP_SUM_BF16] = ncclBfloat16};
 
-static ncclResult_t exchange_shares(const struct joining *j, size_t bytes)
+static ncclResult_t scatter(const struct joining *j, size_t bytes)
 {
-    const struct pp_nccl *nccl = j->nccl;
-    const size_t n = bytes / sizeof(float) / (size_t)j->place.ranks;
-    float *all = j->memory, *own = all + n * (size_t)j->place.rank;
-    if (n == 0) return ncclSuccess;
-    const ncclResult_t result = nccl->reduce_scatter(all, own, n, ncclFloat, ncclSum, j->comm, j->stream);
-    return result == ncclSuccess ? nccl->all_gather(own, all, n, ncclFloat, j->comm, j->stream) : result;
+    const ncclDataType_t type = pp_nccl_sum_types[j->place.type];
+    const size_t n = bytes / (size_t)pp_sum_bytes(j->place.type) / (size_t)j->place.ranks;
+    char *own = (char *)j->memory + n * (size_t)pp_sum_bytes(j->place.type) * (size_t)j->place.rank;
+    return n ? j->nccl->reduce_scatter(j->memory, own, n, type, ncclSum, j->comm, j->stream) : ncclSuccess;
+}
+
+static ncclResult_t gather(const struct joining *j, size_t bytes)
+{
+    const size_t part = bytes / (size_t)j->place.ranks;
+    const char *own = (const char *)j->memory + part * (size_t)j->place.rank;
+    return part ? j->nccl->all_gather(own, j->memory, part, ncclInt8, j->comm, j->stream) : ncclSuccess;
 }
 
 static ncclResult_t exchange(const struct joining *j, size_t bytes)
 {
     const struct pp_nccl *nccl = j->nccl;
-    int peer = 1 - j->place.rank;
-    switch (j->place.use) {
-    case PP_NCCL_SENDS:
-        return nccl->send(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
-    case PP_NCCL_RECEIVES:
-        return nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
-    case PP_NCCL_SHARES:
-        return exchange_shares(j, bytes);
-    default:
-        break;
-    }
-    return nccl->all_reduce(j->memory, j->memory, bytes / (size_t)pp_sum_bytes(j->place.type),
-                            pp_nccl_sum_types[j->place.type], ncclSum, j->comm, j->stream);
+    const size_t n = bytes / (size_t)pp_sum_bytes(j->place.type);
+    const unsigned use = j->place.use;
+    const int peer = 1 - j->place.rank;
+    ncclResult_t result = ncclSuccess;
+    if (use & PP_NCCL_SENDS) result = nccl->send(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
+    if (use & PP_NCCL_RECEIVES) result = nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
+    if (use & PP_NCCL_SUMS && result == ncclSuccess)
+        result =
+            nccl->all_reduce(j->memory, j->memory, n, pp_nccl_sum_types[j->place.type], ncclSum, j->comm, j->stream);
+    if (use & PP_NCCL_SHARES && result == ncclSuccess) result = scatter(j, bytes);
+    if (use & PP_NCCL_SHARES && result == ncclSuccess) result = gather(j, bytes);
+    return result;
 }
 
 static pp_status join(struct joining *j)

@@ -90,11 +90,14 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 
-static void pipeline_line(const struct pp_plan *plan)
+static void pipeline_line(const struct pp_job *job)
 {
+    const struct pp_plan *plan = job->train;
+    const bool parts = pp_shape_parts_tokens(&job->model->shape);
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[plan->checkpoint];
-    char tensor[24] = "";
-    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, ", tensor %d", plan->tensor);
+    char tensor[48] = "";
+    if (plan->tensor > 1)
+        snprintf(tensor, sizeof tensor, ", tensor %d%s", plan->tensor, parts ? ", sequence parallel" : "");
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
             pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->replicas,
             pp_plural(plan->replicas), plan->zero ? ", zero 1" : "", mode ? ", checkpoint " : "", mode ? mode : "",
@@ -116,7 +119,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
             pp_plural(s->agenda->steps), s->agenda->warmup, s->agenda->steps - s->agenda->first_traced);
     if (s->restart.resumed)
         pp_info("resumed     after %d step%s, from %s", s->agenda->first, pp_plural(s->agenda->first), s->restart.path);
-    pipeline_line(job->train);
+    pipeline_line(job);
     key_line(exec, job);
     pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, world->cores,
             pp_plural(world->cores), world->workers, pp_plural(world->workers), exec->config.threads);

@@ -8,7 +8,7 @@
 
 int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
 {
-    return pp_hidden_bytes(&job->model->shape, (int64_t)rows * seq);
+    return pp_hidden_bytes(&job->model->shape, rows, seq);
 }
 
 static int64_t largest_transfer(const struct pp_job *job)
@@ -128,12 +128,13 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 }
 
 /* Does a rank's program sum numbers of this type over its workers? Activations; where the loss is, what is told of each
- * row of logits. */
+ * row of logits; where workers have parts of the tokens, gradients of norms. */
 static bool joins(const struct pp_job *job, int rank, int type)
 {
     const int activations = job->model->shape.precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
     if (job->train->tensor == 1) return false;
-    return type == activations || (type == PP_SUM_FLOAT && rank == pp_loss_rank(job->train));
+    const bool norms = pp_shape_parts_tokens(&job->model->shape);
+    return type == activations || (type == PP_SUM_FLOAT && (norms || rank == pp_loss_rank(job->train)));
 }
 
 static int joined_sums(const struct pp_job *job, int rank)
@@ -175,6 +176,7 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
                                          .group = {worker, workers, plan->replicas},
                                          .most_elements = most_bytes / (int64_t)sizeof(float),
                                          .type = PP_SUM_FLOAT,
+                                         .sums = !plan->zero,
                                          .shares = plan->zero};
         if (worker == mine) PP_TRY(open_sum(&spec, &out->gradient));
         PP_TRY(meet(port));
@@ -191,7 +193,8 @@ static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job 
                                          .group = {first, 1, workers},
                                          .most_elements =
                                              (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape),
-                                         .type = PP_SUM_DOUBLE};
+                                         .type = PP_SUM_DOUBLE,
+                                         .sums = true};
         if (port->me >= first && port->me < first + workers) PP_TRY(open_sum(&spec, &out->norm));
         PP_TRY(meet(port));
     }
@@ -207,7 +210,9 @@ static pp_status open_joined_sums(const struct pp_port *port, const struct pp_jo
         const struct pp_sum_spec spec = {.port = *port,
                                          .group = {first, 1, tensor},
                                          .most_elements = pp_most_joined_bytes(job) / pp_sum_bytes(type),
-                                         .type = type};
+                                         .type = type,
+                                         .sums = true,
+                                         .shares = pp_shape_parts_tokens(&job->model->shape)};
         if (!joins(job, pp_worker_rank(job->train, first), type)) continue;
         if (port->me >= first && port->me < first + tensor) PP_TRY(open_sum(&spec, &out->joined[type]));
         PP_TRY(meet(port));

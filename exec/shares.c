@@ -29,6 +29,19 @@ pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct 
     return PP_OK;
 }
 
+pp_status pp_shares_create_plain(struct pp_shares **out)
+{
+    return pp_alloc_bytes(out, 1, sizeof **out + sizeof(*out)->tensors[0]);
+}
+
+void pp_shares_set_plain(struct pp_shares *shares, int use, int64_t part_bytes)
+{
+    shares->use = use;
+    shares->n = 0;
+    shares->bytes = 0;
+    add(shares, 0, part_bytes);
+}
+
 struct pp_share_run pp_shares_run(const struct pp_shares *shares, int64_t at, int64_t most)
 {
     int low = 0, high = shares->n - 1;

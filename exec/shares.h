@@ -39,6 +39,10 @@ struct pp_share_run {
  * bfloat16; the base is the arena. free() it. */
 pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct pp_shares **out) PP_MUST_CHECK;
 
+/* Memory of which each member has an equal part, one behind the other; parts are set for each use of it. free() it. */
+pp_status pp_shares_create_plain(struct pp_shares **out) PP_MUST_CHECK;
+void pp_shares_set_plain(struct pp_shares *shares, int use, int64_t part_bytes);
+
 /* The longest piece from `at` on, of at most so many bytes; at < shares->bytes. */
 struct pp_share_run pp_shares_run(const struct pp_shares *shares, int64_t at, int64_t most);
 

@@ -81,6 +81,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
     PP_TRY(PP_NEW(&w->reductions, 2 * job->train->stages));
     PP_TRY(open_shares(w));
+    if (w->job->train->tensor > 1) PP_TRY(pp_shares_create_plain(&w->parts));
     PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
@@ -127,6 +128,7 @@ void pp_worker_close(struct pp_worker *w)
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
     for (int i = 0; w->shares && i < 2 * w->job->train->stages; i++) free(w->shares[i]);
     free(w->shares);
+    free(w->parts);
     free(w->reductions);
     pp_trace_clear(&w->trace);
     if (w->arena) w->backend->release(w->device, w->arena, w->job->layout->arena_bytes[w->rank]);
@@ -153,6 +155,14 @@ static pp_status load_batch(struct pp_worker *w)
     pp_batches_get(step->batches, step->batch, first ? w->inputs : NULL, last ? targets : NULL);
     if (first) PP_TRY(w->ops->load(w, tokens_of(w), w->inputs, bytes));
     return last ? w->ops->load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
+}
+
+const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, enum pp_join_op op, int64_t bytes)
+{
+    if (op == PP_JOIN_ALL_REDUCE) return NULL;
+    pp_shares_set_plain(w->parts, op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
+                        bytes / w->job->train->tensor);
+    return w->parts;
 }
 
 const struct pp_shares *pp_worker_shares(const struct pp_worker *w, int i)
@@ -266,7 +276,7 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .clip_factor = 1,
                                  .tensor = w->job->train->tensor,
                                  .tensor_rank = w->tensor_rank,
-                                 .join = w->join.sum ? &w->join : NULL};
+                                 .join = w->join.run ? &w->join : NULL};
 }
 
 pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double *loss_sum)

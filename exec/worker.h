@@ -104,7 +104,8 @@ struct pp_worker {
     int position;              /* stops passed in this step */
     struct pp_reduce *reduce;  /* NULL with one replica */
     struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
-    struct pp_join join;       /* of the rank's workers; no sum() with one */
+    struct pp_join join;       /* of the rank's workers; no run() with one */
+    struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */
     struct pp_shares **shares; /* [stages][2] of this rank's stages, by enum pp_shares_use; NULL where there are none */
     int32_t *reductions;       /* tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
     int64_t *reduction_posted_ns;

@@ -39,12 +39,19 @@ static bool has_joined(struct pp_worker *w, const void *arg)
     return w->joined->done;
 }
 
-/* pp_join.sum: what else is under way goes on meanwhile. */
-static void join(void *arg, void *memory, int64_t elements, int type)
+static pp_status start_join(struct pp_worker *w, enum pp_join_op op, void *memory, int64_t elements)
+{
+    const struct pp_shares *parts = pp_worker_join_parts(w, op, elements * (int64_t)sizeof(float));
+    return parts ? pp_reduce_start_shares(w->world, w->joined, memory, parts)
+                 : pp_reduce_start(w->world, w->joined, memory, elements);
+}
+
+/* pp_join.run: what else is under way goes on meanwhile. */
+static void join(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
 {
     struct pp_worker *w = arg;
     (void)type; /* the device computes in float32 */
-    if (w->status == PP_OK) w->status = pp_reduce_start(w->world, w->joined, memory, elements);
+    if (w->status == PP_OK) w->status = start_join(w, op, memory, elements);
     if (w->status == PP_OK) w->status = pp_worker_wait(w, has_joined, NULL);
     w->join.failed = w->status != PP_OK;
 }
@@ -54,7 +61,7 @@ static pp_status open_join(struct pp_worker *w)
     const int tensor = w->job->train->tensor;
     const struct pp_group group = {w->me - w->tensor_rank, 1, tensor};
     if (tensor == 1) return PP_OK;
-    w->join = (struct pp_join){.sum = join, .arg = w};
+    w->join = (struct pp_join){.run = join, .arg = w};
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
 }
 

@@ -62,8 +62,8 @@ struct pp_worker_queue {
 
 /* --- worker_queue.c --- */
 
-/* pp_join.sum, of the worker. */
-void pp_worker_queue_join(void *worker, void *memory, int64_t elements, int type);
+/* pp_join.run, of the worker. */
+void pp_worker_queue_join(void *worker, enum pp_join_op op, void *memory, int64_t elements, int type);
 
 /* --- worker_queue_open.c --- */
 

@@ -113,7 +113,7 @@ static pp_status make_join(struct pp_worker *w)
         if (!q->routes.joined[type].sum) continue;
         PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].marks.done));
         PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].after));
-        w->join = (struct pp_join){.sum = pp_worker_queue_join, .arg = w};
+        w->join = (struct pp_join){.run = pp_worker_queue_join, .arg = w};
     }
     return PP_OK;
 }

@@ -153,6 +153,8 @@ double pp_call_flops(const struct pp_call *call)
     X(CROSS_ENTROPY_JOIN, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                     \
     X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, TOLD, 0)                                                      \
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
+    X(REDUCE_SCATTER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                             \
+    X(ALL_GATHER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                                 \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
     X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
@@ -219,11 +221,27 @@ double pp_call_bytes(const struct pp_call *call)
     return bytes;
 }
 
-int64_t pp_call_sum_bytes(const struct pp_call *call)
+/* Of kernels that are none: no rounds. */
+static const struct {
+    enum pp_join_op op;
+    int rounds;
+} joins[PP_KERNELS] = {[PP_KERNEL_ALL_REDUCE] = {PP_JOIN_ALL_REDUCE, 2},
+                       [PP_KERNEL_REDUCE_SCATTER] = {PP_JOIN_REDUCE_SCATTER, 1},
+                       [PP_KERNEL_ALL_GATHER] = {PP_JOIN_ALL_GATHER, 1}};
+
+struct pp_join_work pp_call_join(const struct pp_call *call)
 {
-    if (call->kernel != PP_KERNEL_ALL_REDUCE) return 0;
+    const int rounds = joins[call->kernel].rounds;
+    if (rounds == 0) return (struct pp_join_work){0};
     const struct pp_operand memory = pp_call_operand(call, 0);
-    return memory.elements * memory.element_bytes;
+    return (struct pp_join_work){memory.elements * memory.element_bytes, rounds};
+}
+
+void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void *memory)
+{
+    const struct pp_join *join = frame->join;
+    const int type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT;
+    if (join) join->run(join->arg, joins[call->kernel].op, memory, (int64_t)call->n[0] * call->n[1], type);
 }
 
 /* What a norm is beside its usual work. */

@@ -40,21 +40,23 @@
  *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
  *                 (Su et al. 2021; pairs are those of Hugging Face's Llama, "rotate half", not neighbours). dh is even
  * rope_grad       rows, seq, heads, dh, 0, kv  theta     dqkv [T,width] in place: dq and dk are rotated back
- * layernorm       rows, seq, d, plain          p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
+ * layernorm       rows, seq, d, plain, whole   p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
  *                                                        bias, gamma, beta [d], sum [T,d]
  *                 r = x + drop(z + bias), written to sum too unless that has no memory; plain: r = x, and z is written
  *                 only; xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory (a recomputed stage
  *                 sends nothing). sum may be x.
- * layernorm_grad  rows, seq, d, plain          p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
+ *                 whole: of norms, residual and their gradients; not 0 where a tensor rank has a part of the tokens, room
+ *                 for rows * seq: then so many there are in all, and pp_call_tokens() says which of them it works on
+ * layernorm_grad  rows, seq, d, plain, whole   p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
  *                                                        grad gamma, grad beta, add [T,d]
  *                 dr = gradient of r, plus add unless that has no memory; dz = gradient of z from dr (dropout applied),
  *                 which a plain norm does not write. dr may be dy, or add.
- * rmsnorm         rows, seq, d, plain          p, eps    as layernorm's, without beta: there is no ref[6]
+ * rmsnorm         rows, seq, d, plain, whole   p, eps    as layernorm's, without beta: there is no ref[6]
  *                 the same with rstd = 1 / sqrt(mean of r^2 + eps), xhat = r * rstd, y = xhat * gamma
- * rmsnorm_grad    rows, seq, d, plain          p         as layernorm_grad's, without grad beta: there is no ref[6]
- * residual        rows, seq, d                 p         y [T,d], z [T,d], x [T,d], bias [d]
+ * rmsnorm_grad    rows, seq, d, plain, whole   p         as layernorm_grad's, without grad beta: there is no ref[6]
+ * residual        rows, seq, d, 0, whole       p         y [T,d], z [T,d], x [T,d], bias [d]
  *                 y = x + drop(z + bias); nothing happens where y has no memory. y may be x.
- * residual_grad   rows, seq, d                 p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
+ * residual_grad   rows, seq, d, 0, whole       p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
  * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
  * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
  * gelu            rows, seq, width             p         u [T,width], a [T,width] in place, bias [width]
@@ -74,8 +76,11 @@
  *                 greatest), the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
  * cross_entropy_join  rows, seq, vocab, gradient, columns, whole  logits, bias, targets, dlogits (as cross_entropy's),
  *                 parts of all: loss, and gradient of the worker's logits. Columns of no word become 0
- * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join.sum(), if there is a join.
+ * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join, if there is one.
  *                 wide: float32 whatever the precision
+ * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
+ *                 the rank's own becomes the sum of that part
+ * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that they belong to
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 of a tensor that all tensor ranks have: 0 in others than the first
@@ -129,6 +134,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
+    X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
+    X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
     X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
@@ -158,6 +165,21 @@ static inline bool pp_kernel_is_norm(int kernel)
 {
     return kernel == PP_KERNEL_LAYERNORM || kernel == PP_KERNEL_LAYERNORM_GRAD || kernel == PP_KERNEL_RMSNORM ||
            kernel == PP_KERNEL_RMSNORM_GRAD;
+}
+
+/* Of a norm, residual, or a gradient of these: tokens of the rank's microbatches before the first one that it works on,
+ * as dropout counts them, and how many these are. */
+struct pp_tokens {
+    int64_t first, n;
+};
+static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
+{
+    const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
+    const int64_t begin = frame->tensor_rank * room, left = whole - begin;
+    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room};
+    return (struct pp_tokens){frame->first_row * (whole / call->n[0]) + begin, left < 0      ? 0
+                                                                               : left < room ? left
+                                                                                             : room};
 }
 
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). ONCE: where
@@ -197,8 +219,10 @@ double pp_call_again_bytes(const struct pp_call *call);
 /* What a device does for it: kernels/work.c. */
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu);
 
-/* Of all_reduce: the bytes that are summed; 0 of all others. */
-int64_t pp_call_sum_bytes(const struct pp_call *call);
+struct pp_join_work pp_call_join(const struct pp_call *call);
+
+/* Has frame.join do what the call says, if there is one; memory: its operand. */
+void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void *memory);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and

@@ -353,5 +353,5 @@ const struct pp_model_ops pp_model_ops = {
     .act_bytes = pp_model_act_bytes,
     .call_name = pp_call_text,
     .call_work = pp_call_work,
-    .call_sum_bytes = pp_call_sum_bytes,
+    .call_join = pp_call_join,
 };

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 32, /* B: 12 to make it again, 12 for the inputs, 8 for the weights; STEP: one a tensor */
-    MAX_OTHER_CALLS = 16,
+    MAX_LAYER_CALLS = 64, /* B: 19 to make it again, 18 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_OTHER_CALLS = 24,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
 };
@@ -80,11 +80,40 @@ struct pp_ref pp_writer_activations(struct pp_writer *w, int width)
     return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->local.precision));
 }
 
+static struct pp_ref hidden(struct pp_writer *w, int64_t tokens)
+{
+    const struct pp_shape *shape = &w->model->local;
+    return pp_writer_scratch(w, tokens * shape->d_model * pp_element_bytes(shape->precision));
+}
+
+struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_tokens); }
+
+static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * pp_shape_tensor(&w->model->local); }
+
+void pp_writer_take_full(struct pp_writer *w, int n)
+{
+    for (int i = 0; i < n && w->parts; i++) w->full[i] = hidden(w, full_tokens(w));
+}
+
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
     struct pp_call *call = &w->out->calls[w->out->ncalls++];
     *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->local.precision};
     return call;
+}
+
+struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain)
+{
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->part_seq, w->model->local.d_model, plain);
+    if (w->parts) call->n[4] = (int)w->tokens;
+    return call;
+}
+
+void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->part_tokens, w->model->local.d_model, 0, 0);
+    call->ref[0] = to;
+    call->ref[1] = from;
 }
 
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
@@ -103,6 +132,33 @@ void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t row
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)rows, width, 0, 0);
     call->n[4] = wide;
     call->ref[0] = memory;
+}
+
+/* The worker's part of it. */
+static struct pp_ref own_part(const struct pp_writer *w, struct pp_ref full)
+{
+    const struct pp_shape *shape = &w->model->local;
+    full.part_bytes = w->part_tokens * shape->d_model * pp_element_bytes(shape->precision);
+    return full;
+}
+
+static void write_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref full)
+{
+    pp_writer_call(w, kernel, (int)full_tokens(w), w->model->local.d_model, 0, 0)->ref[0] = full;
+}
+
+struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x)
+{
+    if (!w->parts) return x;
+    pp_writer_copy(w, own_part(w, w->full[full]), x);
+    write_join(w, PP_KERNEL_ALL_GATHER, w->full[full]);
+    return w->full[full];
+}
+
+struct pp_ref pp_writer_scatter(struct pp_writer *w, int full)
+{
+    write_join(w, PP_KERNEL_REDUCE_SCATTER, w->full[full]);
+    return own_part(w, w->full[full]);
 }
 
 static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
@@ -170,6 +226,32 @@ static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor 
     return ref;
 }
 
+/* Where a tensor of gradients ends in memory. */
+static int64_t end_of(const struct pp_writer *w, const struct pp_tensor *t)
+{
+    const int64_t parts = pp_shape_parts(&w->model->local) * t->part_elements;
+    return t->offset + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
+}
+
+/* Sums over the workers of a rank the gradients of neighbouring tensors; last NULL: first is alone. */
+static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *first, const struct pp_tensor *last)
+{
+    const int64_t bytes = end_of(w, last ? last : first) - first->offset;
+    pp_writer_all_reduce(w, pp_ref_to(PP_MEM_GRAD, first->offset), 1, (int)(bytes / (int64_t)sizeof(float)), true);
+}
+
+/* Each of them has seen its part of the tokens: before anything else is done with gradients of norms. */
+static void write_norm_sums(struct pp_writer *w, int kind)
+{
+    const bool rms = w->model->shape.normalization == PP_RMSNORM;
+    if (!w->parts || kind != (w->clip ? PP_NORM : PP_STEP)) return;
+    for (int l = 0; l < w->stage->layers; l++)
+        write_gradient_sum(w, layer_tensor(w, l, PP_NORM1_WEIGHT),
+                           layer_tensor(w, l, rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS));
+    if (w->stage->decode && pp_writer_norm_first(w))
+        write_gradient_sum(w, last_tensor(w, PP_LAST_NORM_WEIGHT), last_tensor(w, PP_LAST_NORM_BIAS));
+}
+
 /* Of each tensor: for all its parts, or the share. */
 static int norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
 
@@ -219,6 +301,7 @@ static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP
 
 static void write_calls(struct pp_writer *w, int kind)
 {
+    write_norm_sums(w, kind);
     switch (kind) {
     case PP_F:
         pp_write_forward(w, false);
@@ -285,13 +368,13 @@ static void write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48], parts[16] = "";
+    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48], parts[24] = "";
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
     write_vocabulary(w, vocab, sizeof vocab);
     if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
-    if (pp_shape_tensor(shape) > 1) snprintf(parts, sizeof parts, " tp%d", shape->tensor);
+    if (pp_shape_tensor(shape) > 1) snprintf(parts, sizeof parts, " tp%d%s", shape->tensor, w->parts ? " sp" : "");
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
                         stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
@@ -306,8 +389,10 @@ static void write_signature(const struct pp_writer *w, int kind)
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
+    const int tensor = pp_shape_tensor(&model->shape);
     const int64_t tokens = (int64_t)cls->rows * seq;
-    if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX || tokens * pp_shape_tensor(&model->shape) > INT_MAX)
+    if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
+        (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
                        pp_plural(cls->rows), seq, pp_plural(seq));
     return PP_OK;
@@ -324,7 +409,11 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .rows = cls->rows,
                           .seq = spec->seq,
                           .tokens = (int64_t)cls->rows * spec->seq,
+                          .part_seq = pp_part_tokens(&model->shape, spec->seq),
+                          .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
+                          .parts = pp_shape_parts_tokens(&model->shape),
                           .training = spec->training,
+                          .clip = spec->clip,
                           .split = spec->split_backward && spec->training,
                           .checkpoints = spec->checkpoint_layers && spec->training,
                           .out = out};
@@ -335,8 +424,8 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape)
-                                                    : MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers));
+    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers +
+                                   (cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape) : 0)));
     write_calls(&w, cls->kind);
     write_signature(&w, cls->kind);
     for (int i = 0; i < out->ncalls; i++) {

@@ -26,6 +26,11 @@
  * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
  * linear2, and of gradients behind the decoder, linear1 and in_proj.
  *
+ * Where each of them has a part of the tokens (pp_shape.sequence), x, xhat1, rstd1, y1, xhat2, rstd2, dz2, xhat, rstd,
+ * the decoder's input and the gradient at the embedding's output are of that part, and so is the stream. Sums are
+ * scattered then, and what products over a part of the tensors read is gathered before, in scratch [T,d]: forward x and
+ * y1 and the decoder's input, backward these once more, and the gradients at the outputs of linear2 and the attention.
+ *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix.
  */
@@ -84,9 +89,13 @@ struct pp_writer {
     const struct pp_stage *stage;
     struct pp_slot slot;
     int rows, seq;
-    int64_t tokens; /* rows * seq */
-    bool training, split;
-    bool checkpoints; /* the inputs of layers are kept, and nothing else */
+    int64_t tokens;      /* rows * seq */
+    int part_seq;        /* of a row, that the worker has where the workers of a rank have parts of the tokens */
+    int64_t part_tokens; /* rows * part_seq */
+    bool parts;          /* they do */
+    bool training, split, clip;
+    bool checkpoints;      /* the inputs of layers are kept, and nothing else */
+    struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */
     struct pp_program *out;
 };
 
@@ -116,7 +125,7 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
 /* The checkpoint of layer l: its input. */
 static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
 {
-    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->tokens));
+    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->seq));
 }
 /* What in_proj of layer l reads. */
 static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
@@ -125,17 +134,29 @@ static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
     return kept ? pp_ref_checkpoint(w, l) : pp_ref_act(w, l, w->slot.x);
 }
 
-/* Takes scratch for the whole program, in bytes or for so many activations per token; returns its place. */
+/* Takes scratch for the whole program, in bytes, for so many activations per token, or for a stream [T,d] of the
+ * worker's part of the tokens; returns its place. */
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes);
 struct pp_ref pp_writer_activations(struct pp_writer *w, int width);
+struct pp_ref pp_writer_stream(struct pp_writer *w);
+/* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
+void pp_writer_take_full(struct pp_writer *w, int n);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
+/* A norm, a residual, or a gradient of these, over the worker's tokens. */
+struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain);
+/* to = from, of the worker's tokens [T,d]. */
+void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from);
 /* Returns the call; C is float32 where the caller sets n[4]. */
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
 /* Sums memory [rows, width] over the workers that share the tensors, if there are several. wide: float32 whatever the
  * precision. */
 void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide);
+/* All tokens of x [T,d], of which the worker has its own: x itself, or gathered in w->full[full]. */
+struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x);
+/* Where the workers have parts of the tokens: sums w->full[full] over them; returns where the worker's part lies. */
+struct pp_ref pp_writer_scatter(struct pp_writer *w, int full);
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */

@@ -79,7 +79,7 @@ static void widen(int64_t range[2], int64_t bytes)
 /* Sums inside tasks are as quick as those of gradients. */
 static void widen_by_sums(const struct pp_program *program, struct pp_link_setup *setup)
 {
-    for (int i = 0; i < program->ncalls; i++) widen(setup->gradient_bytes, pp_call_sum_bytes(&program->calls[i]));
+    for (int i = 0; i < program->ncalls; i++) widen(setup->gradient_bytes, pp_call_join(&program->calls[i]).bytes);
 }
 
 /* Smallest and largest message and sum of all configurations, and the most workers of a process. */
@@ -88,7 +88,7 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job));
-        int64_t row = pp_hidden_bytes(&job->model->shape, s->config.tokens);
+        int64_t row = pp_hidden_bytes(&job->model->shape, 1, s->config.tokens);
         int workers = pp_plan_workers(job->train) / s->processes.count;
         if (workers > setup->workers) setup->workers = workers;
         for (int m = 0; m < job->train->microbatches; m++) widen(setup->message_bytes, row * job->train->rows[m]);

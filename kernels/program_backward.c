@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
- * first; the full backward (B) is both in turn for each layer, while its operands are in the caches. I and W alone
- * make the same calls in the same order, so they give the same bits. Where the inputs of layers are checkpoints, B
- * makes a layer's activations again before its gradients.
+ * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each part, while
+ * its operands are in the caches. I and W alone make the same calls in the same order, so they give the same bits.
+ * Where the inputs of layers are checkpoints, B makes a layer's activations again before its gradients.
  */
 #include "kernels/model_program.h"
 
 /* Where the gradient stands on its way through the stage. */
 struct path {
     struct pp_ref incoming; /* gradient of the next layer's input; read by the first kernels of a layer */
-    struct pp_ref stream;   /* scratch [T, d] */
+    struct pp_ref stream;   /* scratch [T, d], as incoming of the worker's tokens */
     struct pp_ref dctx;     /* scratch [T, c], c: the width of the context */
-    struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be */
+    struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be; see shared_product */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
     struct pp_ref du;       /* scratch [T, ff], where the backward is not split, and with swiglu */
     struct pp_ref scratch;  /* of attention */
+    bool inputs, weights;   /* which gradients are made */
 };
+
+/* w->full: where workers have parts of the tokens, gradients at outputs are gathered in the first, from the moment they
+ * are there until their linears' weights have theirs; sums are made in the second, and inputs gathered. */
+enum { GRADIENTS, OTHERS };
 
 /* The gradient at linear2's input; relu and gelu make it linear1's output's in place. */
 static struct pp_ref du_of(const struct pp_writer *w, const struct path *path, int l)
@@ -51,14 +56,30 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
 }
 
 /* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
- * make, and of what it was added to. */
-static void write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, int k,
-                                 struct pp_ref weight)
+ * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is not added is in scratch. */
+static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a,
+                                          int k, struct pp_ref weight)
 {
     const int d = w->model->local.d_model;
     const bool shared = pp_shape_tensor(&w->model->local) > 1;
-    write_input_product(w, shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE : mode, c, d, a, k, weight);
-    pp_writer_all_reduce(w, c, w->tokens, d, false);
+    if (!w->parts) {
+        write_input_product(w, shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE : mode, c, d, a, k, weight);
+        pp_writer_all_reduce(w, c, w->tokens, d, false);
+        return c;
+    }
+    write_input_product(w, PP_GEMM_WRITE, w->full[OTHERS], d, a, k, weight);
+    const struct pp_ref part = pp_writer_scatter(w, OTHERS);
+    if (mode != PP_GEMM_ADD) return part;
+    struct pp_call *add = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
+    add->ref[0] = add->ref[2] = c;
+    add->ref[1] = part;
+    return c;
+}
+
+/* For gradients of weights, all tokens of the gradient at a linear's output; those of inputs have gathered it before. */
+static struct pp_ref gathered(struct pp_writer *w, const struct path *path, struct pp_ref dz)
+{
+    return w->parts && path->inputs ? w->full[GRADIENTS] : pp_writer_gather(w, GRADIENTS, dz);
 }
 
 /* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
@@ -84,8 +105,8 @@ struct norm_grad {
 static struct pp_call *norm_grad_call(struct pp_writer *w, bool plain)
 {
     const struct pp_shape *shape = &w->model->local;
-    return pp_writer_call(w, shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD,
-                          w->rows, w->seq, shape->d_model, plain);
+    return pp_writer_pass(w, shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD,
+                          plain);
 }
 
 static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *g)
@@ -117,37 +138,37 @@ static void write_activation_grad(struct pp_writer *w, const struct path *path, 
     call->ref[1] = pp_writer_swiglu(w) ? du : kept;
 }
 
-/* The gradient at linear2's output dz -> that at linear1's output, and at its input: written to `out`, or added. */
-static void write_linears_grad(struct pp_writer *w, const struct path *path, int l, struct pp_ref dz,
-                               enum pp_gemm_mode mode, struct pp_ref out)
+/* The gradient at linear2's output -> that at linear1's output, and at its input: written to `out`, or added; returns
+ * where it is. */
+static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
+                                        struct pp_ref out)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int d = shape->d_model;
-    write_input_product(w, PP_GEMM_WRITE, du_of(w, path, l), shape->d_ff, dz, d,
+    const struct pp_ref dz = pp_writer_gather(w, GRADIENTS, dz2_of(w, path, l));
+    write_input_product(w, PP_GEMM_WRITE, du_of(w, path, l), shape->d_ff, dz, shape->d_model,
                         pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_activation_grad(w, path, l);
-    write_shared_product(w, mode, out, dh_of(w, path, l), pp_linear1_width(shape),
-                         pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    return write_shared_product(w, mode, out, dh_of(w, path, l), pp_linear1_width(shape),
+                                pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
-static void write_feed_forward_grad(struct pp_writer *w, const struct path *path, int l)
+static void write_feed_forward_last(struct pp_writer *w, const struct path *path, int l)
 {
-    const struct pp_ref dz = pp_ref_act(w, l, w->slot.xhat2);
-    const struct norm_grad norm = {
-        PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT, PP_NORM2_BIAS, path->stream, dz, pp_ref_act(w, l, w->slot.rstd2),
-        path->incoming};
+    const struct norm_grad norm = {PP_DROP_RESIDUAL2, PP_NORM2_WEIGHT,    PP_NORM2_BIAS,
+                                   path->stream,      dz2_of(w, path, l), pp_ref_act(w, l, w->slot.rstd2),
+                                   path->incoming};
     write_norm_grad(w, l, &norm);
-    write_linears_grad(w, path, l, dz, PP_GEMM_ADD, path->stream);
+    write_linears_grad(w, path, l, PP_GEMM_ADD, path->stream);
 }
 
 /* The gradient at the attention's output -> dqkv (over qkv), and the gradient at its input: written to `out`, or
- * added. */
-static void write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
-                                 struct pp_ref out)
+ * added; returns where it is. */
+static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
+                                          struct pp_ref out)
 {
     const int d = w->model->local.d_model;
-    const struct pp_ref da = dz1_of(w, l), dqkv = pp_ref_act(w, l, w->slot.qkv);
+    const struct pp_ref da = pp_writer_gather(w, GRADIENTS, dz1_of(w, l)), dqkv = pp_ref_act(w, l, w->slot.qkv);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->local), da, d,
                         pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
@@ -158,17 +179,16 @@ static void write_attention_grad(struct pp_writer *w, const struct path *path, i
     call->ref[flash ? 3 : 2] = path->dctx;
     call->ref[flash ? 4 : 3] = path->scratch;
     if (pp_writer_rotates(w)) pp_writer_rope(w, PP_KERNEL_ROPE_GRAD, dqkv);
-    write_shared_product(w, mode, out, dqkv, (int)pp_qkv_width(&w->model->local),
-                         pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    return write_shared_product(w, mode, out, dqkv, (int)pp_qkv_width(&w->model->local),
+                                pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
-/* path->incoming -> the gradient at the layer's input in `out`. */
-static void write_norm_last_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+/* The gradient at y1 -> the gradient at the layer's input in `out`. */
+static void write_attention_last(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
     const struct norm_grad first = {
         PP_DROP_RESIDUAL1, PP_NORM1_WEIGHT, PP_NORM1_BIAS, out, dz1_of(w, l), pp_ref_act(w, l, w->slot.rstd1),
         path->stream};
-    write_feed_forward_grad(w, path, l);
     write_norm_grad(w, l, &first);
     write_attention_grad(w, path, l, PP_GEMM_ADD, out);
 }
@@ -180,25 +200,31 @@ static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-/* path->incoming -> the gradient at the input, in `out`, of a layer that begins with its norms. */
-static void write_norm_first_layer(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+/* Of a layer that begins with its norms: path->incoming -> the gradient at the attention's output (over xhat2), and
+ * that of the stream there. */
+static void write_feed_forward_first(struct pp_writer *w, const struct path *path, int l)
 {
-    const struct pp_ref dz2 = dz2_of(w, path, l), dnorm = path->dnorm;
-    const struct norm_grad second = {PP_DROP_RESIDUAL1,
-                                     PP_NORM2_WEIGHT,
-                                     PP_NORM2_BIAS,
-                                     path->stream,
-                                     dz1_of(w, l),
-                                     pp_ref_act(w, l, w->slot.rstd2),
-                                     dnorm,
-                                     path->incoming};
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL_GRAD, w->rows, w->seq, w->model->local.d_model, 0);
+    const struct pp_ref dz2 = dz2_of(w, path, l);
+    struct pp_call *call = pp_writer_pass(w, PP_KERNEL_RESIDUAL_GRAD, false);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
     call->ref[0] = dz2;
     call->ref[1] = path->incoming;
-    write_linears_grad(w, path, l, dz2, PP_GEMM_WRITE, dnorm);
-    write_norm_grad(w, l, &second);
-    write_attention_grad(w, path, l, PP_GEMM_WRITE, dnorm);
+    const struct pp_ref dnorm = write_linears_grad(w, path, l, PP_GEMM_WRITE, path->dnorm);
+    const struct norm_grad norm = {PP_DROP_RESIDUAL1,
+                                   PP_NORM2_WEIGHT,
+                                   PP_NORM2_BIAS,
+                                   path->stream,
+                                   dz1_of(w, l),
+                                   pp_ref_act(w, l, w->slot.rstd2),
+                                   dnorm,
+                                   path->incoming};
+    write_norm_grad(w, l, &norm);
+}
+
+/* From there to the gradient at the layer's input in `out`. */
+static void write_attention_first(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
+{
+    const struct pp_ref dnorm = write_attention_grad(w, path, l, PP_GEMM_WRITE, path->dnorm);
     write_plain_norm_grad(w,
                           (const struct pp_ref[]){out, pp_ref_act(w, l, w->slot.xhat1), pp_ref_act(w, l, w->slot.rstd1),
                                                   dnorm, pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
@@ -213,22 +239,28 @@ static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
                        input, n);
 }
 
-static void write_layer_weight_grads(struct pp_writer *w, const struct path *path, int l)
+static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const int d = w->model->local.d_model, ff = w->model->local.d_ff;
-    const struct pp_slot *slot = &w->slot;
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz2_of(w, path, l), d, pp_ref_act(w, l, slot->u), ff);
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2_of(w, path, l)), d, pp_ref_act(w, l, w->slot.u),
+                       ff);
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->local),
-                       pp_ref_act(w, l, slot->y1), d);
-    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz1_of(w, l), d, pp_ref_act(w, l, slot->ctx),
+                       pp_writer_gather(w, OTHERS, pp_ref_act(w, l, w->slot.y1)), d);
+}
+
+static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
+{
+    const int d = w->model->local.d_model;
+    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, gathered(w, path, dz1_of(w, l)), d, pp_ref_act(w, l, w->slot.ctx),
                        pp_context_width(&w->model->local));
-    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, slot->qkv), (int)pp_qkv_width(&w->model->local),
-                       pp_ref_x(w, l), d);
+    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
+                       pp_writer_gather(w, OTHERS, pp_ref_x(w, l)), d);
 }
 
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->local;
+    dy = pp_writer_gather(w, GRADIENTS, dy);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD, w->rows, w->seq, shape->d_model, shape->vocab);
     pp_writer_embedding(w, call);
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
@@ -236,25 +268,31 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->ref[2] = dy;
 }
 
-/* The gradient of the logits is there since the forward pass. */
-static void write_decoder_grads(struct pp_writer *w, struct path *path, bool input_grads, bool weight_grads)
+/* The gradient at the decoder's input becomes path->incoming. */
+static void write_decoder_input_grad(struct pp_writer *w, struct path *path)
 {
-    const int d = w->model->local.d_model, columns = pp_padded_vocab(&w->model->local);
     const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
-    if (input_grads) {
-        write_shared_product(w, PP_GEMM_WRITE, path->stream, dlogits, columns, pp_ref_decoder_weight(w));
-        path->incoming = path->stream;
-        if (pp_writer_norm_first(w))
-            write_plain_norm_grad(
-                w, (const struct pp_ref[]){path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd),
-                                           path->stream, pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
-                                           pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
-                                           pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS), pp_ref_to(PP_MEM_NONE, 0)});
-    }
-    if (weight_grads)
-        write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT),
-                           pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS), dlogits, columns,
-                           pp_ref_slot(w->slot.decoder_input), d);
+    const struct pp_ref dx = write_shared_product(w, PP_GEMM_WRITE, path->stream, dlogits,
+                                                  pp_padded_vocab(&w->model->local), pp_ref_decoder_weight(w));
+    path->incoming = path->stream;
+    if (pp_writer_norm_first(w))
+        write_plain_norm_grad(
+            w, (const struct pp_ref[]){path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd), dx,
+                                       pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                                       pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
+                                       pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS), pp_ref_to(PP_MEM_NONE, 0)});
+    else if (w->parts)
+        pp_writer_copy(w, path->stream, dx);
+}
+
+/* The gradient of the logits is there since the forward pass. */
+static void write_decoder_grads(struct pp_writer *w, struct path *path)
+{
+    if (path->inputs) write_decoder_input_grad(w, path);
+    if (!path->weights) return;
+    write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
+                       pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
+                       pp_writer_gather(w, OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
 }
 
 /* Where the gradient of the stage's input goes. */
@@ -264,17 +302,18 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
     return w->split ? pp_ref_slot(w->slot.input_grad) : path->stream;
 }
 
-static struct path make_path(struct pp_writer *w, bool input_grads)
+static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;
     const int width = pp_context_width(shape);
-    struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0)};
+    struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
+    pp_writer_take_full(w, 2);
     if (!input_grads) return path;
-    path.stream = pp_writer_activations(w, shape->d_model);
+    path.stream = pp_writer_stream(w);
     path.dctx = path.dnorm = pp_writer_activations(w, width);
-    if (width != shape->d_model && pp_writer_norm_first(w)) path.dnorm = pp_writer_activations(w, shape->d_model);
+    if (pp_writer_norm_first(w) && (w->parts || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
-    if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_activations(w, shape->d_model);
+    if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);
     return path;
 }
@@ -287,22 +326,27 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
     if (w->checkpoints) pp_write_layer_again(w, l, &scratch);
 }
 
+/* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */
+static void write_layer(struct pp_writer *w, struct path *path, int l, struct pp_ref out)
+{
+    const bool first = pp_writer_norm_first(w);
+    if (path->inputs) (first ? write_feed_forward_first : write_feed_forward_last)(w, path, l);
+    if (path->weights) write_feed_forward_weights(w, path, l);
+    if (path->inputs) (first ? write_attention_first : write_attention_last)(w, path, l, out);
+    if (path->weights) write_attention_weights(w, path, l);
+    path->incoming = path->stream;
+}
+
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
-    struct path path = make_path(w, input_grads);
+    struct path path = make_path(w, input_grads, weight_grads);
     const struct pp_ref output = stage_output(w, &path);
     const int last = w->stage->layers - 1;
-    void (*const write_layer)(struct pp_writer *, const struct path *, int, struct pp_ref) =
-        pp_writer_norm_first(w) ? write_norm_first_layer : write_norm_last_layer;
     write_again(w, last, &path);
-    if (w->stage->decode) write_decoder_grads(w, &path, input_grads, weight_grads);
+    if (w->stage->decode) write_decoder_grads(w, &path);
     for (int l = last; l >= 0; l--) {
         if (l < last) write_again(w, l, &path);
-        if (input_grads) {
-            write_layer(w, &path, l, l ? path.stream : output);
-            path.incoming = path.stream;
-        }
-        if (weight_grads) write_layer_weight_grads(w, &path, l);
+        write_layer(w, &path, l, l ? path.stream : output);
     }
     if (w->stage->embed && weight_grads) write_embedding_grad(w, output);
 }

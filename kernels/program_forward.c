@@ -8,11 +8,13 @@
 /* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
 static const float norm_eps = 1e-5f;
 
-static void write_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
+/* What the workers of a rank made of x: their sum in x, or, where they have parts of the tokens, from scratch. */
+static void write_sum(struct pp_writer *w, struct pp_ref x)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->tokens, w->model->local.d_model, 0, 0);
-    call->ref[0] = to;
-    call->ref[1] = from;
+    if (w->parts)
+        pp_writer_copy(w, x, pp_writer_scatter(w, 0));
+    else
+        pp_writer_all_reduce(w, x, w->tokens, w->model->local.d_model, false);
 }
 
 /* Brings the stage's input into x, and into the checkpoint where the task has one and x is not that. */
@@ -22,20 +24,20 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
     if (w->stage->embed) {
         struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED, w->rows, w->seq, shape->d_model, shape->vocab);
         pp_writer_embedding(w, call);
-        call->ref[0] = x;
+        call->ref[0] = w->parts ? w->full[0] : x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
         call->n[4] = pp_writer_rotates(w);
         if (!call->n[4]) call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
-        pp_writer_all_reduce(w, x, w->tokens, shape->d_model, false);
+        write_sum(w, x);
         return;
     }
     if (recompute) {
-        write_copy(w, x, pp_ref_to(PP_MEM_CKPT, 0));
+        pp_writer_copy(w, x, pp_ref_to(PP_MEM_CKPT, 0));
         return;
     }
-    write_copy(w, x, pp_ref_to(PP_MEM_IN, 0));
-    if (w->training && !w->checkpoints) write_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
+    pp_writer_copy(w, x, pp_ref_to(PP_MEM_IN, 0));
+    if (w->training && !w->checkpoints) pp_writer_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
 }
 
 /* C [T, n] = A [T, k] * weight [n, k]' */
@@ -48,9 +50,8 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
 /* The same where the workers of a rank have columns of the weight, and of A: C is the sum of what they make. */
 static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_ref a, int k, struct pp_ref weight)
 {
-    const int d = w->model->local.d_model;
-    write_linear(w, c, d, a, k, weight);
-    pp_writer_all_reduce(w, c, w->tokens, d, false);
+    write_linear(w, w->parts ? w->full[0] : c, w->model->local.d_model, a, k, weight);
+    write_sum(w, c);
 }
 
 /* in_proj and attention: x [T, d] -> ctx. The bias, if there is one, comes first: with the rotation, or attention. */
@@ -59,7 +60,8 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref qkv = pp_ref_act(w, l, w->slot.qkv);
     struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
-    write_linear(w, qkv, (int)pp_qkv_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    write_linear(w, qkv, (int)pp_qkv_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
+                 pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     if (pp_writer_rotates(w)) {
         pp_writer_rope(w, PP_KERNEL_ROPE, qkv)->ref[1] = bias;
         bias = pp_ref_to(PP_MEM_NONE, 0);
@@ -80,7 +82,8 @@ static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
     const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
-    write_linear(w, a, pp_linear1_width(shape), x, shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_linear(w, a, pp_linear1_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
+                 pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
     int i = 0;
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
@@ -93,7 +96,7 @@ static struct pp_call *write_norm(struct pp_writer *w, bool plain)
 {
     const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM : PP_KERNEL_LAYERNORM;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->d_model, plain);
+    struct pp_call *call = pp_writer_pass(w, kernel, plain);
     call->f[1] = norm_eps;
     return call;
 }
@@ -176,7 +179,7 @@ static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], s
 /* y = x + z with its bias and dropout: the end of a layer. */
 static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref z, struct pp_ref x)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_RESIDUAL, w->rows, w->seq, w->model->local.d_model, 0);
+    struct pp_call *call = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
     call->ref[0] = y;
     call->ref[1] = z;
@@ -256,8 +259,8 @@ static void write_decoder(struct pp_writer *w)
     const struct pp_shape *shape = &w->model->local;
     const int columns = pp_padded_vocab(shape);
     const struct pp_ref logits = pp_ref_slot(w->slot.logits);
-    struct pp_call *product =
-        write_linear(w, logits, columns, pp_ref_slot(w->slot.decoder_input), shape->d_model, pp_ref_decoder_weight(w));
+    const struct pp_ref input = pp_writer_gather(w, 0, pp_ref_slot(w->slot.decoder_input));
+    struct pp_call *product = write_linear(w, logits, columns, input, shape->d_model, pp_ref_decoder_weight(w));
     product->n[4] = true;
     if (pp_shape_tensor(shape) > 1)
         write_shared_loss(w);
@@ -281,9 +284,8 @@ static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
-    const int d = w->model->local.d_model;
-    struct pp_scratch scratch = {.stream = pp_writer_activations(w, d)};
-    scratch.z2 = pp_writer_activations(w, d);
+    struct pp_scratch scratch = {.stream = pp_writer_stream(w)};
+    scratch.z2 = pp_writer_stream(w);
     write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     scratch.attention = pp_writer_attention_scratch(w);
     for (int l = 0; l < w->stage->layers; l++)
@@ -294,6 +296,7 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
+    pp_writer_take_full(w, 1);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
     else

@@ -12,20 +12,34 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? PP_SLOT_ENDLESS : bounded(product);
 }
 
-/* A slot in the making: of so many rows. */
+/* A slot in the making: of so many rows. part_seq: tokens of a row that the worker has of the stream. */
 struct placing {
-    int rows, seq, element_bytes;
+    int rows, seq, part_seq, element_bytes;
     int64_t end;
 };
 
-/* Places a buffer of `width` numbers of `bytes` each per token at the end of the slot. */
-static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
+/* Places a buffer of `width` numbers of `bytes` each for each of so many tokens of a row at the end of the slot. */
+static struct pp_buffer place_tokens(struct placing *p, int tokens, int64_t width, int bytes)
 {
-    const struct pp_buffer at = {p->end, times(times(p->seq, width), bytes)};
+    const struct pp_buffer at = {p->end, times(times(tokens, width), bytes)};
     const int64_t size = times(p->rows, at.row_bytes);
     p->end = bounded(p->end + (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT);
     return at;
 }
+
+/* Of all tokens. */
+static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
+{
+    return place_tokens(p, p->seq, width, bytes);
+}
+
+/* Activations of the stream's width, and float32 numbers of its tokens. */
+static struct pp_buffer place_stream(struct placing *p, int64_t d)
+{
+    return place_tokens(p, p->part_seq, d, p->element_bytes);
+}
+
+static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
 static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
                         struct pp_slot *out)
@@ -33,22 +47,22 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     const int64_t d = shape->d_model, ff = shape->d_ff;
     const int e = p->element_bytes;
     const bool split = spec->training && spec->split_backward;
-    if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place(p, d, e);
+    if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
     out->qkv = place(p, pp_qkv_width(shape), e);
     if (shape->attention == PP_ATTENTION_FLASH)
         out->lse = place(p, shape->heads, sizeof(float));
     else
         out->p = place(p, (int64_t)shape->heads * p->seq, e);
     out->ctx = place(p, pp_context_width(shape), e);
-    out->xhat1 = place(p, d, e);
-    out->rstd1 = place(p, 1, sizeof(float));
-    out->y1 = place(p, d, e);
+    out->xhat1 = place_stream(p, d);
+    out->rstd1 = place_rstd(p);
+    out->y1 = place_stream(p, d);
     if (shape->activation != PP_RELU) out->a = place(p, pp_linear1_width(shape), e);
     out->u = place(p, ff, e);
-    out->xhat2 = place(p, d, e);
-    out->rstd2 = place(p, 1, sizeof(float));
+    out->xhat2 = place_stream(p, d);
+    out->rstd2 = place_rstd(p);
     if (split && shape->activation != PP_SWIGLU) out->dh = place(p, ff, e);
-    if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place(p, d, e);
+    if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
 }
 
 /* Where logits are not float32 like their gradient, it has a buffer of its own. */
@@ -56,10 +70,10 @@ static void place_decoder(struct placing *p, const struct pp_shape *shape, bool 
 {
     const int columns = pp_padded_vocab(shape);
     if (shape->norm == PP_NORM_FIRST) {
-        out->xhat = place(p, shape->d_model, p->element_bytes);
-        out->rstd = place(p, 1, sizeof(float));
+        out->xhat = place_stream(p, shape->d_model);
+        out->rstd = place_rstd(p);
     }
-    out->decoder_input = place(p, shape->d_model, p->element_bytes);
+    out->decoder_input = place_stream(p, shape->d_model);
     out->dlogits = out->logits = place(p, columns, sizeof(float));
     if (training && p->element_bytes != sizeof(float)) out->dlogits = place(p, columns, p->element_bytes);
 }
@@ -69,7 +83,8 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     const struct pp_stage *s = &model->stages[stage];
     const struct pp_shape *shape = &model->local;
     const bool split = spec->training && spec->split_backward;
-    struct placing p = {spec->slot_rows, spec->seq, pp_element_bytes(shape->precision), 0};
+    struct placing p = {spec->slot_rows, spec->seq, pp_part_tokens(shape, spec->seq),
+                        pp_element_bytes(shape->precision), 0};
     *out = (struct pp_slot){0};
     place_layer(&p, shape, spec, out);
     if (spec->training && !spec->checkpoint_layers) {
@@ -77,7 +92,7 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
         p.end = times(p.end, s->layers);
     }
     if (s->decode) place_decoder(&p, shape, spec->training, out);
-    if (s->embed && split) out->input_grad = place(&p, shape->d_model, p.element_bytes);
+    if (s->embed && split) out->input_grad = place_stream(&p, shape->d_model);
     out->bytes = p.end;
 }
 

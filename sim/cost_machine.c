@@ -22,7 +22,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_model *model = job->model;
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
-        return pp_hidden_bytes(&model->shape, (int64_t)cls->rows * job->config->tokens);
+        return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
     if (!pp_combines(cls->kind)) return 0;
     const struct pp_stage *stage = &model->stages[cls->stage];
     return cls->kind == PP_GATHER_PARAM ? stage->value_bytes + stage->param16_bytes : stage->param_bytes;

@@ -43,7 +43,7 @@ static int count_sums(const struct pp_job *job, int cls)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     int n = 0;
-    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_sum_bytes(&program->calls[i]) > 0;
+    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).bytes > 0;
     return n;
 }
 

@@ -100,7 +100,7 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     bool found = program->ncalls > 0;
     *ns = 0;
     for (int i = 0; i < program->ncalls && found; i++) {
-        if (s->job->model_ops->call_sum_bytes(&program->calls[i]) > 0) continue;
+        if (s->job->model_ops->call_join(&program->calls[i]).bytes > 0) continue;
         PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
         sum += (double)each;
         longest = fmax(longest, (double)each);

@@ -135,8 +135,9 @@ void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *jo
     if (p->plan->tensor == 1 || program->ncalls == 0) return;
     const struct pp_ring ring = pp_placement_tensor(p, p->plan->stage_rank[p->plan->classes[cls].stage]);
     for (int i = 0; i < program->ncalls; i++) {
-        const int64_t bytes = job->model_ops->call_sum_bytes(&program->calls[i]);
-        if (bytes > 0) ns += (double)pp_placement_sum_ns(p, &ring, 2, bytes, latency_ns, ns_per_byte);
+        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
+        if (join.bytes > 0)
+            ns += (double)pp_placement_sum_ns(p, &ring, join.rounds, join.bytes, latency_ns, ns_per_byte);
     }
     const int64_t sums_ns = llround(fmin(ns, longest_ns));
     class->ns += sums_ns - class->sums_ns;

@@ -33,6 +33,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(plan->replicas));
     set(row, "zero", json_integer(plan->zero));
+    set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(row, "checkpoint", json_string(pp_checkpoint_names[plan->checkpoint]));
     set(row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
 }

@@ -116,16 +116,10 @@ static pp_status cpu_copy(struct pp_device *device, void *to, const void *from, 
     return PP_OK;
 }
 
-static void *address(const struct pp_frame *frame, struct pp_ref ref)
-{
-    char *base = frame->base[ref.region];
-    return base ? base + ref.offset + frame->act_row * ref.row_bytes : NULL;
-}
-
 static void run_call(const struct pp_cpu_isa *isa, const struct pp_call *call, const struct pp_frame *frame)
 {
     struct pp_cpu_call c = {.call = call, .frame = frame};
-    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
+    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = pp_ref_address(&call->ref[i], frame);
     isa->run[call->kernel](&c);
 }
 

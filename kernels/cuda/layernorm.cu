@@ -116,7 +116,9 @@ static const norm_kernel<T> norm_kernels[VARIANTS][2] = {{layernorm<T, false, 1>
 
 template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
+    const int d = c->call->n[2];
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
+    if (tokens.n == 0) return cudaSuccess;
     layer_norm<T> n;
     n.y = static_cast<T *>(c->p[0]);
     n.z = static_cast<T *>(c->p[1]);
@@ -130,13 +132,13 @@ template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
     n.plain = c->call->n[3];
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM;
     n.eps = c->call->f[1];
-    n.vector = pp_first_vector(c, seq);
+    n.vector = (uint32_t)tokens.first;
     n.drop = pp_dropout_of(c, c->call->f[0]);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.y) && pp_aligned(n.z) && pp_aligned(n.x) &&
                          pp_aligned(n.bias) && pp_aligned(n.gamma) && pp_aligned(n.beta) && pp_aligned(n.sum);
     const struct row_shape shape = row_shape_of(d);
     const norm_kernel<T> kernel = norm_kernels<T>[shape.variant][aligned];
-    PP_LAUNCH(kernel, c->call->n[0] * seq, shape.threads, 0, c->stream, n);
+    PP_LAUNCH(kernel, (unsigned)tokens.n, shape.threads, 0, c->stream, n);
     return cudaGetLastError();
 }
 
@@ -217,7 +219,8 @@ static const norm_grad_kernel<T> norm_grad_kernels[VARIANTS][2] = {
 /* The gradients of gamma and beta (if there is one) first: the rows' kernel writes over their operands. */
 template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2], tokens = c->call->n[0] * seq;
+    const int d = c->call->n[2];
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     layer_norm_grad<T> n;
     n.dr = static_cast<T *>(c->p[0]);
     n.xhat = static_cast<T *>(c->p[1]);
@@ -228,23 +231,23 @@ template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call
     n.d = d;
     n.plain = c->call->n[3];
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM_GRAD;
-    n.vector = pp_first_vector(c, seq);
+    n.vector = (uint32_t)tokens.first;
     n.drop = pp_dropout_of(c, c->call->f[0]);
     pp_columns<T> columns;
     columns.in = n.dy;
     columns.by = n.xhat;
-    columns.rows = tokens;
+    columns.rows = (int)tokens.n;
     columns.width = d;
     columns.sum[0] = static_cast<float *>(c->p[6]);
     columns.sum[1] = static_cast<float *>(c->p[5]);
     columns.accumulate = c->frame->accumulate;
     const cudaError_t error = pp_sum_columns<T, true>(c, columns);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess || tokens.n == 0) return error;
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.dr) && pp_aligned(n.xhat) && pp_aligned(n.dy) &&
                          pp_aligned(n.gamma) && pp_aligned(n.add);
     const struct row_shape shape = row_shape_of(d);
     const norm_grad_kernel<T> kernel = norm_grad_kernels<T>[shape.variant][aligned];
-    PP_LAUNCH(kernel, tokens, shape.threads, 0, c->stream, n);
+    PP_LAUNCH(kernel, (unsigned)tokens.n, shape.threads, 0, c->stream, n);
     return cudaGetLastError();
 }
 

@@ -248,20 +248,22 @@ template <typename T>
 static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const pp_dropout &drop,
                             const void *x, const void *bias)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
+    const int width = c->call->n[2];
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
+    if (tokens.n == 0) return cudaSuccess;
     row_pass<T> r;
     r.out = static_cast<T *>(c->p[0]);
     r.in = static_cast<T *>(c->p[1]);
     r.x = static_cast<const T *>(x);
     r.bias = static_cast<const float *>(bias);
     r.width = width;
-    r.vector = pp_first_vector(c, seq);
+    r.vector = (uint32_t)tokens.first;
     r.drop = drop;
     const bool aligned =
         width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
     const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
     const pass_kernel<T> kernel = kernels[aligned];
-    PP_LAUNCH(kernel, dim3(c->call->n[0] * seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, dim3((unsigned)tokens.n, pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 

@@ -1,27 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 
-/* The sum over the workers of a rank is the run's: the kernel says only where it stands. */
-cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c)
+/* What the workers of a rank make together is the run's: the kernels say only where it stands. */
+static cudaError_t meet(const struct pp_cuda_call *c)
 {
-    const struct pp_call *call = c->call;
-    const struct pp_join *join = c->frame->join;
-    const int type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT;
-    if (join) join->sum(join->arg, c->p[0], (int64_t)call->n[0] * call->n[1], type);
+    pp_call_meet(c->call, c->frame, c->p[0]);
     return cudaSuccess;
 }
+
+cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c) { return meet(c); }
+cudaError_t pp_cuda_reduce_scatter(const struct pp_cuda_call *c) { return meet(c); }
+cudaError_t pp_cuda_all_gather(const struct pp_cuda_call *c) { return meet(c); }
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
 #define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,
     PP_KERNEL_LIST(X)
 #undef X
 };
-
-static void *address(const struct pp_frame *frame, struct pp_ref ref)
-{
-    char *base = frame->base[ref.region];
-    return base ? base + ref.offset + frame->act_row * ref.row_bytes : NULL;
-}
 
 /* Programs have one call for each tensor: none reads what another writes. */
 static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c,
@@ -48,7 +43,7 @@ static struct pp_cuda_call cuda_call(const struct pp_device *device, const struc
                              .scratch_bytes = PP_CUDA_SCRATCH_BYTES,
                              .stream = device->compute.stream,
                              .gemm = device->gemm};
-    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = address(frame, call->ref[i]);
+    for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = pp_ref_address(&call->ref[i], frame);
     return c;
 }
 

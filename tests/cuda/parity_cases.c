@@ -48,6 +48,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_CROSS_ENTROPY_PART] = {.tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_CROSS_ENTROPY_JOIN] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_ALL_REDUCE] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_REDUCE_SCATTER] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_ALL_GATHER] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
@@ -333,6 +335,8 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_CROSS_ENTROPY_JOIN, {1, 5, 14391, 1, 14464, 28781}, LARGE, SECOND},
     /* rows, width; no join */
     {PP_KERNEL_ALL_REDUCE, {7, 12}, PLAIN, FIRST},
+    {PP_KERNEL_REDUCE_SCATTER, {6, 12}, PLAIN, FIRST},
+    {PP_KERNEL_ALL_GATHER, {6, 12}, PLAIN, FIRST},
     /* rows, width */
     {PP_KERNEL_COLSUM, {1, 1}, PLAIN},
     {PP_KERNEL_COLSUM, {27, 12}, PLAIN},

@@ -103,40 +103,42 @@ static void test_kernel(void **state)
 /* ---- where the workers of a rank meet ---- */
 
 struct asked {
+    enum pp_join_op op;
     void *memory;
     int64_t elements;
     int type, calls;
 };
 
-static void note(void *arg, void *memory, int64_t elements, int type)
+static void note(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
 {
     struct asked *a = arg;
-    *a = (struct asked){memory, elements, type, a->calls + 1};
+    *a = (struct asked){op, memory, elements, type, a->calls + 1};
 }
 
-static void check_all_reduce(int precision, bool wide, int type)
+static void check_join(int kernel, enum pp_join_op op, int precision, bool wide, int type)
 {
     const struct parity_device *d = &devices[precision];
     char memory[64];
     struct asked asked = {0};
-    struct pp_call call = {.kernel = PP_KERNEL_ALL_REDUCE,
-                           .n = {7, 12, 0, 0, wide},
-                           .precision = precision,
-                           .ref = {{PP_MEM_WORK, 16, 0}}};
+    struct pp_call call = {
+        .kernel = kernel, .n = {7, 12, 0, 0, wide}, .precision = precision, .ref = {{PP_MEM_WORK, 16, 0, 0}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
-    const struct pp_join join = {.sum = note, .arg = &asked};
+    const struct pp_join join = {.run = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};
     PARITY_OK(d->backend->queue->run(d->device, &program, &frame));
     assert_true(asked.calls == 1 && asked.memory == memory + 16 && asked.elements == 7 * 12 && asked.type == type);
+    assert_int_equal(asked.op, op);
 }
 
-static void test_all_reduce(void **state)
+static void test_joins(void **state)
 {
     (void)state;
-    check_all_reduce(PP_FP32, false, PP_SUM_FLOAT);
-    check_all_reduce(PP_TF32, true, PP_SUM_FLOAT);
-    check_all_reduce(PP_BF16, false, PP_SUM_BF16);
-    check_all_reduce(PP_BF16, true, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, PP_FP32, false, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, PP_TF32, true, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, PP_BF16, false, PP_SUM_BF16);
+    check_join(PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, PP_BF16, true, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, PP_BF16, false, PP_SUM_BF16);
+    check_join(PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, PP_TF32, false, PP_SUM_FLOAT);
 }
 
 /* ---- the queue's own arithmetic ---- */
@@ -361,7 +363,7 @@ int main(int argc, char **argv)
                                                     cmocka_unit_test(test_relu_not_a_number),
                                                     cmocka_unit_test(test_loss_of_the_impossible),
                                                     cmocka_unit_test(test_model),
-                                                    cmocka_unit_test(test_all_reduce)};
+                                                    cmocka_unit_test(test_joins)};
     int kernels[PP_KERNELS];
     for (int i = 0; i < PP_KERNELS; i++) {
         kernels[i] = i;

@@ -113,8 +113,8 @@ static inline void runner_open(struct runner *r)
         for (int m = 0; m < r->chunks; m += r->slot_chunks)
             r->act[s][m] = runner_memory(pp_model_act_bytes(r->model, s, &spec));
         for (int m = 0; r->layers && m < r->chunks; m++)
-            r->checkpoint[s][m] = runner_memory(r->model->stages[s].layers *
-                                                pp_checkpoint_bytes(&r->shape, (int64_t)r->chunk_rows[m] * r->seq));
+            r->checkpoint[s][m] =
+                runner_memory(r->model->stages[s].layers * pp_checkpoint_bytes(&r->shape, r->chunk_rows[m], r->seq));
     }
     for (int s = 1; s < r->stages; s++)
         for (int m = 0; m < r->chunks; m++) {

@@ -110,13 +110,8 @@ static int launches(struct pp_device *device, const struct pp_program *program)
     return program->ncalls * (device->settings.launches ? device->settings.launches : 1);
 }
 
-/* The sum over the workers of a rank that a call asks for, by who is asked: as on a GPU, in the thread that queues. */
-static void join(const struct pp_call *call, const struct pp_frame *frame)
-{
-    const struct pp_ref ref = call->ref[0];
-    char *memory = (char *)frame->base[ref.region] + ref.offset + frame->act_row * ref.row_bytes;
-    if (frame->join) frame->join->sum(frame->join->arg, memory, (int64_t)call->n[0] * call->n[1], PP_SUM_FLOAT);
-}
+/* Do the workers of a rank meet in a call? Who is asked is so as on a GPU, in the thread that queues. */
+static bool meets(const struct pp_call *call) { return pp_call_join(call).rounds > 0; }
 
 /* Piece by piece: what lies between such sums. */
 static pp_status put_program(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)
@@ -124,12 +119,13 @@ static pp_status put_program(struct pp_device *device, const struct pp_program *
     struct work work = {.kind = WORK_RUN, .program = *program, .frame = *frame};
     work.frame.join = NULL; /* the host's, whose thread runs ahead of what is queued */
     for (int first = 0, end; first < program->ncalls && !(frame->join && frame->join->failed); first = end + 1) {
-        for (end = first; end < program->ncalls && program->calls[end].kernel != PP_KERNEL_ALL_REDUCE;) end++;
+        for (end = first; end < program->ncalls && !meets(&program->calls[end]);) end++;
         work.program.calls = program->calls + first;
         work.program.ncalls = end - first;
         note_run(device);
         PP_TRY(queued_put(device->compute, &work));
-        if (end < program->ncalls) join(&program->calls[end], frame);
+        if (end < program->ncalls)
+            pp_call_meet(&program->calls[end], frame, pp_ref_address(&program->calls[end].ref[0], frame));
     }
     return PP_OK;
 }

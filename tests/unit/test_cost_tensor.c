@@ -222,7 +222,7 @@ static void test_bytes(void **state)
         int64_t most = 0;
         for (int c = 0; c < job->train->nclasses; c++)
             for (int i = 0; i < job->phase[PP_TRAIN].programs[c].ncalls; i++) {
-                const int64_t bytes = pp_model_ops.call_sum_bytes(&job->phase[PP_TRAIN].programs[c].calls[i]);
+                const int64_t bytes = pp_model_ops.call_join(&job->phase[PP_TRAIN].programs[c].calls[i]).bytes;
                 if (bytes > most) most = bytes;
             }
         const int64_t hidden = (int64_t)job->train->rows[0] * job->config->tokens * job->model->shape.d_model * 2;

@@ -53,12 +53,12 @@ static int64_t region_bytes(const struct check *c, int region, const struct pp_p
     const struct pp_shape *shape = &c->model->shape;
     const struct pp_stage *stage = &c->model->stages[c->stage];
     const int64_t tokens = (int64_t)c->rows * SEQ, ids = tokens * (int64_t)sizeof(int32_t);
-    const int64_t hidden = tokens * shape->d_model * pp_element_bytes(shape->precision);
+    const int64_t hidden = pp_hidden_bytes(shape, c->rows, SEQ);
     const int64_t bytes[PP_MEM_REGIONS] = {
         [PP_MEM_PARAM] = stage->param_bytes,
         [PP_MEM_GRAD] = stage->param_bytes,
         [PP_MEM_ACT] = pp_model_act_bytes(c->model, c->stage, &c->spec),
-        [PP_MEM_CKPT] = c->spec.checkpoint_layers ? stage->layers * pp_checkpoint_bytes(shape, tokens) : hidden,
+        [PP_MEM_CKPT] = c->spec.checkpoint_layers ? stage->layers * pp_checkpoint_bytes(shape, c->rows, SEQ) : hidden,
         [PP_MEM_IN] = hidden,
         [PP_MEM_OUT] = hidden,
         [PP_MEM_WORK] = program->work_bytes,

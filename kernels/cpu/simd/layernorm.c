@@ -48,16 +48,16 @@ static float squares_row(const float *r, float mean, int d)
 
 static inline void norm(const struct pp_cpu_call *c, bool rms)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
+    const int d = c->call->n[2];
     const bool plain = c->call->n[3];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *z = c->p[1], *rstd = c->p[2];
     const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[0], &drop);
-    for (int64_t t = 0; t < tokens; t++, z += d, x += d) {
+    for (int64_t t = 0; t < tokens.n; t++, z += d, x += d) {
         float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL, *sum = c->p[7] ? (float *)c->p[7] + t * d : z;
-        const uint32_t row = (uint32_t)(c->frame->first_row * seq + t);
+        const uint32_t row = (uint32_t)(tokens.first + t);
         const float *r = plain ? x : sum;
         const float all = !plain ? residual_row(&drop, dropping, row, sum, z, x, bias, d) : rms ? 0 : sum_row(r, d);
         const float mean = rms ? 0 : all / (float)d;
@@ -76,14 +76,14 @@ void PP_SIMD(pp_cpu_rmsnorm)(const struct pp_cpu_call *c) { norm(c, true); }
 
 void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const int d = c->call->n[2];
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *y = c->p[0];
     const float *z = c->p[1], *x = c->p[2];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[0], &drop);
-    for (int64_t t = 0; y && t < tokens; t++, y += d, z += d, x += d)
-        residual_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), y, z, x, c->p[3], d);
+    for (int64_t t = 0; y && t < tokens.n; t++, y += d, z += d, x += d)
+        residual_row(&drop, dropping, (uint32_t)(tokens.first + t), y, z, x, c->p[3], d);
 }
 
 /* Operands of one row of the gradient. */
@@ -132,9 +132,9 @@ static void grad_row(const struct dropout *drop, bool dropping, uint32_t number,
 
 static void norm_grad(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
+    const int d = c->call->n[2];
     const bool plain = c->call->n[3];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     const float *rstd = c->p[2];
     struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[7], c->p[5], c->p[6]};
     struct dropout drop;
@@ -143,8 +143,8 @@ static void norm_grad(const struct pp_cpu_call *c)
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         if (row.dbeta) memset(row.dbeta, 0, sizeof(float) * (size_t)d);
     }
-    for (int64_t t = 0; t < tokens; t++, row.dr += d, row.xhat += d, row.dy += d) {
-        grad_row(plain ? NULL : &drop, dropping, (uint32_t)(c->frame->first_row * seq + t), &row, rstd[t], d);
+    for (int64_t t = 0; t < tokens.n; t++, row.dr += d, row.xhat += d, row.dy += d) {
+        grad_row(plain ? NULL : &drop, dropping, (uint32_t)(tokens.first + t), &row, rstd[t], d);
         if (row.add) row.add += d;
     }
 }
@@ -165,15 +165,15 @@ static void residual_grad_row(const struct dropout *drop, uint32_t row, float *d
 
 void PP_SIMD(pp_cpu_residual_grad)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const int d = c->call->n[2];
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *dz = c->p[0];
     const float *dy = c->p[1];
     struct dropout drop;
     if (!dropout_of(c, c->call->f[0], &drop)) {
-        memcpy(dz, dy, sizeof(float) * (size_t)(tokens * d));
+        memcpy(dz, dy, sizeof(float) * (size_t)(tokens.n * d));
         return;
     }
-    for (int64_t t = 0; t < tokens; t++)
-        residual_grad_row(&drop, (uint32_t)(c->frame->first_row * seq + t), dz + t * d, dy + t * d, d);
+    for (int64_t t = 0; t < tokens.n; t++)
+        residual_grad_row(&drop, (uint32_t)(tokens.first + t), dz + t * d, dy + t * d, d);
 }
