@@ -122,8 +122,8 @@ const struct pp_opt pp_config_rows[] = {
      "divisor of --heads, --kv-heads and --d-ff / 4, far below --vocab",
      0},
     {"sequence-parallel", PP_OPT_FLAG, AT(sequence_parallel), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
-     "with --tensor: norms, dropout and the stream between layers and stages are of a part of the tokens in each of the "
-     "T workers, as in Megatron-LM: less memory, and smaller messages",
+     "with --tensor: norms, dropout and the stream between layers and stages are of a part of the tokens in each of "
+     "the T workers, as in Megatron-LM: less memory, and smaller messages",
      TIMED},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
@@ -137,6 +137,13 @@ const struct pp_opt pp_config_rows[] = {
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
      "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
      "of that, and gets the others' new parameters (ZeRO stage 1); the same bits with up to 16 replicas",
+     TIMED},
+    {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
+     "of several replicas: sum a stage's gradients in parts, each as soon as the last backward has made it (PyTorch's "
+     "DDP, Megatron-LM), not all behind it; the same bits",
+     TIMED},
+    {"bucket-size", PP_OPT_BYTES, AT(bucket_size), PP_RUNS, PIPELINE, NULL, "25M", 1, 0x1p62, NULL,
+     "with --overlap-grad-reduce: layers make up a part until they have so many bytes of gradients",
      TIMED},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0,
      "never|except_last|always|layers",

@@ -83,22 +83,38 @@ static void add_heads(struct text *t, const struct pp_config *config)
     if (config->kv_heads) add(t, " kv%d", config->kv_heads);
 }
 
-static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)
+/* How the work is shared out, beyond the plan. */
+static void add_sharing(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
-    if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
-    if (config->zero && config->replicas > 1) add(t, "zero %d ", config->zero);
-    if (job && job->model ? pp_shape_parts_tokens(&job->model->shape) : config->sequence_parallel)
-        add(t, "sequence-parallel ");
-    if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
-    add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
-    add_heads(t, config);
-    add(t, " f%d v%d %s", config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    const bool parts = job && job->model ? pp_shape_parts_tokens(&job->model->shape) : config->sequence_parallel;
+    if (config->replicas > 1 && config->zero) add(t, "zero %d ", config->zero);
+    if (config->replicas > 1 && config->overlap_grad_reduce) {
+        add(t, "overlap ");
+        if (pp_config_given(config, "bucket-size")) add(t, "%" PRId64 " B ", config->bucket_size);
+    }
+    if (parts) add(t, "sequence-parallel ");
+}
+
+/* What layers are beside the tutorials'. */
+static void add_layer_words(struct text *t, const struct pp_config *config)
+{
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->activation != PP_RELU) add(t, config->activation == PP_GELU ? " gelu" : " swiglu");
     if (config->bias == PP_NO_BIAS) add(t, " nobias");
     if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
+}
+
+static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)
+{
+    if (config->precision != PP_FP32) add(t, "%s ", pp_precision_names[config->precision]);
+    add_sharing(t, config, job);
+    if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
+    add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
+    add_heads(t, config);
+    add(t, " f%d v%d %s", config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    add_layer_words(t, config);
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);
     return add_split(t, config, job);

@@ -110,7 +110,8 @@ static double measured_ms(const struct pp_measured_times *measured, const struct
     double ms = 0;
     for (int c = 0; c < measured->plan->nclasses; c++) {
         const struct pp_class *known = &measured->plan->classes[c];
-        if (known->kind != cls->kind || known->stage != cls->stage) continue;
+        if (known->kind != cls->kind || known->stage != cls->stage || known->part != cls->part) continue;
+        if (known->parts != cls->parts) continue;
         if (known->rows == cls->rows) return (double)measured->ns[c] / 1e6;
         if (known->rows <= most) continue;
         most = known->rows;

@@ -4,90 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
-
-static pp_status known(const struct pp_schedules *schedules, const char *name, struct pp_schedule_found *out)
-{
-    char near[64];
-    pp_status status = schedules->find(name, out);
-    if (status != PP_USAGE) return status;
-    if (access(name, F_OK) == 0)
-        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the file of that name is ./%s", name, name);
-    const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
-    if (nearest)
-        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)",
-                       name, nearest);
-    return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
-}
-
-/* All chunks and checkpoint modes of a shape; how many there are. */
-static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
-{
-    int n = 0;
-    for (int c = 0; c < config->chunks.n; c++)
-        for (int k = 0; k < config->checkpoint.n; k++) {
-            out[n] = *shape;
-            out[n].chunks = config->chunks.v[c];
-            out[n++].checkpoint = config->checkpoint.v[k];
-        }
-    return n;
-}
-
-/* The schedules that are asked for. A list names none twice (core/options.h), but one may have several spellings. */
-static pp_status find_schedules(const struct pp_config *config, const struct pp_schedules *schedules,
-                                struct pp_schedule_found found[PP_LIST_MAX], int *n)
-{
-    *n = 0;
-    for (int i = 0; i < config->schedule.n; i++) {
-        int same = 0;
-        PP_TRY(known(schedules, config->schedule.v[i], &found[*n]));
-        while (strcmp(found[same].name, found[*n].name) != 0) same++;
-        *n += same == *n;
-    }
-    return PP_OK;
-}
-
-pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
-                    int *n)
-{
-    struct pp_schedule_found found[PP_LIST_MAX];
-    int nschedules, total = 0, nv;
-    *n = 0;
-    PP_TRY(find_schedules(config, schedules, found, &nschedules));
-    for (int s = 0; s < nschedules; s++) {
-        pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
-        total += config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
-    }
-    PP_TRY(PP_NEW(points, total));
-    for (int s = 0; s < nschedules; s++) {
-        const int standard = found[s].virtual_stages;
-        pp_config_virtual(config, standard, 0, &nv);
-        for (int i = 0; i < config->tensor.n * config->stages.n; i++)
-            for (int v = 0; v < nv; v++)
-                *n += of_shape(config,
-                               &(struct pp_point){.schedule = found[s].name,
-                                                  .tensor = config->tensor.v[i / config->stages.n],
-                                                  .stages = config->stages.v[i % config->stages.n],
-                                                  .virtual_stages = pp_config_virtual(config, standard, v, &nv)},
-                               *points + *n);
-    }
-    return PP_OK;
-}
-
-const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
-{
-    char virtual_stages[16] = "", checkpoint[32] = "", tensor[24] = "";
-    if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
-    if (point->checkpoint != PP_CHECKPOINT_NEVER)
-        snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_names[point->checkpoint]);
-    if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
-    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, tensor, point->chunks, pp_plural(point->chunks), checkpoint);
-    return buf;
-}
 
 /* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen. */
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
@@ -118,7 +37,34 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
                    strchr(chunks, ',') ? "" : "s");
 }
 
-static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, int microbatches, const int *groups)
+/* What a plan is told of each stage of the model. */
+struct stages {
+    int *groups; /* stages with equal numbers have slots of one size */
+    int *parts;  /* in which gradients are summed */
+};
+
+/* Gradients are summed by layers, of which as many make up a part as have bucket_size bytes; all as even as can be. */
+static int parts_of(const struct pp_config *config, const struct pp_stage *stage)
+{
+    if (!config->overlap_grad_reduce || config->times) return 1;
+    const int64_t parts = stage->param_bytes / config->bucket_size;
+    return parts < 1 ? 1 : parts < stage->layers ? (int)parts : stage->layers;
+}
+
+static pp_status make_stages(const struct pp_job *job, struct stages *out)
+{
+    const struct pp_model *model = job->model;
+    PP_TRY(PP_NEW(&out->groups, model->nstages));
+    PP_TRY(PP_NEW(&out->parts, model->nstages));
+    for (int s = 0; s < model->nstages; s++) {
+        out->groups[s] = model->stages[s].group;
+        out->parts[s] = parts_of(job->config, &model->stages[s]);
+    }
+    return PP_OK;
+}
+
+static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, int microbatches,
+                                   const struct stages *stages)
 {
     const struct pp_config *config = job->config;
     return (struct pp_plan_spec){.schedule = job->point.schedule,
@@ -134,7 +80,8 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .training = true,
                                  .optimizer = true,
                                  .clip = config->clip > 0,
-                                 .act_group = groups,
+                                 .act_group = stages->groups,
+                                 .parts = stages->parts,
                                  .batch_w = config->batch_w,
                                  .in_flight = config->in_flight};
 }
@@ -163,11 +110,12 @@ done:
 
 /* Evaluation: forward only, one replica. Whatever the schedule, batches are cut in the same way, so that losses have
  * the same bits. */
-static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows, const int *groups)
+static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
+                            const struct stages *stages)
 {
     const int eval_rows = job->config->eval_rows, chunks = job->point.chunks;
     const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
-    struct pp_plan_spec spec = spec_of(job, rows, m, groups);
+    struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
     spec.replicas = 1;
     PP_TRY(schedules->build(&spec, &job->eval));
@@ -178,20 +126,21 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
 {
     const struct pp_config *config = job->config;
     int most = config->rows > config->eval_rows ? config->rows : config->eval_rows;
-    int *rows = NULL, *groups = NULL;
+    int *rows = NULL;
+    struct stages stages = {0};
     pp_status status;
     PP_TRY_DONE(PP_NEW(&rows, most));
-    PP_TRY_DONE(PP_NEW(&groups, job->model->nstages));
-    for (int s = 0; s < job->model->nstages; s++) groups[s] = job->model->stages[s].group;
+    PP_TRY_DONE(make_stages(job, &stages));
     int m = pp_chunk_rows(config->rows, job->point.chunks, rows);
     PP_TRY_DONE(check_point(job, schedules, config->rows, m));
-    struct pp_plan_spec spec = spec_of(job, rows, m, groups);
+    struct pp_plan_spec spec = spec_of(job, rows, m, &stages);
     PP_TRY_DONE(pp_job_build_train(job, schedules, &spec));
     PP_TRY_DONE(pp_plan_check(job->train));
-    if (evaluate) status = build_eval(job, schedules, rows, groups);
+    if (evaluate) status = build_eval(job, schedules, rows, &stages);
 done:
     free(rows);
-    free(groups);
+    free(stages.groups);
+    free(stages.parts);
     return status;
 }
 
@@ -239,30 +188,6 @@ static pp_status make_layout(struct pp_job *job)
     return pp_layout_create(job->model, job->model_ops, used, n, &job->layout);
 }
 
-pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
-{
-    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
-    const int tensor = pp_point_tensor(point);
-    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
-    if (stages > config->layers)
-        return pp_fail(PP_USAGE,
-                       "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
-                       "stages or more --layers",
-                       (long long)stages, point->stages, point->virtual_stages, config->layers);
-    if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
-        return pp_fail(PP_USAGE, "--stages %d x --replicas %d x --tensor %d are %lld workers; there can be at most %d",
-                       point->stages, config->replicas, tensor, (long long)workers, PP_MOST_WORKERS);
-    if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
-        return pp_fail(PP_USAGE,
-                       "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
-                       config->batch_w);
-    if (point->chunks > config->rows)
-        return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
-                       point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
-                       config->rows, pp_plural(config->rows), config->workers ? "global-rows" : "rows");
-    return PP_OK;
-}
-
 /* The microbatches that a stage's gradients have seen so far: those of I or B, and those of W or B. */
 struct additions {
     int32_t last[2];
@@ -287,6 +212,7 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
     PP_TRY(PP_NEW(&stages, plan->stages));
     for (int64_t t = 0; t < plan->ntasks; t++) {
         const struct pp_task *task = &plan->tasks[t];
+        if (task->flags & PP_TASK_MORE) continue; /* counted with its last part */
         if (task->kind == PP_B || task->kind == PP_I) add(&stages[task->stage], 0, task->microbatch, &other);
         if (task->kind == PP_B || task->kind == PP_W) add(&stages[task->stage], 1, task->microbatch, &other);
     }

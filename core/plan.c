@@ -69,6 +69,8 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
         hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, pool->kind, pool->rank), pool->key, pool->slots);
     }
     for (int i = 0; i < plan->nwraps; i++) hash = pp_plan_hash_pair(hash, plan->wraps[i].from, plan->wraps[i].to);
+    for (int i = 0; i < plan->nclasses; i++)
+        if (plan->classes[i].parts > 1) hash = pp_plan_hash_pair(hash, plan->classes[i].part, plan->classes[i].parts);
     return hash;
 }
 

@@ -21,6 +21,8 @@
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
  *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *   - compute, all parts of a task but the first: nothing besides the part before it; the output slot is written by the
+ *     last one;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -50,7 +52,7 @@
     X(R, "R", true, "recomputed forward (activation checkpointing)")                                                   \
     X(XFER_F, "XFER_F", false, "transfer of an activation (SEND_F + RECV_F)")                                          \
     X(XFER_B, "XFER_B", false, "transfer of a gradient (SEND_B + RECV_B)")                                             \
-    X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients")                                   \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, "data-parallel sum of a stage's gradients, or of a part of them")             \
     X(NORM, "NORM", true, "sums of squares of a stage's gradients")                                                    \
     X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks")                                             \
     X(STEP, "STEP", true, "clip and optimizer step of a stage")                                                        \
@@ -75,6 +77,7 @@ enum pp_task_flag {
     PP_TASK_FREE_ACT = 4,  /* ... is free again when it ends */
     PP_TASK_TAKE_CKPT = 8, /* the same for what is checkpointed */
     PP_TASK_FREE_CKPT = 16,
+    PP_TASK_MORE = 32,      /* a part of a B or W, of which the rank's next computation is the next part */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
 };
 
@@ -92,10 +95,13 @@ struct pp_task {
     int32_t in, out;
 };
 
-/* Tasks of one class do the same work on the same shape: one duration table, one program. */
+/* Tasks of one class do the same work on the same shape: one duration table, one program. Where gradients are summed
+ * beside the backward that makes them, the last B or W of a stage is done in parts, from the last layers to the first,
+ * and so is REDUCE_GRAD: each sums what the part before it has made. */
 struct pp_class {
     int32_t kind, stage;
-    int32_t rows; /* rows of the microbatch(es); 0 where there is none */
+    int32_t rows;        /* rows of the microbatch(es); 0 where there is none */
+    int32_t part, parts; /* of so many; parts 0: all of it */
 };
 
 enum pp_lane_kind { PP_LANE_COMPUTE, PP_LANE_CHANNEL, PP_LANE_REDUCE, PP_LANE_NORM };
@@ -160,6 +166,9 @@ struct pp_plan_spec {
     /* K > 1: up to K successive microbatches' weight gradients of a stage are one W task (count > 1), where the order
      * of the schedule, with each B cut into I and W, allows the W to wait. 0 and 1: as the schedule has them. */
     int batch_w;
+    /* [stages] in so many parts the gradients are summed, each as soon as the last backward has made it; 0 and 1: as a
+     * whole. NULL: all as a whole */
+    const int *parts;
     int in_flight; /* most microbatches that a rank holds, of schedules that ask for it; 0: as the schedule likes */
     const struct pp_stage_costs *costs; /* NULL: all tasks take equally long, hops no time */
 };
@@ -219,6 +228,9 @@ static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 /* Is it a transfer between neighbouring stages? And the stage that a transfer from `stage` goes to. */
 static inline bool pp_is_transfer(int kind) { return kind == PP_XFER_F || kind == PP_XFER_B; }
 static inline int pp_transfer_target(int kind, int stage) { return kind == PP_XFER_F ? stage + 1 : stage - 1; }
+
+/* Does such a task, done in parts, begin with a stage's last layers? */
+static inline bool pp_goes_back(int kind) { return kind != PP_F && kind != PP_GATHER_PARAM; }
 
 /* Do the replicas meet in this task? */
 static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)

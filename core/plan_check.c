@@ -18,6 +18,8 @@ struct check {
     struct slot_use *slots; /* [nslots] -1: nobody */
     uint8_t *seen;          /* [stages * row]; see row_of() */
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
+    int32_t *open;          /* [ranks] the last computation, if the next one is its next part; -1: it is not */
+    bool goes_on;           /* the task is the next part of an open one */
     struct pp_issue_check issue;
 };
 
@@ -75,7 +77,7 @@ static pp_status check_work(struct check *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
-    if (t->kind > PP_W) return PP_OK;
+    if (t->kind > PP_W || c->goes_on) return PP_OK;
     uint8_t *cell = &c->seen[row_of(plan, t->stage) + t->microbatch], bit = (uint8_t)(1 << t->kind);
     uint8_t backward = 1 << PP_B | 1 << PP_I;
     if (t->count < 1 || t->microbatch + t->count > plan->microbatches || (t->count > 1 && t->kind != PP_W))
@@ -90,6 +92,25 @@ static pp_status check_work(struct check *c, int32_t id)
     return PP_OK;
 }
 
+/* Parts of a B or W follow each other on their rank. */
+static pp_status check_part(struct check *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    const bool more = t->flags & PP_TASK_MORE;
+    if (more && t->kind != PP_B && t->kind != PP_W) return bad(c->plan, id, "it has no parts");
+    c->goes_on = false;
+    if (!computes(t)) return PP_OK;
+    const int32_t before = c->open[t->lane];
+    c->open[t->lane] = more ? id : -1;
+    if (before < 0) return PP_OK;
+    const struct pp_task *other = &c->plan->tasks[before];
+    const bool same = t->kind == other->kind && t->stage == other->stage && t->microbatch == other->microbatch &&
+                      t->count == other->count && t->act == other->act && t->ckpt == other->ckpt &&
+                      !((t->flags ^ other->flags) & PP_TASK_FIRST);
+    c->goes_on = true;
+    return same ? PP_OK : bad(c->plan, id, "it comes between two parts of another task");
+}
+
 /* The first contribution to a stage's gradients, and it alone, is marked so: it overwrites what is there. */
 static pp_status check_first(struct check *c, int32_t id)
 {
@@ -97,6 +118,7 @@ static pp_status check_first(struct check *c, int32_t id)
     bool marked = t->flags & PP_TASK_FIRST;
     if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
         return marked ? bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
+    if (c->goes_on) return PP_OK;
     uint8_t bit = t->kind == PP_W ? 2 : 1;
     bool first = !(c->begun[t->stage] & bit);
     c->begun[t->stage] |= bit;
@@ -116,6 +138,8 @@ static pp_status check_complete(const struct check *c)
                 return pp_fail(PP_INPUT, "the plan is wrong: rank %d: work of stage %d, microbatch %d is missing",
                                plan->stage_rank[s], s, m);
         }
+    for (int r = 0; r < plan->ranks; r++)
+        if (c->open[r] >= 0) return bad(plan, c->open[r], "its next part is missing");
     return PP_OK;
 }
 
@@ -130,11 +154,12 @@ static int source_stage(const struct pp_plan *plan, const struct pp_task *t)
 }
 
 /* The input comes from a task of the same microbatch that flows the same way. */
-static pp_status check_input(const struct pp_plan *plan, int32_t id)
+static pp_status check_input(const struct check *c, int32_t id)
 {
+    const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
     int stage = source_stage(plan, t);
-    if (stage < 0) return PP_OK;
+    if (stage < 0 || c->goes_on) return PP_OK;
     if (t->dep[0] < 0) return bad(plan, id, "nothing delivers its input");
     const struct pp_task *from = &plan->tasks[t->dep[0]];
     if (from->stage != stage || from->microbatch != t->microbatch || flow[from->kind] != flow[t->kind])
@@ -197,9 +222,10 @@ static pp_status run_checks(struct check *c)
         foresee(c, id + 16);
         PP_TRY(check_fields(plan, id));
         PP_TRY(check_lane(plan, id));
+        PP_TRY(check_part(c, id));
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
-        PP_TRY(check_input(plan, id));
+        PP_TRY(check_input(c, id));
         PP_TRY(check_slots(c, id));
         pp_issue_check_task(&c->issue, id);
     }
@@ -215,6 +241,8 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
+    PP_TRY_DONE(PP_NEW(&c.open, plan->ranks));
+    memset(c.open, 0xff, (size_t)plan->ranks * sizeof *c.open);
     PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
     memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);
     status = run_checks(&c);
@@ -222,6 +250,7 @@ done:
     free(c.slots);
     free(c.seen);
     free(c.begun);
+    free(c.open);
     pp_issue_check_release(&c.issue);
     return status;
 }

@@ -9,14 +9,16 @@ static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
     shares->bytes += part_bytes;
 }
 
-pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct pp_shares **out)
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out)
 {
     const struct pp_layout *layout = job->layout;
+    const int stage = cls->stage, use = cls->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
     const struct pp_stage *s = &job->model->stages[stage];
+    const struct pp_tensor_range made = pp_part_tensors(s, cls);
     struct pp_shares *shares;
     PP_TRY(pp_alloc_bytes(&shares, 1, sizeof *shares + 2 * (size_t)s->tensors * sizeof shares->tensors[0]));
     shares->use = use;
-    for (int i = 0; i < s->tensors; i++) {
+    for (int i = made.first; i < made.first + made.n; i++) {
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
         const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
         if (use == PP_SHARES_SCATTER) add(shares, layout->grad_offset[stage] + t->offset, bytes);

@@ -35,9 +35,9 @@ struct pp_share_run {
     int64_t bytes;
 };
 
-/* Of a stage of a job with shares. SCATTER: its gradients, GATHER: what others read of its parameters, float32 or
- * bfloat16; the base is the arena. free() it. */
-pp_status pp_shares_create(const struct pp_job *job, int stage, int use, struct pp_shares **out) PP_MUST_CHECK;
+/* Of a class of a job with shares. REDUCE_GRAD scatters gradients, GATHER_PARAM gathers what others read of a stage's
+ * parameters, float32 or bfloat16; the base is the arena. free() it. */
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out) PP_MUST_CHECK;
 
 /* Memory of which each member has an equal part, one behind the other; parts are set for each use of it. free() it. */
 pp_status pp_shares_create_plain(struct pp_shares **out) PP_MUST_CHECK;

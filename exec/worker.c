@@ -59,14 +59,17 @@ static struct pp_device_spec device_of(const struct pp_world *world, int me, con
 }
 
 /* Of this rank's stages. */
-static pp_status open_shares(struct pp_worker *w)
+static pp_status open_reductions(struct pp_worker *w)
 {
     const struct pp_plan *plan = w->job->train;
-    if (!plan->zero) return PP_OK;
-    PP_TRY(PP_NEW(&w->shares, 2 * plan->stages));
-    for (int i = 0; i < 2 * plan->stages; i++)
-        if (plan->stage_rank[i / 2] == w->rank) PP_TRY(pp_shares_create(w->job, i / 2, i % 2, &w->shares[i]));
-    return PP_OK;
+    PP_TRY(PP_NEW(&w->shares, plan->nclasses));
+    for (int i = 0; i < plan->nclasses; i++) {
+        const struct pp_class *cls = &plan->classes[i];
+        if (!pp_combines(cls->kind) || plan->stage_rank[cls->stage] != w->rank) continue;
+        w->most_reductions++; /* there is one task of it */
+        if (plan->zero) PP_TRY(pp_shares_create(w->job, cls, &w->shares[i]));
+    }
+    return PP_NEW(&w->reductions, w->most_reductions);
 }
 
 static pp_status open_parts(struct pp_worker *w, int trace_steps)
@@ -79,8 +82,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
-    PP_TRY(PP_NEW(&w->reductions, 2 * job->train->stages));
-    PP_TRY(open_shares(w));
+    PP_TRY(open_reductions(w));
     if (w->job->train->tensor > 1) PP_TRY(pp_shares_create_plain(&w->parts));
     PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
@@ -126,7 +128,7 @@ void pp_worker_close(struct pp_worker *w)
     if (!w || atomic_load(&w->world->devices_held)) return;
     w->ops->close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
-    for (int i = 0; w->shares && i < 2 * w->job->train->stages; i++) free(w->shares[i]);
+    for (int i = 0; w->shares && i < w->job->train->nclasses; i++) free(w->shares[i]);
     free(w->shares);
     free(w->parts);
     free(w->reductions);
@@ -165,11 +167,14 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, enum pp_join_o
     return w->parts;
 }
 
-const struct pp_shares *pp_worker_shares(const struct pp_worker *w, int i)
+struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
 {
-    const struct pp_task *task = &w->step.phase->plan->tasks[w->reductions[i]];
-    const int use = task->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
-    return w->shares ? w->shares[2 * task->stage + use] : NULL;
+    const struct pp_plan *plan = w->step.phase->plan;
+    const int32_t cls = plan->tasks[w->reductions[i]].cls;
+    if (w->shares[cls]) return (struct pp_combining){.memory = w->arena, .shares = w->shares[cls]};
+    const struct pp_extent extent = pp_part_gradients(w->job->model, &plan->classes[cls]);
+    char *gradients = w->arena + w->job->layout->grad_offset[plan->classes[cls].stage];
+    return (struct pp_combining){.memory = gradients + extent.offset, .bytes = extent.bytes};
 }
 
 void *pp_worker_slot(const struct pp_worker *w, int32_t slot)

@@ -106,8 +106,9 @@ struct pp_worker {
     struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
     struct pp_join join;       /* of the rank's workers; no run() with one */
     struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */
-    struct pp_shares **shares; /* [stages][2] of this rank's stages, by enum pp_shares_use; NULL where there are none */
-    int32_t *reductions;       /* tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
+    struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */
+    int32_t *reductions;       /* [most_reductions] tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
+    int most_reductions;
     int64_t *reduction_posted_ns;
     int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done;

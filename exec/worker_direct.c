@@ -75,7 +75,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
                                  .me = w->me,
                                  .kind = PP_MESSAGE_NORM,
                                  .bytes = (int64_t)most * sums_of_tensor(w->job) * (int64_t)sizeof(double)};
-    PP_TRY(PP_NEW(&w->reduction_posted_ns, 2 * w->job->train->stages));
+    PP_TRY(PP_NEW(&w->reduction_posted_ns, w->most_reductions));
     PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
     PP_TRY(PP_NEW(&w->losses, microbatches));
     PP_TRY(PP_NEW(&w->sums, w->nsums));
@@ -204,12 +204,10 @@ static pp_status ask_reduction(struct pp_worker *w)
 
 static pp_status start_reduction(struct pp_worker *w)
 {
-    const int stage = w->step.phase->plan->tasks[w->reductions[w->reductions_begun]].stage;
-    const struct pp_shares *shares = pp_worker_shares(w, w->reductions_begun++);
+    const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
     w->reduction_start_ns = pp_now_ns();
-    if (shares) return pp_reduce_start_shares(w->world, w->reduce, w->arena, shares);
-    return pp_reduce_start(w->world, w->reduce, w->arena + w->job->layout->grad_offset[stage],
-                           w->job->model->stages[stage].param_bytes / (int64_t)sizeof(float));
+    if (c.shares) return pp_reduce_start_shares(w->world, w->reduce, c.memory, c.shares);
+    return pp_reduce_start(w->world, w->reduce, c.memory, c.bytes / (int64_t)sizeof(float));
 }
 
 /* One at a time, in the order of the plan. */

@@ -43,8 +43,13 @@ extern const struct pp_worker_ops pp_worker_direct, pp_worker_queued;
 
 /* --- worker.c --- */
 
-/* What the collective of the replicas that was entered as number i of the step works on; NULL: all gradients. */
-const struct pp_shares *pp_worker_shares(const struct pp_worker *worker, int i);
+/* What the collective of the replicas that was entered as number i of the step works on: gradients, or shares. */
+struct pp_combining {
+    char *memory;
+    int64_t bytes;                  /* without shares */
+    const struct pp_shares *shares; /* NULL: all is summed */
+};
+struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);
 /* What a join of so many bytes inside a task works on; NULL: all of them. One at a time. */
 const struct pp_shares *pp_worker_join_parts(struct pp_worker *worker, enum pp_join_op op, int64_t bytes);
 /* Where a slot of the step's plan lies; NULL for none. */

@@ -194,12 +194,11 @@ static pp_status prepare_sum(struct pp_worker *w, struct pp_summing *summing, vo
 /* The mark is recorded where the reduction stands in the list; the sum may have to wait for the one before it. */
 static pp_status ask_reduction(struct pp_worker *w)
 {
-    const int number = w->reductions_asked - 1, stage = w->step.phase->plan->tasks[w->reductions[number]].stage;
-    const struct pp_shares *shares = pp_worker_shares(w, number);
+    const int number = w->reductions_asked - 1;
+    const struct pp_combining c = pp_worker_combining(w, number);
     struct pp_summing *summing = &w->queue->gradients[number];
-    PP_TRY(prepare_sum(w, summing, w->arena + (shares ? 0 : w->job->layout->grad_offset[stage]),
-                       w->job->model->stages[stage].param_bytes));
-    summing->parcel.shares = shares;
+    PP_TRY(prepare_sum(w, summing, c.memory, c.bytes));
+    summing->parcel.shares = c.shares;
     return PP_OK;
 }
 

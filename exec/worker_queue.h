@@ -43,7 +43,6 @@ struct pp_worker_queue {
     double *host_losses; /* [microbatches] memory for copies */
     struct pp_mark *ended;
     struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
-    int most_reductions;
     struct pp_summing norm;
     int norm_stop;
     struct pp_summing joined[PP_SUM_TYPES]; /* over the workers of the rank: one at a time */

@@ -99,9 +99,8 @@ static pp_status make_summing(struct pp_worker *w, struct pp_summing *summing)
 static pp_status make_sums(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
-    q->most_reductions = (w->job->train->zero ? 2 : 1) * w->job->train->virtual_stages;
-    PP_TRY(PP_NEW(&q->gradients, q->most_reductions));
-    for (int i = 0; i < q->most_reductions && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
+    PP_TRY(PP_NEW(&q->gradients, w->most_reductions));
+    for (int i = 0; i < w->most_reductions && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
 }
 
@@ -188,7 +187,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     pp_worker_queue_disconnect(w);
     if (!q) return;
     for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
-    for (int i = 0; q->gradients && i < q->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
+    for (int i = 0; q->gradients && i < w->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
     destroy_summing(w, &q->norm);
     for (int type = 0; type < PP_SUM_TYPES; type++) destroy_summing(w, &q->joined[type]);

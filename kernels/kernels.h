@@ -45,8 +45,8 @@
  *                 r = x + drop(z + bias), written to sum too unless that has no memory; plain: r = x, and z is written
  *                 only; xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory (a recomputed stage
  *                 sends nothing). sum may be x.
- *                 whole: of norms, residual and their gradients; not 0 where a tensor rank has a part of the tokens, room
- *                 for rows * seq: then so many there are in all, and pp_call_tokens() says which of them it works on
+ *                 whole: of norms, residual and their gradients; not 0 where a tensor rank has a part of the tokens,
+ *                 room for rows * seq: then so many there are in all, and pp_call_tokens() says which it works on
  * layernorm_grad  rows, seq, d, plain, whole   p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
  *                                                        grad gamma, grad beta, add [T,d]
  *                 dr = gradient of r, plus add unless that has no memory; dz = gradient of z from dr (dropout applied),
@@ -80,7 +80,7 @@
  *                 wide: float32 whatever the precision
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
- * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that they belong to
+ * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 of a tensor that all tensor ranks have: 0 in others than the first

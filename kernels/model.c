@@ -226,6 +226,7 @@ static pp_status fill_stage(struct pp_model *model, int stage)
 {
     struct pp_stage *s = &model->stages[stage];
     s->first_tensor = model->ntensors;
+    s->layer_tensors = pp_shape_layer_tensors(&model->shape);
     if (s->embed) PP_TRY(add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows)));
     for (int i = 0; i < s->layers; i++) {
         char prefix[32];

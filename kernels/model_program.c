@@ -161,12 +161,10 @@ struct pp_ref pp_writer_scatter(struct pp_writer *w, int full)
     return own_part(w, w->full[full]);
 }
 
-static bool has_dropout(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
-
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place)
 {
     const bool residual = place == PP_DROP_RESIDUAL1 || place == PP_DROP_RESIDUAL2;
-    if (!has_dropout(w) || (w->model->local.residual_only && !residual)) return;
+    if (!pp_writer_drops(w) || (w->model->local.residual_only && !residual)) return;
     /* site 0 means none, 1 is the embedding */
     call->site = 2 + (w->stage->first_layer + l) * PP_DROP_PLACES + (int)place;
     call->f[0] = (float)w->model->local.dropout;
@@ -205,7 +203,7 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
 {
     const struct pp_shape *shape = &w->model->local;
     call->f[0] = shape->scale_embedding ? (float)sqrt(shape->d_model) : 1;
-    if (!has_dropout(w) || shape->residual_only) return;
+    if (!pp_writer_drops(w) || shape->residual_only) return;
     call->site = 1;
     call->f[1] = (float)shape->dropout;
 }
@@ -290,14 +288,6 @@ static void write_step(struct pp_writer *w, enum pp_kernel kernel)
 }
 
 static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
-/* In signatures. */
-static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
-static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
-static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
-static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
-static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
-static const char *const bias_words[] = {[PP_BIAS] = "", [PP_NO_BIAS] = " nobias"};
-static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " rope"};
 
 static void write_calls(struct pp_writer *w, int kind)
 {
@@ -329,64 +319,6 @@ static void write_calls(struct pp_writer *w, int kind)
     }
 }
 
-static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
-{
-    const struct pp_stage *stage = w->stage;
-    const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->local);
-    if (stage->embed || stage->decode) snprintf(text, size, " v%d", vocab);
-    if (stage->decode && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
-}
-
-/* What the layers are: of whole tasks, or (their tensors alone) of norm and step. */
-static void write_layer_words(const struct pp_writer *w, bool tensors, char *text, size_t size)
-{
-    const struct pp_shape *shape = &w->model->shape;
-    const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
-    snprintf(text, size, "%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
-             activation ? activation_words[shape->activation] : "", bias_words[shape->bias],
-             tensors ? "" : position_words[shape->positions]);
-}
-
-/* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */
-static void write_heads(const struct pp_shape *shape, bool tensors, char *text, size_t size)
-{
-    const int kv = pp_kv_heads(shape);
-    const bool fewer = kv != shape->heads;
-    char columns[16] = "", keys[16] = "";
-    if (shape->head_dim) snprintf(columns, sizeof columns, "x%d", shape->head_dim);
-    if (fewer) snprintf(keys, sizeof keys, " kv%d", kv);
-    *text = '\0';
-    if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
-}
-
-/* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
- * end: between shapes that differ in nothing else, times are interpolated. */
-static void write_signature(const struct pp_writer *w, int kind)
-{
-    const struct pp_shape *shape = &w->model->shape;
-    const struct pp_stage *stage = w->stage;
-    char *text = w->out->signature;
-    const size_t size = sizeof w->out->signature;
-    const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16] = "", layers[48], share[24] = "", heads[48], parts[24] = "";
-    write_layer_words(w, tensors, layers, sizeof layers);
-    write_heads(shape, tensors, heads, sizeof heads);
-    write_vocabulary(w, vocab, sizeof vocab);
-    if (has_dropout(w)) snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
-    if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
-    if (pp_shape_tensor(shape) > 1) snprintf(parts, sizeof parts, " tp%d%s", shape->tensor, w->parts ? " sp" : "");
-    if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
-    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, stage->layers, stage->embed ? "+emb" : "",
-                        stage->decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
-    if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
-                 layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
-    else
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
-                 parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, layers, w->checkpoints ? " layers" : "", w->seq, w->rows);
-}
-
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
     const int tensor = pp_shape_tensor(&model->shape);
@@ -406,6 +338,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     PP_TRY(check_size(model, cls, spec->seq));
     struct pp_writer w = {.model = model,
                           .stage = &model->stages[cls->stage],
+                          .part = pp_stage_part_of(&model->stages[cls->stage], cls),
                           .rows = cls->rows,
                           .seq = spec->seq,
                           .tokens = (int64_t)cls->rows * spec->seq,
@@ -427,7 +360,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers +
                                    (cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape) : 0)));
     write_calls(&w, cls->kind);
-    write_signature(&w, cls->kind);
+    pp_write_signature(&w, cls->kind);
     for (int i = 0; i < out->ncalls; i++) {
         out->flops += pp_call_flops(&out->calls[i]);
         out->bytes += pp_call_bytes(&out->calls[i]);

@@ -87,6 +87,7 @@ enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION
 struct pp_writer {
     const struct pp_model *model;
     const struct pp_stage *stage;
+    struct pp_stage_part part; /* of the stage */
     struct pp_slot slot;
     int rows, seq;
     int64_t tokens;      /* rows * seq */
@@ -157,6 +158,8 @@ void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t row
 struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x);
 /* Where the workers have parts of the tokens: sums w->full[full] over them; returns where the worker's part lies. */
 struct pp_ref pp_writer_scatter(struct pp_writer *w, int full);
+/* Does it drop anything? */
+static inline bool pp_writer_drops(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */
@@ -188,5 +191,8 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
 /* Layer l once more from its checkpoint, as far as its backward needs it; behind the last one of all, the decoder. */
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
+
+/* signature.c: pp_program.signature. */
+void pp_write_signature(const struct pp_writer *w, int kind);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
- * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each part, while
+ * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each part,
  * its operands are in the caches. I and W alone make the same calls in the same order, so they give the same bits.
  * Where the inputs of layers are checkpoints, B makes a layer's activations again before its gradients.
  */
@@ -56,7 +56,7 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
 }
 
 /* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
- * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is not added is in scratch. */
+ * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is written is in scratch. */
 static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a,
                                           int k, struct pp_ref weight)
 {
@@ -76,7 +76,7 @@ static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode
     return c;
 }
 
-/* For gradients of weights, all tokens of the gradient at a linear's output; those of inputs have gathered it before. */
+/* For gradients of weights, all tokens of that at a linear's output, which those of inputs have gathered before. */
 static struct pp_ref gathered(struct pp_writer *w, const struct path *path, struct pp_ref dz)
 {
     return w->parts && path->inputs ? w->full[GRADIENTS] : pp_writer_gather(w, GRADIENTS, dz);
@@ -309,7 +309,8 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
     pp_writer_take_full(w, 2);
     if (!input_grads) return path;
-    path.stream = pp_writer_stream(w);
+    path.stream = pp_writer_stream(w); /* at the same place in all parts of a task */
+    if (!w->part.highest) path.incoming = path.stream;
     path.dctx = path.dnorm = pp_writer_activations(w, width);
     if (pp_writer_norm_first(w) && (w->parts || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
@@ -341,12 +342,13 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     struct path path = make_path(w, input_grads, weight_grads);
     const struct pp_ref output = stage_output(w, &path);
-    const int last = w->stage->layers - 1;
-    write_again(w, last, &path);
-    if (w->stage->decode) write_decoder_grads(w, &path);
-    for (int l = last; l >= 0; l--) {
-        if (l < last) write_again(w, l, &path);
+    const int last = w->part.end - 1;
+    const bool decode = w->stage->decode && w->part.highest;
+    if (decode) write_again(w, last, &path);
+    if (decode) write_decoder_grads(w, &path);
+    for (int l = last; l >= w->part.begin; l--) {
+        if (!decode || l < last) write_again(w, l, &path);
         write_layer(w, &path, l, l ? path.stream : output);
     }
-    if (w->stage->embed && weight_grads) write_embedding_grad(w, output);
+    if (w->stage->embed && w->part.lowest && weight_grads) write_embedding_grad(w, output);
 }

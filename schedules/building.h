@@ -73,7 +73,8 @@ struct builder {
     int32_t *ckpt_slot;      /* [pp_cells()] where something is recomputed */
     int32_t *gradients_left; /* [stages] B or W still to come */
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
-    int32_t *reduce_task;    /* [stages] */
+    int32_t *reduce_task;    /* [stages] the last one */
+    int32_t *parts;          /* [stages] in which gradients are summed; 1: as a whole */
     int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
     int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
     int nrows;
@@ -118,10 +119,12 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
 /* microbatch: -1 where there is none; count: how many. */
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;
+/* The same of a part of the task (b->parts of its stage). */
+pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 
-/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients are final), then NORM, NORM_ALL, STEP,
- * GATHER_PARAM. */
-pp_status pp_builder_reduce(struct builder *b, int stage) PP_MUST_CHECK;
+/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then NORM,
+ * NORM_ALL, STEP, GATHER_PARAM. */
+pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
 
 /* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */

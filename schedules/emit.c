@@ -20,21 +20,44 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
+static int rows_of(const struct pp_plan *plan, int microbatch, int count)
+{
+    if (microbatch < 0) return 0;
+    return count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
+}
+
+static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
 {
     struct pp_plan *plan = b->plan;
+    PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
+    plan->split_backward = plan->split_backward || class->kind == PP_W;
+    plan->classes[plan->nclasses] = *class;
+    *out = plan->nclasses++;
+    return PP_OK;
+}
+
+pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
+{
+    const struct pp_plan *plan = b->plan;
     int row = microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
     int32_t *id =
         &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
-    if (*id < 0) {
-        PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
-        int rows = microbatch < 0 ? 0 : count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
-        plan->split_backward = plan->split_backward || kind == PP_W;
-        plan->classes[plan->nclasses] = (struct pp_class){.kind = kind, .stage = stage, .rows = rows};
-        *id = plan->nclasses++;
-    }
+    const struct pp_class class = {.kind = kind, .stage = stage, .rows = rows_of(plan, microbatch, count)};
+    if (*id < 0) PP_TRY(add_class(b, &class, id));
     *out = *id;
     return PP_OK;
+}
+
+pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
+{
+    const int parts = b->parts[task->stage];
+    if (parts == 1) return pp_builder_class(b, task->kind, task->stage, task->microbatch, task->count, out);
+    const struct pp_class class = {.kind = task->kind,
+                                   .stage = task->stage,
+                                   .rows = rows_of(b->plan, task->microbatch, task->count),
+                                   .part = part,
+                                   .parts = parts};
+    return add_class(b, &class, out); /* there is one task of it */
 }
 
 /* Creates the oldest pending transfer of the channel: both ends at one moment. */
@@ -187,6 +210,45 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
     return PP_OK;
 }
 
+/* Does the operation make the last of its stage's gradients? */
+static bool is_last_backward(const struct builder *b, const struct pp_op *op)
+{
+    return (op->kind == PP_B || op->kind == PP_W) && b->gradients_left[op->stage] == op->count;
+}
+
+/* A part of the task: the first one has its input and takes its slots, the last one has its output and frees them. */
+static struct pp_task part_of(const struct pp_task *task, int part, int parts)
+{
+    enum { TAKES = PP_TASK_TAKE_ACT | PP_TASK_TAKE_CKPT, FREES = PP_TASK_FREE_ACT | PP_TASK_FREE_CKPT };
+    struct pp_task piece = *task;
+    if (part > 0) {
+        piece.flags &= (uint8_t)~TAKES;
+        piece.dep[0] = piece.in = -1;
+    }
+    if (part + 1 == parts) return piece;
+    piece.flags = (uint8_t)((piece.flags & ~FREES) | PP_TASK_MORE);
+    piece.dep[1] = piece.out = -1;
+    return piece;
+}
+
+/* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made.
+ * *first: the one that reads its input; *last: the one that writes its output. */
+static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
+                        int32_t *last)
+{
+    const int parts = is_last_backward(b, op) ? b->parts[op->stage] : 1;
+    for (int i = 0; i < parts; i++) {
+        struct pp_task piece = part_of(task, i, parts);
+        if (parts > 1) PP_TRY(pp_builder_part_class(b, &piece, i, &piece.cls));
+        if (parts == 1) PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &piece.cls));
+        PP_TRY(pp_builder_task(b, &piece, last));
+        if (i == 0) *first = *last;
+        b->ranks[task->lane].last_compute = *last;
+        if (i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
+    }
+    return PP_OK;
+}
+
 static pp_status compute(struct builder *b, int rank, const struct pp_op *op, int32_t input)
 {
     struct pp_plan *plan = b->plan;
@@ -208,18 +270,16 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
         PP_TRY(pp_slots_take(pool, &task.out));
         if (channel) task.dep[1] = pool->users[task.out].last;
     }
-    PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &task.cls));
+    const bool ends = is_last_backward(b, op);
     PP_TRY(hold(b, rank, op, &task));
     account(b, rank, op, &task);
-    int32_t id = -1;
-    PP_TRY(pp_builder_task(b, &task, &id));
-    b->ranks[rank].last_compute = id;
-    if (task.out >= 0 && channel && pool->users[task.out].first < 0) pool->users[task.out].first = id;
-    PP_TRY(consumed(b, rank, id));
-    if (output) PP_TRY(produced(b, op, id, channel));
-    if (op->kind != PP_B && op->kind != PP_W) return PP_OK;
-    b->gradients_left[op->stage] -= op->count;
-    return b->gradients_left[op->stage] == 0 ? pp_builder_reduce(b, op->stage) : PP_OK;
+    int32_t first = -1, last = -1;
+    PP_TRY(append(b, op, &task, &first, &last));
+    if (op->kind == PP_B || op->kind == PP_W) b->gradients_left[op->stage] -= op->count;
+    if (task.out >= 0 && channel && pool->users[task.out].first < 0) pool->users[task.out].first = last;
+    PP_TRY(consumed(b, rank, first));
+    if (output) PP_TRY(produced(b, op, last, channel));
+    return ends ? pp_builder_reduce(b, op->stage, b->parts[op->stage] - 1) : PP_OK;
 }
 
 /* Names what every unfinished rank waits for (the first few). */

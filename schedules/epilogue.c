@@ -26,15 +26,16 @@ static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
 
 static int collective_lane(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
 
-pp_status pp_builder_reduce(struct builder *b, int stage)
+pp_status pp_builder_reduce(struct builder *b, int stage, int part)
 {
     struct pp_plan *plan = b->plan;
     int rank = plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
-    r->done_stages[r->ndone++] = stage;
+    if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
     if (plan->replicas == 1) return PP_OK;
     struct pp_task task = plain(PP_REDUCE_GRAD, stage, collective_lane(b, rank), r->last_compute);
-    return append(b, &task, &b->reduce_task[stage]);
+    PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
+    return pp_builder_task(b, &task, &b->reduce_task[stage]);
 }
 
 static pp_status gather(struct builder *b, int stage)

@@ -11,7 +11,6 @@
  */
 #include "schedules/interleaved.h"
 
-
 static int rounds(int ranks, int microbatches) { return microbatches < ranks ? 1 : microbatches / ranks; }
 
 static bool divides(int ranks, int microbatches) { return microbatches % rounds(ranks, microbatches) == 0; }

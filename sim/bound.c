@@ -77,6 +77,28 @@ static int64_t *field_of(struct stage_times *t, int kind)
     }
 }
 
+/* Of a task that is done in parts, from the class of its first one on. */
+static int64_t all_parts(const struct bounding *b, int first)
+{
+    const struct pp_class *classes = b->plan->classes;
+    int64_t ns = 0;
+    for (int c = first, left = classes[first].parts; left > 0; c++) {
+        if (classes[c].kind != classes[first].kind || classes[c].stage != classes[first].stage) continue;
+        ns += at_least(b, c);
+        left--;
+    }
+    return ns;
+}
+
+/* Of the stage's tasks of a kind and so many rows, the shortest. */
+static void note(const struct bounding *b, int cls, int64_t *field)
+{
+    const struct pp_class *class = &b->plan->classes[cls];
+    if (!field || class->part > 0) return;
+    const int64_t ns = class->parts > 1 ? all_parts(b, cls) : at_least(b, cls);
+    *field = *field < 0 ? ns : least(*field, ns);
+}
+
 static void fill_stages(struct bounding *b)
 {
     const struct pp_plan *plan = b->plan;
@@ -85,8 +107,7 @@ static void fill_stages(struct bounding *b)
         const struct pp_class *cls = &plan->classes[c];
         for (int i = 0; i < b->nrows; i++) {
             if (cls->stage < 0 || cls->rows != b->rows[i]) continue;
-            int64_t *field = field_of(&b->stages[i * plan->stages + cls->stage], cls->kind);
-            if (field) *field = at_least(b, c);
+            note(b, c, field_of(&b->stages[i * plan->stages + cls->stage], cls->kind));
         }
     }
 }

@@ -25,7 +25,8 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
         return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
     if (!pp_combines(cls->kind)) return 0;
     const struct pp_stage *stage = &model->stages[cls->stage];
-    return cls->kind == PP_GATHER_PARAM ? stage->value_bytes + stage->param16_bytes : stage->param_bytes;
+    if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
+    return stage->value_bytes + stage->param16_bytes;
 }
 
 int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }

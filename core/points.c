@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The configurations of a sweep.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/job.h"
+
+static pp_status known(const struct pp_schedules *schedules, const char *name, struct pp_schedule_found *out)
+{
+    char near[64];
+    pp_status status = schedules->find(name, out);
+    if (status != PP_USAGE) return status;
+    if (access(name, F_OK) == 0)
+        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the file of that name is ./%s", name, name);
+    const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
+    if (nearest)
+        return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)",
+                       name, nearest);
+    return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
+}
+
+/* All chunks and checkpoint modes of a shape; how many there are. */
+static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
+{
+    int n = 0;
+    for (int c = 0; c < config->chunks.n; c++)
+        for (int k = 0; k < config->checkpoint.n; k++) {
+            out[n] = *shape;
+            out[n].chunks = config->chunks.v[c];
+            out[n++].checkpoint = config->checkpoint.v[k];
+        }
+    return n;
+}
+
+/* The schedules that are asked for. A list names none twice (core/options.h), but one may have several spellings. */
+static pp_status find_schedules(const struct pp_config *config, const struct pp_schedules *schedules,
+                                struct pp_schedule_found found[PP_LIST_MAX], int *n)
+{
+    *n = 0;
+    for (int i = 0; i < config->schedule.n; i++) {
+        int same = 0;
+        PP_TRY(known(schedules, config->schedule.v[i], &found[*n]));
+        while (strcmp(found[same].name, found[*n].name) != 0) same++;
+        *n += same == *n;
+    }
+    return PP_OK;
+}
+
+pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
+                    int *n)
+{
+    struct pp_schedule_found found[PP_LIST_MAX];
+    int nschedules, total = 0, nv;
+    *n = 0;
+    PP_TRY(find_schedules(config, schedules, found, &nschedules));
+    for (int s = 0; s < nschedules; s++) {
+        pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
+        total += config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
+    }
+    PP_TRY(PP_NEW(points, total));
+    for (int s = 0; s < nschedules; s++) {
+        const int standard = found[s].virtual_stages;
+        pp_config_virtual(config, standard, 0, &nv);
+        for (int i = 0; i < config->tensor.n * config->stages.n; i++)
+            for (int v = 0; v < nv; v++)
+                *n += of_shape(config,
+                               &(struct pp_point){.schedule = found[s].name,
+                                                  .tensor = config->tensor.v[i / config->stages.n],
+                                                  .stages = config->stages.v[i % config->stages.n],
+                                                  .virtual_stages = pp_config_virtual(config, standard, v, &nv)},
+                               *points + *n);
+    }
+    return PP_OK;
+}
+
+const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
+{
+    char virtual_stages[16] = "", checkpoint[32] = "", tensor[24] = "";
+    if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
+    if (point->checkpoint != PP_CHECKPOINT_NEVER)
+        snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_names[point->checkpoint]);
+    if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
+    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s, %d chunk%s%s", point->schedule, point->stages,
+             pp_plural(point->stages), virtual_stages, tensor, point->chunks, pp_plural(point->chunks), checkpoint);
+    return buf;
+}
+
+pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
+{
+    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    const int tensor = pp_point_tensor(point);
+    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
+    if (stages > config->layers)
+        return pp_fail(PP_USAGE,
+                       "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
+                       "stages or more --layers",
+                       (long long)stages, point->stages, point->virtual_stages, config->layers);
+    if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
+        return pp_fail(PP_USAGE, "--stages %d x --replicas %d x --tensor %d are %lld workers; there can be at most %d",
+                       point->stages, config->replicas, tensor, (long long)workers, PP_MOST_WORKERS);
+    if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
+        return pp_fail(PP_USAGE,
+                       "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
+                       config->batch_w);
+    if (point->chunks > config->rows)
+        return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
+                       point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
+                       config->rows, pp_plural(config->rows), config->workers ? "global-rows" : "rows");
+    return PP_OK;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Transformer as numbers: what a model is made of, and what follows from that alone.
+ */
+#ifndef PP_CORE_SHAPE_H
+#define PP_CORE_SHAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/optimizer.h"
+
+enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_PRECISIONS };
+extern const char *const pp_precision_names[];
+/* Bytes of an element of an activation. */
+static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
+
+enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
+/* What attention keeps for its backward: the probabilities, or (flash) what they are made again from. */
+enum pp_attention_kind { PP_ATTENTION_MATH, PP_ATTENTION_FLASH };
+enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
+enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
+enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU };
+enum pp_bias { PP_BIAS, PP_NO_BIAS };
+/* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), or queries and
+ * keys of each layer rotated (Su et al. 2021). */
+enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE };
+
+/* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
+ * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads, head_dim and positions). swiglu:
+ * linear1 makes 2 d_ff numbers of a token, of which the first d_ff are gates (Shazeer, 2020, "GLU Variants Improve
+ * Transformer"). */
+struct pp_shape {
+    int d_model, heads, d_ff, layers, vocab;
+    int mask;      /* enum pp_mask */
+    int attention; /* enum pp_attention_kind */
+    double dropout;
+    bool scale_embedding; /* multiply by sqrt(d_model) */
+    /* dropout only on the two residual branches (the lab's layer), else everywhere torch has it */
+    bool residual_only;
+    bool lab_init; /* the lab's initialisation, see kernels/model.h */
+    int precision; /* enum pp_precision */
+    int optimizer; /* enum pp_optimizer */
+    /* The decoder has memory for a multiple of so many words, zero beyond the vocabulary: aligned rows of logits.
+     * 0 and 1: none. */
+    int vocab_multiple;
+    int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
+    int normalization;    /* enum pp_normalization: of all norms */
+    int bias;             /* enum pp_bias: of all linears; norms keep theirs */
+    int replicas;         /* that train the model together; 0 and 1: one */
+    bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
+    /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
+     * 0: as many as heads. */
+    int kv_heads;
+    int head_dim;      /* columns of a head; 0: d_model / heads */
+    int positions;     /* enum pp_positions */
+    double rope_theta; /* of rotations: the base of their frequencies */
+    /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
+     * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
+     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+    int tensor;
+    /* Sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"):
+     * of what is not cut so, norms, dropout of residuals and the stream between layers and stages, each of these
+     * workers has a part of the tokens. All tokens are gathered before products over a part of the tensors, and summed
+     * by parts behind them. Without effect on one worker. */
+    bool sequence;
+};
+
+/* Columns of linear1's output. */
+static inline int pp_linear1_width(const struct pp_shape *shape)
+{
+    return shape->activation == PP_SWIGLU ? 2 * shape->d_ff : shape->d_ff;
+}
+
+/* Equal parts in which each tensor lies in memory: the shares of the replicas. A norm is made of the sums of parts,
+ * also where there are no shares, so that both ways have the same bits; not of so many that these sums would matter. */
+enum { PP_NORM_PARTS = 16, PP_PART_LINE = 32 /* elements, of which a part has a multiple */ };
+static inline int pp_shape_parts(const struct pp_shape *shape)
+{
+    const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
+    return parts ? shape->replicas : 1;
+}
+
+/* Workers that share the tensors of a stage. */
+static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->tensor > 1 ? shape->tensor : 1; }
+
+/* Does each of these workers have a part of the tokens, where tensors are whole? */
+static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
+{
+    return shape->sequence && pp_shape_tensor(shape) > 1;
+}
+
+/* Tokens of a row of `seq` for which a worker has room there: all, or a part, rounded up. A microbatch's part is as
+ * many for each of its rows, in one piece: of its tokens, row after row, those from tensor rank times the part on. */
+static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
+{
+    const int parts = pp_shape_parts_tokens(shape) ? pp_shape_tensor(shape) : 1;
+    return (seq + parts - 1) / parts;
+}
+
+/* Sums of squares that make a tensor's norm: for each worker that shares it, of each of its parts. */
+static inline int pp_shape_sums(const struct pp_shape *shape) { return pp_shape_tensor(shape) * pp_shape_parts(shape); }
+
+/* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
+static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
+{
+    return shape->zero && shape->precision == PP_BF16;
+}
+
+static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
+
+static inline int pp_head_dim(const struct pp_shape *shape)
+{
+    return shape->head_dim ? shape->head_dim : shape->d_model / shape->heads;
+}
+
+/* What attention makes of a token, all heads together; d_model, unless heads have columns of their own number. */
+static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
+
+/* Queries, keys and values of a token. */
+static inline int64_t pp_qkv_width(const struct pp_shape *shape)
+{
+    return (shape->heads + 2 * (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
+}
+
+/* Columns of a row of logits in memory. */
+static inline int pp_padded_vocab(const struct pp_shape *shape)
+{
+    const int m = shape->vocab_multiple > 1 ? shape->vocab_multiple : 1;
+    return (shape->vocab + m - 1) / m * m;
+}
+
+/* What a worker sends to another stage, and keeps at checkpoints, of so many rows of so many tokens. */
+static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t rows, int seq)
+{
+    return rows * pp_part_tokens(shape, seq) * shape->d_model * pp_element_bytes(shape->precision);
+}
+
+/* Of a checkpoint of layers: from the input of one to that of the next. */
+static inline int64_t pp_checkpoint_bytes(const struct pp_shape *shape, int64_t rows, int seq)
+{
+    return (pp_hidden_bytes(shape, rows, seq) + 63) / 64 * 64;
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of programs: the keys of measured task times.
+ */
+#include <stdio.h>
+
+#include "kernels/model_program.h"
+
+static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
+static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
+static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
+static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
+static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
+static const char *const bias_words[] = {[PP_BIAS] = "", [PP_NO_BIAS] = " nobias"};
+static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " rope"};
+
+static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
+{
+    const struct pp_stage *stage = w->stage;
+    const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->local);
+    const bool decode = stage->decode && w->part.highest;
+    if ((stage->embed && w->part.lowest) || decode) snprintf(text, size, " v%d", vocab);
+    if (decode && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
+}
+
+/* What the layers are: of whole tasks, or (their tensors alone) of norm and step. */
+static void write_layer_words(const struct pp_writer *w, bool tensors, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
+    snprintf(text, size, "%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
+             activation ? activation_words[shape->activation] : "", bias_words[shape->bias],
+             tensors ? "" : position_words[shape->positions]);
+}
+
+/* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */
+static void write_heads(const struct pp_shape *shape, bool tensors, char *text, size_t size)
+{
+    const int kv = pp_kv_heads(shape);
+    const bool fewer = kv != shape->heads;
+    char columns[16] = "", keys[16] = "";
+    if (shape->head_dim) snprintf(columns, sizeof columns, "x%d", shape->head_dim);
+    if (fewer) snprintf(keys, sizeof keys, " kv%d", kv);
+    *text = '\0';
+    if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
+}
+
+static void write_precision(const struct pp_shape *shape, char *text, size_t size)
+{
+    *text = '\0';
+    if (shape->precision != PP_FP32) snprintf(text, size, " %s", pp_precision_names[shape->precision]);
+}
+
+static void write_tensor(const struct pp_shape *shape, char *text, size_t size)
+{
+    *text = '\0';
+    if (pp_shape_tensor(shape) > 1)
+        snprintf(text, size, " tp%d%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "");
+}
+
+/* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
+ * end: between shapes that differ in nothing else, times are interpolated. */
+void pp_write_signature(const struct pp_writer *w, int kind)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_stage *stage = w->stage;
+    char *text = w->out->signature;
+    const size_t size = sizeof w->out->signature;
+    const bool tensors = kind == PP_NORM || kind == PP_STEP;
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[48], share[24] = "", heads[48], parts[24];
+    write_layer_words(w, tensors, layers, sizeof layers);
+    write_heads(shape, tensors, heads, sizeof heads);
+    write_vocabulary(w, vocab, sizeof vocab);
+    if (pp_writer_drops(w))
+        snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
+    write_precision(shape, precision, sizeof precision);
+    write_tensor(shape, parts, sizeof parts);
+    if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
+    const bool embed = stage->embed && w->part.lowest, decode = stage->decode && w->part.highest;
+    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
+                        embed ? "+emb" : "", decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
+    if (tensors)
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
+                 layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+    else
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
+                 parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
+                 precision, layers, w->checkpoints ? " layers" : "", w->seq, w->rows);
+}
