@@ -71,6 +71,14 @@ static pp_status check_tensor(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_overlap(const struct pp_config *config)
+{
+    const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
+    if (!config->overlap_param_gather || !lacks) return PP_OK;
+    return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
+                   lacks);
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -80,6 +88,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_optimizer(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
+    PP_TRY(check_overlap(config));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");

@@ -37,6 +37,7 @@ struct pp_config {
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
     bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
+    bool overlap_param_gather; /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */
     int64_t bucket_size;                                       /* ... in parts of so many bytes or more */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */

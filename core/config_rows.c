@@ -142,6 +142,10 @@ const struct pp_opt pp_config_rows[] = {
      "of several replicas: sum a stage's gradients in parts, each as soon as the last backward has made it (PyTorch's "
      "DDP, Megatron-LM), not all behind it; the same bits",
      TIMED},
+    {"overlap-param-gather", PP_OPT_FLAG, AT(overlap_param_gather), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
+     "with --zero 1 and --overlap-grad-reduce: gather a stage's parameters in these parts, too, at the beginning of a "
+     "step, each beside the forward of those before it, not at the end of the step before; the same bits",
+     TIMED},
     {"bucket-size", PP_OPT_BYTES, AT(bucket_size), PP_RUNS, PIPELINE, NULL, "25M", 1, 0x1p62, NULL,
      "with --overlap-grad-reduce: layers make up a part until they have so many bytes of gradients",
      TIMED},

@@ -82,6 +82,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .clip = config->clip > 0,
                                  .act_group = stages->groups,
                                  .parts = stages->parts,
+                                 .gather_first = config->overlap_param_gather && !config->times,
                                  .batch_w = config->batch_w,
                                  .in_flight = config->in_flight};
 }

@@ -21,8 +21,8 @@
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
  *     free (host memory) wait for dep[1] only, which always comes earlier;
- *   - compute, all parts of a task but the first: nothing besides the part before it; the output slot is written by the
- *     last one;
+ *   - a part of a task that is not the first: the part before it, on its lane; the output slot is written by the last;
+ *     of an F dep[2] = the GATHER_PARAM of its part;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -77,7 +77,7 @@ enum pp_task_flag {
     PP_TASK_FREE_ACT = 4,  /* ... is free again when it ends */
     PP_TASK_TAKE_CKPT = 8, /* the same for what is checkpointed */
     PP_TASK_FREE_CKPT = 16,
-    PP_TASK_MORE = 32,      /* a part of a B or W, of which the rank's next computation is the next part */
+    PP_TASK_MORE = 32,      /* a part of an F, B or W, of which the rank's next computation is the next part */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
 };
 
@@ -97,7 +97,8 @@ struct pp_task {
 
 /* Tasks of one class do the same work on the same shape: one duration table, one program. Where gradients are summed
  * beside the backward that makes them, the last B or W of a stage is done in parts, from the last layers to the first,
- * and so is REDUCE_GRAD: each sums what the part before it has made. */
+ * and so is REDUCE_GRAD: each sums what the part before it has made. Where parameters are gathered beside the forward
+ * that reads them, so are GATHER_PARAM and the first F of a stage, from the first layers to the last. */
 struct pp_class {
     int32_t kind, stage;
     int32_t rows;        /* rows of the microbatch(es); 0 where there is none */
@@ -169,7 +170,8 @@ struct pp_plan_spec {
     /* [stages] in so many parts the gradients are summed, each as soon as the last backward has made it; 0 and 1: as a
      * whole. NULL: all as a whole */
     const int *parts;
-    int in_flight; /* most microbatches that a rank holds, of schedules that ask for it; 0: as the schedule likes */
+    bool gather_first; /* GATHER_PARAM begins the step, in these parts, beside the forwards that need it */
+    int in_flight;     /* most microbatches that a rank holds, of schedules that ask for it; 0: as the schedule likes */
     const struct pp_stage_costs *costs; /* NULL: all tasks take equally long, hops no time */
 };
 
@@ -190,6 +192,7 @@ struct pp_plan {
      * keeps of it, and steps it. REDUCE_GRAD then is a reduce-scatter, NORM and STEP work on the share, NORM_ALL is
      * among all workers of all replicas, and GATHER_PARAM is an all-gather, for which the rank's next step waits. */
     bool zero;
+    bool gathers_first; /* ... of what the step before has stepped: behind the last one, parameters are not whole */
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
      * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
      * batched. */

@@ -92,12 +92,12 @@ static pp_status check_work(struct check *c, int32_t id)
     return PP_OK;
 }
 
-/* Parts of a B or W follow each other on their rank. */
+/* Parts of a task follow each other on their rank. */
 static pp_status check_part(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     const bool more = t->flags & PP_TASK_MORE;
-    if (more && t->kind != PP_B && t->kind != PP_W) return bad(c->plan, id, "it has no parts");
+    if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W) return bad(c->plan, id, "it has no parts");
     c->goes_on = false;
     if (!computes(t)) return PP_OK;
     const int32_t before = c->open[t->lane];

@@ -131,6 +131,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     if (!restart->every || t->step == t->saved) return PP_OK;
     if (t->step % restart->every && t->step < t->session->agenda->steps) return PP_OK;
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
+    PP_TRY(pp_worker_gather(t->worker));
     PP_TRY(pp_losses_settle(&t->losses));
     t->saved = t->step;
     if (t->worker->replica != 0 && !t->session->job->train->zero) return PP_OK;
@@ -176,6 +177,7 @@ static pp_status run_epoch(struct pp_trainee *t, int epoch)
         if (batch + 1 < batches) PP_TRY(save_checkpoint(t));
     }
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* what comes next waits without polling these sends */
+    PP_TRY(pp_worker_gather(t->worker));
     PP_TRY(pp_losses_settle(&t->losses));
     if (t->session->agenda->evaluates) {
         PP_TRY(evaluate(t, PP_PART_VALID, &loss));

@@ -94,7 +94,9 @@ static void add_stop(struct making *m, int32_t task, int *reductions)
     struct pp_stop stop = {.task = task, .recv_lane = -1, .recv_index = -1, .send_lane = -1};
     struct mark *mark = mark_of(m, task);
     const struct mark *input = t->flags & PP_TASK_DEP_RANGE ? NULL : mark_of(m, t->dep[0]);
+    const struct mark *parameters = pp_kinds[t->kind].computes ? mark_of(m, t->dep[2]) : NULL;
     if (pp_combines(t->kind)) mark->index = ++*reductions;
+    if (parameters) stop.reductions = parameters->index;
     if (input) {
         const struct pp_task *before = &m->walk->plan->tasks[input->task];
         if (is_transfer(m->walk->plan, input->task)) stop.recv_lane = input->end, stop.recv_index = input->index;

@@ -301,6 +301,24 @@ pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double
     return PP_OK;
 }
 
+/* Of the step's list the gathering alone: channels stay as they are at its end. */
+pp_status pp_worker_gather(struct pp_worker *w)
+{
+    const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
+    const double *losses;
+    if (!walk->plan->gathers_first) return PP_OK;
+    w->step = (struct pp_step){.track = PP_TRACK_TRAIN, .phase = &w->job->phase[PP_TRAIN]};
+    w->track = &w->tracks[PP_TRACK_TRAIN];
+    w->position = walk->nstops;
+    w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
+    for (int i = 0; i < walk->nstops; i++) {
+        const int32_t task = walk->stops[i].task;
+        if (walk->plan->tasks[task].kind == PP_GATHER_PARAM) PP_TRY(ask_reduction(w, task));
+    }
+    PP_TRY(pp_worker_settle(w));
+    return w->ops->end(w, &losses);
+}
+
 pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
 {
     char message[600];

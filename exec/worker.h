@@ -139,6 +139,9 @@ pp_status pp_worker_abandon(struct pp_worker *worker, pp_status why) PP_MUST_CHE
 /* Runs one step. *loss_sum: sum over the tokens of this replica's batch of -log p on the workers of the last stage,
  * else 0. Sends may still be under way when it returns. */
 pp_status pp_worker_step(struct pp_worker *worker, const struct pp_step *step, double *loss_sum) PP_MUST_CHECK;
+/* Behind a step, before anything but the next one: has the parameters whole, where replicas have stepped shares and the
+ * next step would gather them (pp_plan.gathers_first). By all workers. */
+pp_status pp_worker_gather(struct pp_worker *worker) PP_MUST_CHECK;
 /* Waits until all sends of a plan have arrived: before another plan uses the arena, and at the end. */
 pp_status pp_worker_drain(struct pp_worker *worker, enum pp_track_id track) PP_MUST_CHECK;
 

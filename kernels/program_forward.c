@@ -270,9 +270,9 @@ static void write_decoder(struct pp_writer *w)
 
 static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
-    write_input(w, pp_ref_x(w, 0), recompute);
+    if (w->part.lowest) write_input(w, pp_ref_x(w, 0), recompute);
     const struct pp_ref scratch = pp_writer_attention_scratch(w);
-    for (int l = 0; l < w->stage->layers; l++) write_layer(w, l, layer_output(w, l), scratch);
+    for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), scratch);
 }
 
 /* Where the stream stands before layer l; behind the last one. A recomputed stage sends nothing. */
@@ -284,14 +284,14 @@ static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
-    struct pp_scratch scratch = {.stream = pp_writer_stream(w)};
+    struct pp_scratch scratch = {.stream = pp_writer_stream(w)}; /* at the same place in all parts of a task */
     scratch.z2 = pp_writer_stream(w);
-    write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
+    if (w->part.lowest) write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     scratch.attention = pp_writer_attention_scratch(w);
-    for (int l = 0; l < w->stage->layers; l++)
+    for (int l = w->part.begin; l < w->part.end; l++)
         write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
                                &scratch);
-    if (w->stage->decode) write_last_norm(w, scratch.stream);
+    if (w->stage->decode && w->part.highest) write_last_norm(w, scratch.stream);
 }
 
 void pp_write_forward(struct pp_writer *w, bool recompute)
@@ -301,7 +301,7 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
         write_norm_first_layers(w, recompute);
     else
         write_norm_last_layers(w, recompute);
-    if (w->stage->decode) write_decoder(w);
+    if (w->stage->decode && w->part.highest) write_decoder(w);
 }
 
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch)

@@ -58,12 +58,20 @@ static void write_tensor(const struct pp_shape *shape, char *text, size_t size)
         snprintf(text, size, " tp%d%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "");
 }
 
+/* "B 2l+emb d200". part: an F whose input is where the part before it left it. */
+static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
+{
+    const bool embed = w->stage->embed && w->part.lowest, decode = w->stage->decode && w->part.highest;
+    return snprintf(text, size, "%s %dl%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
+                    embed ? "+emb" : "", decode ? "+dec" : "", kind == PP_F && !w->part.lowest ? " part" : "",
+                    w->training ? "" : " eval", w->model->shape.d_model);
+}
+
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
  * end: between shapes that differ in nothing else, times are interpolated. */
 void pp_write_signature(const struct pp_writer *w, int kind)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const struct pp_stage *stage = w->stage;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
@@ -76,9 +84,7 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     write_precision(shape, precision, sizeof precision);
     write_tensor(shape, parts, sizeof parts);
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
-    const bool embed = stage->embed && w->part.lowest, decode = stage->decode && w->part.highest;
-    int used = snprintf(text, size, "%s %dl%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
-                        embed ? "+emb" : "", decode ? "+dec" : "", w->training ? "" : " eval", shape->d_model);
+    const int used = write_layers(w, kind, text, size);
     if (tensors)
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
                  layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);

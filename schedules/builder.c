@@ -90,6 +90,7 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
     plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
+    plan->gathers_first = plan->zero && spec->gather_first;
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
     PP_TRY(PP_NEW(&plan->stage_rank, stages));
@@ -279,6 +280,8 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
     PP_TRY(PP_NEW(&b->started, plan->stages));
     PP_TRY(PP_NEW(&b->reduce_task, plan->stages));
+    PP_TRY(PP_NEW(&b->gather_task, plan->stages));
+    PP_TRY(PP_NEW(&b->step_task, plan->stages));
     PP_TRY(set_parts(b, spec));
     memset(b->delivered, 0xff, (size_t)(2 * cells) * sizeof *b->delivered);
     for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches, b->reduce_task[s] = -1;
@@ -287,7 +290,8 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(PP_NEW(&b->class_id, classes));
     memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
     b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1;
-    for (int s = 0; s < plan->stages; s++) b->task_capacity += 2 * (int64_t)(b->parts[s] - 1);
+    for (int s = 0; s < plan->stages; s++)
+        b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1);
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
                        (long long)b->task_capacity);
@@ -317,9 +321,10 @@ static void free_builder(struct builder *b)
     }
     for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
-    void *const rest[] = {b->ranks,          b->act,      b->act_group,      b->done_stages, b->channels,
-                          b->channel_of,     b->started,  b->reduce_task,    b->row_index,   b->first_channel,
-                          b->gradients_left, b->class_id, b->slot_row_index, b->parts};
+    void *const rest[] = {b->ranks,          b->act,           b->act_group,      b->done_stages,
+                          b->channels,       b->channel_of,    b->started,        b->reduce_task,
+                          b->row_index,      b->first_channel, b->gradients_left, b->class_id,
+                          b->slot_row_index, b->parts,         b->gather_task,    b->step_task};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 
@@ -336,6 +341,7 @@ static pp_status build(const struct pp_plan_spec *spec, const struct pp_order_so
     PP_TRY_DONE(make_channels(&b));
     PP_TRY_DONE(make_lanes(&b));
     PP_TRY_DONE(make_tables(&b, spec));
+    PP_TRY_DONE(pp_builder_gathers(&b));
     PP_TRY_DONE(pp_builder_emit(&b));
     PP_TRY_DONE(pp_builder_epilogue(&b));
     free_tables(&b);

@@ -72,9 +72,11 @@ struct builder {
     int32_t *act_slot;       /* [pp_cells()] */
     int32_t *ckpt_slot;      /* [pp_cells()] where something is recomputed */
     int32_t *gradients_left; /* [stages] B or W still to come */
-    uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W */
+    uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W, bit 2: a first F */
     int32_t *reduce_task;    /* [stages] the last one */
     int32_t *parts;          /* [stages] in which gradients are summed; 1: as a whole */
+    int32_t *gather_task;    /* [stages] the first part's */
+    int32_t *step_task;      /* [stages] */
     int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
     int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
     int nrows;
@@ -125,6 +127,8 @@ pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, i
 /* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then NORM,
  * NORM_ALL, STEP, GATHER_PARAM. */
 pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;
+/* Before all else, where plan->gathers_first: GATHER_PARAM. */
+pp_status pp_builder_gathers(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
 
 /* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */

@@ -231,20 +231,32 @@ static struct pp_task part_of(const struct pp_task *task, int part, int parts)
     return piece;
 }
 
-/* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made.
- * *first: the one that reads its input; *last: the one that writes its output. */
+/* Is it the first to read the parameters that its stage gathers? */
+static bool is_first_forward(struct builder *b, const struct pp_op *op)
+{
+    enum { BEGUN = 4 };
+    if (!b->plan->gathers_first || op->kind != PP_F || b->started[op->stage] & BEGUN) return false;
+    b->started[op->stage] |= BEGUN;
+    return true;
+}
+
+/* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made; the first
+ * forward, if it has parameters to wait for. *first: the one that reads its input; *last: the one that writes its
+ * output. */
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
-    const int parts = is_last_backward(b, op) ? b->parts[op->stage] : 1;
+    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op);
+    const int parts = ends || begins ? b->parts[op->stage] : 1;
     for (int i = 0; i < parts; i++) {
         struct pp_task piece = part_of(task, i, parts);
+        if (begins) piece.dep[2] = b->gather_task[op->stage] + i;
         if (parts > 1) PP_TRY(pp_builder_part_class(b, &piece, i, &piece.cls));
         if (parts == 1) PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &piece.cls));
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
-        if (i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
+        if (ends && i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
     }
     return PP_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What follows the last backward: gradient reduction over replicas, global norm, optimizer step, and where each replica
- * stepped a share, the gathering of parameters.
+ * stepped a share, the gathering of parameters, unless that begins the next step.
  */
 #include "schedules/building.h"
 
@@ -38,12 +38,24 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     return pp_builder_task(b, &task, &b->reduce_task[stage]);
 }
 
-static pp_status gather(struct builder *b, int stage)
+static pp_status gather(struct builder *b, int stage, int part)
 {
     const int rank = b->plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
     struct pp_task task = plain(PP_GATHER_PARAM, stage, collective_lane(b, rank), r->last_compute);
-    return append(b, &task, &r->last_gather);
+    if (!b->plan->gathers_first) return append(b, &task, &r->last_gather);
+    PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
+    return pp_builder_task(b, &task, &r->last_gather);
+}
+
+/* In the order in which the forwards need them. */
+pp_status pp_builder_gathers(struct builder *b)
+{
+    for (int stage = 0; b->plan->gathers_first && stage < b->plan->stages; stage++) {
+        b->gather_task[stage] = (int32_t)b->plan->ntasks;
+        for (int part = 0; part < b->parts[stage]; part++) PP_TRY(gather(b, stage, part));
+    }
+    return PP_OK;
 }
 
 /* One task per stage on its rank: rank by rank, each in the order in which its stages finished. */
@@ -55,7 +67,9 @@ static pp_status per_stage(struct builder *b, int kind, int32_t after)
             int stage = r->done_stages[i];
             struct pp_task task = plain(kind, stage, rank, after >= 0 ? after : b->reduce_task[stage]);
             PP_TRY(append(b, &task, &r->last_compute));
-            if (kind == PP_STEP && b->plan->zero) PP_TRY(gather(b, stage));
+            if (kind != PP_STEP) continue;
+            b->step_task[stage] = r->last_compute;
+            if (b->plan->zero && !b->plan->gathers_first) PP_TRY(gather(b, stage, 0));
         }
     }
     return PP_OK;

@@ -70,11 +70,14 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
 }
 
-/* A rank begins a step when it has the parameters that the other replicas stepped in the one before. */
+/* A rank begins a step when it has the parameters that the other replicas stepped in the one before; or it gathers
+ * those of a stage when it has stepped its own. */
 static void add_gathers(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    for (int r = 0; plan->zero && r < plan->ranks; r++) {
+    for (int s = 0; plan->gathers_first && s < plan->stages; s++)
+        plan->wraps[plan->nwraps++] = (struct pp_wrap){b->step_task[s], b->gather_task[s]};
+    for (int r = 0; plan->zero && !plan->gathers_first && r < plan->ranks; r++) {
         int32_t id = 0;
         while (plan->tasks[id].lane != r) id++;
         plan->wraps[plan->nwraps++] = (struct pp_wrap){b->ranks[r].last_gather, id};
@@ -85,7 +88,7 @@ static void add_gathers(struct builder *b)
 static pp_status make_wraps(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int n = plan->zero ? plan->ranks : 0;
+    int n = plan->zero ? plan->stages : 0;
     for (int c = 0; c < b->nchannels; c++) n += b->channels[c].recv.made + b->channels[c].send.made;
     PP_TRY(PP_NEW(&plan->wraps, n));
     for (int c = 0; c < b->nchannels; c++) {

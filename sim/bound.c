@@ -84,6 +84,7 @@ static int64_t all_parts(const struct bounding *b, int first)
     int64_t ns = 0;
     for (int c = first, left = classes[first].parts; left > 0; c++) {
         if (classes[c].kind != classes[first].kind || classes[c].stage != classes[first].stage) continue;
+        if (classes[c].parts != classes[first].parts) continue;
         ns += at_least(b, c);
         left--;
     }

@@ -17,6 +17,21 @@ int pp_norm_hops(const struct pp_plan *plan)
     return hops;
 }
 
+/* What replicas have of each other's parameters, all shares together. */
+static int64_t gathered_bytes(const struct pp_model *model, const struct pp_class *cls)
+{
+    const struct pp_stage *stage = &model->stages[cls->stage];
+    const struct pp_tensor_range range = pp_part_tensors(stage, cls);
+    int64_t bytes = 0;
+    for (int i = range.first; i < range.first + range.n; i++) {
+        const struct pp_tensor *t = &model->tensors[stage->first_tensor + i];
+        const int64_t elements = t->part_elements * pp_shape_parts(&model->shape);
+        if (t->value_offset >= 0) bytes += elements * (int64_t)sizeof(float);
+        if (t->offset16 >= 0) bytes += elements * pp_element_bytes(PP_BF16);
+    }
+    return bytes;
+}
+
 /* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
 static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
@@ -24,9 +39,8 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
         return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
     if (!pp_combines(cls->kind)) return 0;
-    const struct pp_stage *stage = &model->stages[cls->stage];
     if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
-    return stage->value_bytes + stage->param16_bytes;
+    return gathered_bytes(model, cls);
 }
 
 int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }
