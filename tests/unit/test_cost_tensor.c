@@ -76,7 +76,7 @@ struct figures {
     double latency_ns, rate;
 };
 
-/* All-reduces of gradients of norms: of a layer's four tensors, or two of RMS norms, and of those before the decoder. */
+/* All-reduces of gradients of norms: of a layer's four tensors, or two of RMS norms, and of the last norm's. */
 static double norms_ns(const struct pp_job *job, const struct pp_class *class, struct figures of, double around)
 {
     const struct pp_shape *shape = &job->model->shape;
@@ -111,7 +111,7 @@ static void check_sums(const struct pp_job *job, const struct pp_cost *cost, str
         if (!pp_kinds[class->kind].computes) continue;
         const double expected = sums_ns(job, class, of);
         expect_near((double)cost->classes[c].sums_ns, expected, 20 + expected * 1e-5,
-                    what); /* each is rounded to 1 ns */
+                    what); /* each is rounded */
     }
 }
 

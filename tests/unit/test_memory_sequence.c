@@ -108,8 +108,8 @@ static void test_checkpoints_and_messages(void **state)
     }
 }
 
-/* The backward of a layer: the stream, the norm's gradient, that of linear2's output; the context's and the activation's
- * of a worker's heads and columns; attention's; with parts of the tokens room for all of them, twice. */
+/* The backward of a layer: the stream, the norm's gradient, that of linear2's output; the context's and the
+ * activation's of a worker's heads and columns; attention's; with parts of the tokens room for all of them, twice. */
 static void test_scratch(void **state)
 {
     (void)state;
