@@ -189,6 +189,8 @@ pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_
     if (!c.out) return pp_fail(PP_IO, "--chrome %s: %s: name another file", path, strerror(errno));
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c.out);
     pp_json_text(pp_compare_title(table, row, title, sizeof title), c.out);
+    fputs(",\"workload\":", c.out);
+    pp_json_text(pp_cell_text(pp_table_cell(table, row, "workload")), c.out);
     fputs("},\"traceEvents\":[", c.out);
     pp_status status = PP_OK;
     if (pair.predicted >= 0) status = write_run(&c, db, pair.predicted, "prediction");

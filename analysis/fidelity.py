@@ -305,6 +305,7 @@ def parse(words=None):
     add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
     add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")
     add("--tensors", type=numbers, default=(1,), help="workers of each rank, T (default 1)")
+    add("--sequence-parallel", action="store_true", help="workers of a rank have parts of the tokens, too")
     add("--p4", action="store_true", help="four ranks too, on whatever cores there are")
     add("--held-out", type=numbers, default=(), help="chunks that are predicted and run but not profiled")
     quick = "chunks 1, 4, 10; checkpoints never and always; one run of each"

@@ -59,7 +59,8 @@ def fits(config, asked):
 
 
 def configurations(args, cores):
-    """Dicts of KEY, and `virtual`; `held_out`: its shapes are not profiled; `crowded`: more workers than `cores`."""
+    """Dicts of KEY, and `virtual`, `sequence` (parallelism); `held_out`: its shapes are not profiled; `crowded`: more
+    workers than `cores`."""
     chunks = args.chunks or (QUICK["chunks"] if args.quick else CHUNKS)
     checkpoints = args.checkpoints or (QUICK["checkpoints"] if args.quick else CHECKPOINTS)
     stages = args.stages or ((2, 4) if args.p4 else (2,))
@@ -70,6 +71,7 @@ def configurations(args, cores):
     ):
         config = dict(zip(KEY, values))
         config["virtual"] = VIRTUAL[config["schedule"]]
+        config["sequence"] = args.sequence_parallel and config["tensor"] > 1
         config["held_out"] = config["chunks"] in args.held_out
         config["crowded"] = args.device == "cpu" and workers(config) > cores
         if fits(config, asked):
@@ -98,8 +100,13 @@ def draw(configs, n, seed):
     return [config for config in configs if key(config) in chosen]
 
 
+def name_of(config, names):
+    """Its values of these names; a configuration without sequence parallelism has the name it had before there was any."""
+    return [str(config[name]) for name in names] + ["sequence"] * config["sequence"]
+
+
 def key(config):
-    return " ".join(str(config[name]) for name in KEY)
+    return " ".join(name_of(config, KEY))
 
 
 def blocks(configs, shared=False):
@@ -108,7 +115,7 @@ def blocks(configs, shared=False):
     if shared:
         return {"all": configs}
     for config in configs:
-        made.setdefault("-".join(str(config[name]) for name in BLOCK), []).append(config)
+        made.setdefault("-".join(name_of(config, BLOCK)), []).append(config)
     return made
 
 
@@ -130,7 +137,7 @@ def options(config, names=("schedule", "stages", "tensor", "virtual", "chunks", 
     words = []
     for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
         words += ["--" + name.replace("_", "-"), str(value)]
-    return words
+    return words + ["--sequence-parallel"] * config["sequence"]
 
 
 def profile_options(configs):

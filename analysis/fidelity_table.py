@@ -100,7 +100,7 @@ def compare(config, prediction, runs, base):
 
 def compare_foreign(row, prediction, run, base):
     """The row of a configuration, if it ran alone too, and one run of it beside a foreign load."""
-    made = compare({n: row[n] for n in (*KEY, "virtual")}, prediction, [run], base)
+    made = compare({n: row[n] for n in (*KEY, "virtual", "sequence")}, prediction, [run], base)
     made["alone"] = row.get("measured")
     made["signs"] = signs(run, base)
     busy = [prediction["makespan_ms"] * (1 - bubble) for bubble in prediction.get("rank_bubble") or ()]
@@ -109,8 +109,9 @@ def compare_foreign(row, prediction, run, base):
 
 
 def ranks_cell(row):
-    """P, or of ranks of several workers P x T."""
-    return row["stages"] if row["tensor"] == 1 else f"{row['stages']} x T {row['tensor']}"
+    """P, or of ranks of several workers P x T, which may have parts of the tokens."""
+    sequence = " sequence" if row["sequence"] else ""
+    return row["stages"] if row["tensor"] == 1 else f"{row['stages']} x T {row['tensor']}{sequence}"
 
 
 def groups(rows):

@@ -375,7 +375,7 @@ def page(folder):
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
-    table_tensor, errors_tensor, runs = published_tensor.table(program, facts, {"math": [], "flash": FLASH})
+    tables_tensor, words_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -393,7 +393,7 @@ def page(folder):
         "ratios": table_ratios,
         "memory": table_memory,
         "gpipe": table_gpipe,
-        "tensor": table_tensor,
+        **tables_tensor,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -413,7 +413,7 @@ def page(folder):
         "memory": size(errors_memory),
         "gpipe": size(errors_gpipe),
         **words_kinds,
-        **published_tensor.words_of(runs, errors_tensor),
+        **words_tensor,
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

@@ -29,20 +29,22 @@ class Run:
     def measured(self):
         return self.teraflops or self.rate(self.seconds)
 
-    def words(self):
+    def words(self, sequence=False):
+        """sequence: with parts of the tokens, and nothing computed twice."""
+        kept = ["--checkpoint", "never", "--sequence-parallel"] if sequence else ["--checkpoint", "layers"]
         schedule = ["interleaved", "--virtual", self.virtual] if self.virtual > 1 else ["1f1b"]
         return [
             *("--machine", "a100", "--precision", "bf16", "--d-model", self.width, "--heads", self.heads),
             *("--d-ff", 4 * self.width, "--layers", self.layers, "--vocab", VOCABULARY, "--vocab-multiple", 128),
             *("--tokens", TOKENS, "--mask", "causal", "--norm", "pre", "--activation", "gelu", "--dropout", 0.1),
-            *("--optimizer", "adamw", "--clip", 1, "--no-eval", "--checkpoint", "layers"),
+            *("--optimizer", "adamw", "--clip", 1, "--no-eval", *kept),
             *("--stages", self.ranks, "--tensor", self.tensor, "--replicas", self.replicas),
             *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),
         ]
 
 
 def table(program, facts, attentions):
-    """(table, {attention: errors in %}, the first run's words); attentions: {name: options}"""
+    """(table, {attention: errors in %}, runs); attentions: {name: options}"""
     rows, errors = [], {name: [] for name in attentions}
     runs = [Run(*cells) for cells in facts["tensor"]]
     for run in runs:
@@ -61,11 +63,45 @@ def table(program, facts, attentions):
     return markdown([*head, "sums %", "arena GB"], rows), errors, runs
 
 
-def words_of(runs, errors):
-    """{word of the text: figure}"""
-    words = {"tensor_first": " ".join(map(str, ["ppsim", *runs[3].words()]))}
+def sequence_table(program, facts, attentions):
+    """The runs of 2022 with sequence parallelism, beside those that recomputed all: (table, {attention: errors of speed
+    in %}, {"measured" or attention: by how many % they are faster})"""
+    rows, errors, gains = [], {name: [] for name in attentions}, {name: [] for name in ("measured", *attentions)}
+    runs = {run.model: run for run in (Run(*cells) for cells in facts["tensor"]) if run.paper == 2022}
+    for model, seconds in facts["sequence"]:
+        run = runs[model]
+        gains["measured"].append(percent(run.seconds, seconds))
+        row, sums, arenas = [model, run.gpus, run.tensor, run.ranks, run.virtual, f"{seconds:.2f}"], [], []
+        for name, words in attentions.items():
+            full, now = (program.predict(*run.words(sequence), *words) for sequence in (False, True))
+            errors[name].append(percent(seconds, now["ms_per_batch"] / 1e3))
+            gains[name].append(percent(full["ms_per_batch"], now["ms_per_batch"]))
+            row += [f"{now['ms_per_batch'] / 1e3:.2f}", f"{errors[name][-1]:+.0f}"]
+            sums.append(f"{100 * now['tensor_ms'] / now['ms_per_batch']:.0f}")
+            arenas.append(f"{max(now['peak_bytes']) / 1e9:.0f}")
+        rows.append([*row, sums[0], *arenas, *(f"{found[-1]:+.0f}" for found in gains.values())])
+    head = ["model", "GPUs", "T", "P", "V", "s"]
+    for name in attentions:
+        head += [name, "error %"]
+    head += ["sums %", *(f"{name}: arena GB" for name in attentions), "gain %", *(f"{name} %" for name in attentions)]
+    return markdown(head, rows), errors, gains
+
+
+def ranges(kind, errors):
+    """{word of the text: figure}: of each attention the mean, the least and the most"""
+    words = {}
     for name, found in errors.items():
-        words[f"tensor_{name}"] = f"{statistics.mean(found):+.0f}"
-        words[f"tensor_{name}_least"] = f"{min(found):+.0f}"
-        words[f"tensor_{name}_most"] = f"{max(found):+.0f}"
+        words[f"{kind}_{name}"] = f"{statistics.mean(found):+.0f}"
+        words[f"{kind}_{name}_least"] = f"{min(found):+.0f}"
+        words[f"{kind}_{name}_most"] = f"{max(found):+.0f}"
     return words
+
+
+def section(program, facts, attentions):
+    """({name: table}, {word of the text: figure})"""
+    whole, errors, runs = table(program, facts, attentions)
+    parts, errors_parts, gains = sequence_table(program, facts, attentions)
+    words = {"tensor_first": " ".join(map(str, ["ppsim", *runs[3].words()])), **ranges("tensor", errors)}
+    words["sequence_first"] = " ".join(map(str, ["ppsim", *runs[-3].words(True)]))
+    words.update({**ranges("sequence", errors_parts), **ranges("gain", gains)})
+    return {"tensor": whole, "sequence": parts}, words

@@ -84,13 +84,23 @@ static double adding(const struct pp_plan *plan, int kind)
     return (double)(tasks - 1) / tasks;
 }
 
-/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
- * norm. */
-static int launches(const struct pp_machine *m, int kind, const struct pp_program *p)
+int pp_cost_count_sums(const struct pp_job *job, int cls)
 {
-    const int groups = (p->ncalls + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
+    const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
+    int n = 0;
+    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).bytes > 0;
+    return n;
+}
+
+/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
+ * norm; sums before these are calls, too. */
+static int launches(const struct pp_job *job, const struct pp_machine *m, int cls)
+{
+    const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
+    const int kind = job->train->classes[cls].kind, sums = pp_cost_count_sums(job, cls);
+    const int groups = (p->ncalls - sums + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
     if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls;
-    return kind == PP_NORM ? 2 * groups : groups;
+    return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
 /* Calls run one after another, so each takes its own longest time: memory rests during a product, and arithmetic during
@@ -107,9 +117,8 @@ static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, in
                         double bytes_per_ns)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
-    const int kind = job->train->classes[cls].kind;
-    const double again = adding(job->train, kind);
-    double ns = launches(m, kind, p) * m->call_overhead_ns;
+    const double again = adding(job->train, job->train->classes[cls].kind);
+    double ns = launches(job, m, cls) * m->call_overhead_ns;
     for (int i = 0; i < p->ncalls; i++) {
         const struct pp_work work = job->model_ops->call_work(&p->calls[i], rates->gpu);
         ns += work_ns(&work, again, rates, bytes_per_ns);
@@ -121,9 +130,8 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
                       const struct pp_placement *placement, struct pp_class_cost *out)
 {
     const struct pp_class *c = &job->train->classes[cls];
-    const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     out->bytes = moved_bytes(job, c);
-    out->host_ns = llround((pp_kinds[c->kind].computes ? launches(m, c->kind, program) : 1) * m->issue_ns);
+    out->host_ns = llround((pp_kinds[c->kind].computes ? launches(job, m, cls) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
         out->ns = roofline(job, m, cls, rates, rates->bytes_per_ns);
         out->loaded_ns = roofline(job, m, cls, rates, rates->loaded_bytes_per_ns);

@@ -38,15 +38,6 @@ static pp_status parameter(const struct pp_search *s, const char *link, const ch
     return pp_check_figure(measured, 0, most, "%s of link \"%s\" is", name, link);
 }
 
-/* Of sums over the workers of a rank; profiles have tasks without them. */
-static int count_sums(const struct pp_job *job, int cls)
-{
-    const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
-    int n = 0;
-    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).bytes > 0;
-    return n;
-}
-
 /* A GPU's copies are made beside its computations: the calls cost its host, not the device. */
 static void use_host(const struct pp_job *job, double send_ns, double receive_ns, struct pp_cost *cost)
 {
@@ -57,7 +48,7 @@ static void use_host(const struct pp_job *job, double send_ns, double receive_ns
         if (!pp_kinds[kind].computes)
             class->host_ns = llround(pp_is_transfer(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
         else if (class->source != PP_COST_MACHINE)
-            class->host_ns += llround(count_sums(job, c) * (send_ns + receive_ns));
+            class->host_ns += llround(pp_cost_count_sums(job, c) * (send_ns + receive_ns)); /* profiles have none */
     }
 }
 

@@ -20,6 +20,9 @@ pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_t
 /* Workers that share a GPU: --gpus 0 gives each worker one. */
 int pp_cost_sharers(const struct pp_job *job);
 
+/* Calls of a class's program at which the workers of a rank meet. */
+int pp_cost_count_sums(const struct pp_job *job, int cls);
+
 /* Every program: the sum over its calls of max(FLOPs / attainable FLOP/s of the arithmetic that they use, bytes /
  * bandwidth) + overhead of a call. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,

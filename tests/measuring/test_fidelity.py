@@ -223,6 +223,7 @@ class Started(unittest.TestCase):
 
 def row(error=0.0, spread=1.0, chunks=1, measured=100.0, **more):
     made = dict(model="m", transport="t", stages=2, tensor=1, schedule="s", chunks=chunks, checkpoint="c", precision="fp32")
+    made["sequence"] = False
     made.update(error=error, normalised=error / 2, spread=spread, measured=measured, predicted=measured + error)
     made.update(bubble_predicted=0.3, bubble_measured=0.29, arena_equal=True, plan_equal=True, memory=None, runs=2)
     return {**made, "disturbed": 0, **more}
@@ -232,7 +233,7 @@ class Statistics(unittest.TestCase):
     PREDICTION = dict(ms_per_batch=110.0, microbatches=4, bubble=0.3, peak_bytes=[1], plan="a")
     PREDICTION.update(makespan_ms=10.0, rank_bubble=[0.5, 0.2], process_bytes=[100, 206])
     CONFIG = dict(model="m", transport="t", stages=2, tensor=1, schedule="s", virtual=1, chunks=4, checkpoint="c")
-    CONFIG["precision"] = "fp32"
+    CONFIG.update(precision="fp32", sequence=False)
 
     def run_of(self, ms, reference=1000, **more):
         made = dict(ms_per_batch=ms, reference_ns=reference, bubble=0.28, peak_bytes=[1], plan="a")
@@ -313,7 +314,7 @@ class Statistics(unittest.TestCase):
 class Design(unittest.TestCase):
     ARGS = dict(models=["wide"], transports=["threads"], schedules=["interleaved"], checkpoints=(), chunks=())
     ARGS.update(stages=(), tensors=(1,), quick=False, p4=False, held_out=(), precisions=["fp32"])
-    ARGS.update(device="cpu", foreign=0, repeats=1, seed=1, sample=0)
+    ARGS.update(sequence_parallel=False, device="cpu", foreign=0, repeats=1, seed=1, sample=0)
 
     def test_doubles_and_what_cannot_run_are_left_out(self):
         made = design.configurations(argparse.Namespace(**self.ARGS), 2)
@@ -357,6 +358,19 @@ class Design(unittest.TestCase):
         self.assertEqual({c["tensor"]: c["crowded"] for c in made}, {1: False, 2: True})
         self.assertIn("--tensor", design.options(made[-1]))
         self.assertEqual({name.split("-")[2] for name in design.blocks(made)}, {"1", "2"})
+
+    def test_parts_of_tokens_are_a_name_of_their_own(self):
+        made = {}
+        for asked in (False, True):
+            args = argparse.Namespace(**{**self.ARGS, "tensors": (1, 2), "sequence_parallel": asked})
+            made[asked] = design.configurations(args, 2)
+        keys, blocks = ({k: f(configs) for k, configs in made.items()} for f in (lambda c: {*map(design.key, c)}, design.blocks))
+        self.assertEqual(len(keys[False] & keys[True]), len(keys[True]) // 2)  # those of T = 1
+        self.assertIn("wide-2-2-never-fp32-sequence", blocks[True])
+        self.assertIn("wide-2-2-never-fp32", blocks[False])
+        for config in made[True]:
+            self.assertEqual("--sequence-parallel" in design.options(config), config["tensor"] == 2)
+            self.assertEqual(table.ranks_cell(config), 2 if config["tensor"] == 1 else "2 x T 2 sequence")
 
     def test_the_order_is_the_same_at_each_start_and_another_in_each_block(self):
         args = argparse.Namespace(**{**self.ARGS, "repeats": 3, "foreign": 2})

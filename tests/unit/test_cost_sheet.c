@@ -157,7 +157,8 @@ static void test_others_wait_for_memory(void **state)
     assert_true(others > 1000);
 }
 
-/* The step of up to 64 tensors is one launch, their norm two; on a cpu each tensor is a call. */
+/* The step of up to 64 tensors is one launch, their norm two; on a cpu each tensor is a call. With parts of the tokens
+ * a sum stands before them for each layer, in the norm if there is one. */
 static void test_machine_launches(void **state)
 {
     (void)state;
@@ -166,6 +167,8 @@ static void test_machine_launches(void **state)
         int norm, step; /* 0: one for each call */
     } cases[] = {{"--device cuda --stages 1", "h200", 2, 1},
                  {"--device cuda --stages 1 --layers 12 --optimizer adamw", "h200", 6, 3},
+                 {"--device cuda --stages 1 --tensor 2 --sequence-parallel", "h200", 2 + 2, 1},
+                 {"--device cuda --stages 1 --tensor 2 --sequence-parallel --norm pre --clip 0", "h200", 2, 1 + 3},
                  {"--stages 1", "epyc-zen4", 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = create_job(cases[i].options);
