@@ -20,6 +20,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 import arguments  # noqa: E402
+import published_llama  # noqa: E402
 import published_tensor  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
 
@@ -376,6 +377,7 @@ def page(folder):
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
     tables_tensor, words_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
+    tables_llama, words_llama = published_llama.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -394,6 +396,7 @@ def page(folder):
         "memory": table_memory,
         "gpipe": table_gpipe,
         **tables_tensor,
+        **tables_llama,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -414,6 +417,7 @@ def page(folder):
         "gpipe": size(errors_gpipe),
         **words_kinds,
         **words_tensor,
+        **words_llama,
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
+import published_llama  # noqa: E402
 import published_tensor  # noqa: E402
 
 MODELS = {"m": published.Model("m", 6, 1, 8, 2, 4, 2)}
@@ -111,6 +112,18 @@ class Page(unittest.TestCase):
         kept, made = path.read_text(encoding="utf-8"), published.page(os.environ["PP_BIN"])
         lines = difflib.unified_diff(kept.splitlines(), made.splitlines(), str(path), "today", lineterm="", n=0)
         self.assertTrue(kept == made, "run analysis/published.py and read what it changes:\n" + "\n".join(lines))
+
+
+class Llama(unittest.TestCase):
+    def test_operations_are_six_for_each_token_and_parameter_and_those_of_attention(self):
+        tokens = 16 * 1024 * 1024
+        self.assertAlmostEqual(published_llama.operations(32, 64, 0) / (6 * 405.85e9 * tokens), 1, places=4)
+        beside = published_llama.operations(16, 128, 1) - published_llama.operations(16, 128, 0)
+        self.assertAlmostEqual(beside / (3 * 2 * 2 * 126 * 8192 * 16384 * tokens), 1)  # scores, and what they weigh
+
+    def test_stages_have_all_layers(self):
+        words = published_llama.words(16, 8, 64, 32)
+        self.assertEqual(sum(map(int, words[words.index("--split") + 1].split(","))), published_llama.LAYERS)
 
 
 if __name__ == "__main__":
