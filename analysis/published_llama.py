@@ -4,13 +4,13 @@
 from fidelity_table import markdown, percent
 
 LAYERS, WIDTH, TOKENS, PARAMETERS = 126, 16384, 8192, 405853388800
-VIRTUAL = 4  # stages of two layers, but for the first and the last of the model
+VIRTUAL = 8  # stages of one layer, but for the first and the last of the model, which have none
 GIB = 1 << 30
 
 
 def words(ranks, tensor, replicas, rows):
     stages = ranks * VIRTUAL
-    split = [1, *[2] * (stages - 2), 1]
+    split = [0, *[1] * (stages - 2), 0]
     assert sum(split) == LAYERS
     return [
         *("--preset", "llama-3-405b", "--machine", "h100", "--precision", "bf16", "--no-eval"),

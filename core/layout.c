@@ -68,7 +68,7 @@ static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase 
 static int64_t checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows)
 {
     if (phase->plan->checkpoint != PP_CHECKPOINT_LAYERS) return hidden_bytes(model, phase, rows);
-    return model->stages[stage].layers * pp_checkpoint_bytes(&model->shape, rows, phase->seq);
+    return pp_stage_checkpoints(&model->stages[stage]) * pp_checkpoint_bytes(&model->shape, rows, phase->seq);
 }
 
 static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)

@@ -93,7 +93,7 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
     const int tensor = pp_point_tensor(point);
     const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
-    if (stages > config->layers)
+    if (stages > config->layers + pp_split_ends(config->split))
         return pp_fail(PP_USAGE,
                        "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                        "stages or more --layers",

@@ -66,6 +66,9 @@ struct pp_shape {
     bool sequence;
 };
 
+/* Stages that may have no layers, but the embedding or the decoder: two, where --split names the layers of each. */
+static inline int pp_split_ends(const char *split) { return split && *split >= '0' && *split <= '9' ? 2 : 0; }
+
 /* Columns of linear1's output. */
 static inline int pp_linear1_width(const struct pp_shape *shape)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cutting the layers into stages. The embedding goes with the first stage, the decoder with the last.
+ * Cutting the layers into stages. The embedding goes with the first stage, the decoder with the last; of several stages
+ * these two may have no layers besides.
  */
 #include <errno.h>
 #include <float.h>
@@ -120,6 +121,12 @@ static pp_status cut_time(const struct pp_shape *shape, int stages, const double
     return cut_balanced(layer_ns, shape->layers, stages, out);
 }
 
+/* May the stage have so few layers? */
+static bool has_work(int stage, int stages, long layers)
+{
+    return layers > 0 || (layers == 0 && stages > 1 && (stage == 0 || stage == stages - 1));
+}
+
 /* "3,5": layers of each stage. */
 static pp_status cut_list(const struct pp_shape *shape, int stages, const char *split, int *out)
 {
@@ -130,10 +137,10 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
         char *end;
         errno = 0;
         long value = strtol(at, &end, 10);
-        if (end == at || errno || value < 1 || value > INT_MAX || (*end && *end != ','))
+        if (end == at || errno || !has_work(n, stages, value) || value > INT_MAX || (*end && *end != ','))
             return pp_fail(PP_USAGE,
                            "--split %s: expected uniform, parameters, time, or the layers of each of the %d "
-                           "stages as positive numbers with commas between them",
+                           "stages as numbers with commas between them, positive but for the first and the last",
                            split, stages);
         out[n++] = (int)value;
         sum += value;
@@ -153,7 +160,7 @@ pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *spl
                        int *layers_out)
 {
     if (stages < 1) return pp_fail(PP_USAGE, "%d stages: a pipeline has at least one", stages);
-    if (stages > shape->layers)
+    if (stages > shape->layers + pp_split_ends(split))
         return pp_fail(PP_USAGE,
                        "%d stages (--stages times --virtual) need at least as many layers, but --layers is %d: "
                        "use fewer stages or more layers",

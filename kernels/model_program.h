@@ -188,7 +188,8 @@ struct pp_scratch {
 
 /* F (or R where recompute is set), B, I, W. */
 void pp_write_forward(struct pp_writer *w, bool recompute);
-/* Layer l once more from its checkpoint, as far as its backward needs it; behind the last one of all, the decoder. */
+/* Layer l once more from its checkpoint, as far as its backward needs it; behind the last one of all, the decoder. -1:
+ * of a stage without layers. */
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
 

@@ -23,6 +23,9 @@ struct path {
  * are there until their linears' weights have theirs; sums are made in the second, and inputs gathered. */
 enum { GRADIENTS, OTHERS };
 
+/* Has the stage nothing but the embedding or the decoder? */
+static bool is_bare(const struct pp_writer *w) { return w->stage->layers == 0; }
+
 /* The gradient at linear2's input; relu and gelu make it linear1's output's in place. */
 static struct pp_ref du_of(const struct pp_writer *w, const struct path *path, int l)
 {
@@ -268,38 +271,40 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->ref[2] = dy;
 }
 
-/* The gradient at the decoder's input becomes path->incoming. */
-static void write_decoder_input_grad(struct pp_writer *w, struct path *path)
+/* The gradient at the output of the last layer, in `out`, becomes path->incoming. */
+static void write_decoder_input_grad(struct pp_writer *w, struct path *path, struct pp_ref out)
 {
     const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
-    const struct pp_ref dx = write_shared_product(w, PP_GEMM_WRITE, path->stream, dlogits,
-                                                  pp_padded_vocab(&w->model->local), pp_ref_decoder_weight(w));
-    path->incoming = path->stream;
+    const struct pp_ref to = pp_writer_norm_first(w) ? path->stream : out;
+    const struct pp_ref dx = write_shared_product(w, PP_GEMM_WRITE, to, dlogits, pp_padded_vocab(&w->model->local),
+                                                  pp_ref_decoder_weight(w));
+    path->incoming = out;
     if (pp_writer_norm_first(w))
-        write_plain_norm_grad(
-            w, (const struct pp_ref[]){path->stream, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd), dx,
-                                       pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
-                                       pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
-                                       pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS), pp_ref_to(PP_MEM_NONE, 0)});
+        write_plain_norm_grad(w, (const struct pp_ref[]){out, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd), dx,
+                                                         pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                                                         pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
+                                                         pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS),
+                                                         pp_ref_to(PP_MEM_NONE, 0)});
     else if (w->parts)
-        pp_writer_copy(w, path->stream, dx);
+        pp_writer_copy(w, out, dx);
 }
 
 /* The gradient of the logits is there since the forward pass. */
-static void write_decoder_grads(struct pp_writer *w, struct path *path)
+static void write_decoder_grads(struct pp_writer *w, struct path *path, struct pp_ref out)
 {
-    if (path->inputs) write_decoder_input_grad(w, path);
+    if (path->inputs) write_decoder_input_grad(w, path, out);
     if (!path->weights) return;
     write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
                        pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
                        pp_writer_gather(w, OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
 }
 
-/* Where the gradient of the stage's input goes. */
+/* Where the gradient of the stage's input goes; of the embedding's output. */
 static struct pp_ref stage_output(const struct pp_writer *w, const struct path *path)
 {
     if (!w->stage->embed) return pp_ref_to(PP_MEM_OUT, 0);
-    return w->split ? pp_ref_slot(w->slot.input_grad) : path->stream;
+    if (w->split) return pp_ref_slot(w->slot.input_grad);
+    return is_bare(w) ? path->incoming : path->stream;
 }
 
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
@@ -311,6 +316,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     if (!input_grads) return path;
     path.stream = pp_writer_stream(w); /* at the same place in all parts of a task */
     if (!w->part.highest) path.incoming = path.stream;
+    if (is_bare(w)) return path;
     path.dctx = path.dnorm = pp_writer_activations(w, width);
     if (pp_writer_norm_first(w) && (w->parts || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
@@ -345,10 +351,11 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
     const int last = w->part.end - 1;
     const bool decode = w->stage->decode && w->part.highest;
     if (decode) write_again(w, last, &path);
-    if (decode) write_decoder_grads(w, &path);
+    if (decode) write_decoder_grads(w, &path, is_bare(w) ? output : path.stream);
     for (int l = last; l >= w->part.begin; l--) {
         if (!decode || l < last) write_again(w, l, &path);
         write_layer(w, &path, l, l ? path.stream : output);
     }
+    if (w->stage->embed && is_bare(w) && w->split && input_grads) pp_writer_copy(w, output, path.incoming);
     if (w->stage->embed && w->part.lowest && weight_grads) write_embedding_grad(w, output);
 }

@@ -37,7 +37,8 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         return;
     }
     pp_writer_copy(w, x, pp_ref_to(PP_MEM_IN, 0));
-    if (w->training && !w->checkpoints) pp_writer_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
+    const bool kept = x.region == PP_MEM_CKPT;
+    if (w->training && !kept) pp_writer_copy(w, pp_ref_to(PP_MEM_CKPT, 0), pp_ref_to(PP_MEM_IN, 0));
 }
 
 /* C [T, n] = A [T, k] * weight [n, k]' */
@@ -124,7 +125,8 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-/* Where the output of layer l goes: the next layer's input, the decoder's input, or the next stage. */
+/* Where the output of layer l goes, of -1 the stage's input: the next layer's input, the decoder's input, or the next
+ * stage. */
 static struct pp_ref layer_output(const struct pp_writer *w, int l)
 {
     if (l + 1 < w->stage->layers) return pp_ref_x(w, l + 1);
@@ -270,7 +272,7 @@ static void write_decoder(struct pp_writer *w)
 
 static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
-    if (w->part.lowest) write_input(w, pp_ref_x(w, 0), recompute);
+    if (w->part.lowest) write_input(w, layer_output(w, -1), recompute);
     const struct pp_ref scratch = pp_writer_attention_scratch(w);
     for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), scratch);
 }
@@ -279,7 +281,7 @@ static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp_scratch *scratch, bool recompute)
 {
     if (l == w->stage->layers && !w->stage->decode) return pp_ref_to(recompute ? PP_MEM_NONE : PP_MEM_OUT, 0);
-    return w->checkpoints && l < w->stage->layers ? pp_ref_checkpoint(w, l) : scratch->stream;
+    return w->checkpoints && l < pp_stage_checkpoints(w->stage) ? pp_ref_checkpoint(w, l) : scratch->stream;
 }
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
@@ -291,11 +293,12 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
     for (int l = w->part.begin; l < w->part.end; l++)
         write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
                                &scratch);
-    if (w->stage->decode && w->part.highest) write_last_norm(w, scratch.stream);
+    if (w->stage->decode && w->part.highest) write_last_norm(w, stream_at(w, w->stage->layers, &scratch, recompute));
 }
 
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
+    if (recompute && w->stage->layers == 0 && !w->stage->decode) return; /* nothing is kept of an embedding alone */
     pp_writer_take_full(w, 1);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
@@ -307,12 +310,15 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch)
 {
     const struct pp_ref none = {0};
-    const bool decode = w->stage->decode && l + 1 == w->stage->layers;
-    if (pp_writer_norm_first(w))
+    const bool decode = w->stage->decode && l + 1 == w->stage->layers, first = pp_writer_norm_first(w);
+    const struct pp_ref input = pp_ref_slot(w->slot.decoder_input);
+    if (l < 0 && !first)
+        pp_writer_copy(w, input, pp_ref_checkpoint(w, 0));
+    else if (l >= 0 && first)
         write_norm_first_layer(w, l, pp_ref_checkpoint(w, l), decode ? scratch->stream : none, scratch);
-    else
-        write_layer(w, l, decode ? pp_ref_slot(w->slot.decoder_input) : none, scratch->attention);
+    else if (l >= 0)
+        write_layer(w, l, decode ? input : none, scratch->attention);
     if (!decode) return;
-    if (pp_writer_norm_first(w)) write_last_norm(w, scratch->stream);
+    if (first) write_last_norm(w, l < 0 ? pp_ref_checkpoint(w, 0) : scratch->stream);
     write_decoder(w);
 }

@@ -86,7 +86,7 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     struct placing p = {spec->slot_rows, spec->seq, pp_part_tokens(shape, spec->seq),
                         pp_element_bytes(shape->precision), 0};
     *out = (struct pp_slot){0};
-    place_layer(&p, shape, spec, out);
+    if (s->layers > 0) place_layer(&p, shape, spec, out);
     if (spec->training && !spec->checkpoint_layers) {
         out->layer_bytes = p.end;
         p.end = times(p.end, s->layers);

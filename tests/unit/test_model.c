@@ -117,6 +117,9 @@ static void test_cuts(void **state)
     check_cut(8, 3, NULL, NULL, "3,2,3");
     check_cut(7, 7, NULL, NULL, "1,1,1,1,1,1,1");
     check_cut(5, 2, "1,4", NULL, "1,4");
+    check_cut(5, 2, "0,5", NULL, "0,5");
+    check_cut(5, 2, "5,0", NULL, "5,0");
+    check_cut(2, 4, "0,1,1,0", NULL, "0,1,1,0");
     check_cut(6, 2, "parameters", NULL, "3,3");
     check_cut(6, 2, "time", even, "3,3");
     check_cut(6, 2, "time", heavy_decoder, "5,1");
@@ -158,7 +161,11 @@ static void test_impossible_cuts(void **state)
     check_refused(4, 2, "3", "2 stages");
     check_refused(4, 2, "1,1,2", "2 stages");
     check_refused(4, 2, "1,2", "add up to 3");
-    check_refused(4, 2, "0,4", "positive");
+    check_refused(4, 2, "-1,5", "positive");
+    check_refused(4, 3, "2,0,2", "positive");
+    check_refused(4, 1, "0", "positive");
+    check_refused(2, 5, "0,1,1,0,0", "--layers is 2");
+    check_refused(2, 3, "parameters", "--layers is 2");
     check_refused(4, 2, "evenly", "uniform");
 }
 
