@@ -134,7 +134,7 @@ static bool is_absent(const struct run *r, int i)
            (r->kernel->partial && i == r->kernel->partial && !r->c->whole) || (r->c->bare && !strcmp(name, "bias"));
 }
 
-/* An operand of a norm or residual over a part of the tokens has room for more than there may be: what lies behind those
+/* An operand of a norm or residual over a part of the tokens has room for more than there may be: what lies behind them
  * is none of the call's. Their number is never that of the columns here. */
 static struct pp_operand operand_of(const struct run *r, int i)
 {

@@ -42,6 +42,39 @@ static int hidden_sums(const struct pp_job *job, const struct pp_class *class)
     }
 }
 
+/* Where workers have parts of the tokens a sum is half of one, and what products read is gathered by another half: in a
+ * layer the inputs of in_proj and linear1, forward and for the weights' gradients, and the gradients at the outputs of
+ * linear2 and the attention; the decoder's input, and the gradient at the embedding's output. */
+static int gatherings(const struct pp_job *job, const struct pp_class *class)
+{
+    const struct pp_stage *stage = &job->model->stages[class->stage];
+    const bool again = job->train->checkpoint == PP_CHECKPOINT_LAYERS;
+    const int forward = 2 * stage->layers + stage->decode;
+    switch (class->kind) {
+    case PP_F:
+    case PP_R:
+        return forward;
+    case PP_I:
+        return 2 * stage->layers;
+    case PP_W:
+    case PP_B:
+        return 4 * stage->layers + stage->decode + stage->embed + (again ? forward : 0);
+    default:
+        return 0;
+    }
+}
+
+/* Gradients of norms, once a step: each layer's together, and those of the norm before the decoder. */
+static double norms_ns(const struct pp_job *job, const struct pp_class *class, double latency_ns, double around)
+{
+    const struct pp_shape *shape = &job->model->shape;
+    const struct pp_stage *stage = &job->model->stages[class->stage];
+    const double norm = 4.0 * shape->d_model * (shape->normalization == PP_RMSNORM ? 1 : 2);
+    if (class->kind != (job->train->clip ? PP_NORM : PP_STEP)) return 0;
+    return stage->layers * (latency_ns + around * 2 * norm) +
+           (stage->decode && shape->norm == PP_NORM_FIRST ? latency_ns + around * norm : 0);
+}
+
 /* Does a task of the class make the loss? */
 static bool makes_loss(const struct pp_job *job, const struct pp_class *class)
 {
@@ -61,6 +94,11 @@ static double sums_ns(const struct pp_job *job, const struct pp_class *class, st
     const double tokens = (double)class->rows * job->config->tokens, around = 2.0 * (t - 1) / t / of.rate;
     const double hidden = tokens * shape->d_model * (shape->precision == PP_BF16 ? 2 : 4);
     double ns = hidden_sums(job, class) * (of.latency_ns + around * hidden);
+    if (pp_shape_parts_tokens(shape)) {
+        const double padded = hidden / job->config->tokens * t * ((job->config->tokens + t - 1) / t);
+        ns = (hidden_sums(job, class) + gatherings(job, class)) * (of.latency_ns + around * padded) / 2 +
+             norms_ns(job, class, of.latency_ns, around);
+    }
     if (makes_loss(job, class))
         ns += of.latency_ns + around * t * tokens * 3 * 4; /* three numbers of each row of logits, for each worker */
     return ns;
@@ -72,7 +110,9 @@ static void check_sums(const struct pp_job *job, const struct pp_cost *cost, str
         const struct pp_class *class = &job->train->classes[c];
         if (!pp_kinds[class->kind].computes) continue;
         const double expected = sums_ns(job, class, of);
-        expect_near((double)cost->classes[c].sums_ns, expected, 1 + expected * 1e-5, what);
+        const bool parts = pp_shape_parts_tokens(&job->model->shape); /* each is a whole number of ns */
+        const int sums = hidden_sums(job, class) + gatherings(job, class) + job->model->stages[class->stage].layers + 1;
+        expect_near((double)cost->classes[c].sums_ns, expected, 1 + (parts ? 0.5 * sums : 0) + expected * 1e-5, what);
     }
 }
 
@@ -95,6 +135,15 @@ static void test_data_sheet(void **state)
                  {SHAPE "--tensor 2 --checkpoint always --norm pre", 8, {3000, 50}},
                  {SHAPE "--tensor 2 --checkpoint layers --norm pre", 8, {3000, 50}},
                  {SHAPE "--tensor 2 --schedule zb-h1", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --sequence-parallel", 8, {3000, 50}},
+                 {SHAPE "--tensor 8 --sequence-parallel --tokens 35 --precision bf16", 8, {3000, 50}},
+                 {SHAPE "--tensor 4 --sequence-parallel --norm pre --clip 0", 8, {3000, 50}},
+                 {SHAPE "--tensor 4 --sequence-parallel --norm pre --normalization rmsnorm --clip 1", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --sequence-parallel --checkpoint always --norm pre", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --sequence-parallel --checkpoint layers", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --sequence-parallel --checkpoint layers --norm pre", 8, {3000, 50}},
+                 {SHAPE "--tensor 2 --sequence-parallel --schedule zb-h1", 8, {3000, 50}},
+                 {SHAPE "--tensor 8 --sequence-parallel", 4, {13000, 40}},
                  {SHAPE "--tensor 8", 4, {13000, 40}},           /* two hosts, four ways out of each */
                  {SHAPE "--tensor 8", 2, {33000, 20}},           /* four hosts */
                  {SHAPE "--tensor 2", 1, {13000, 10}},           /* each its own */

@@ -51,32 +51,40 @@ struct by_tokens {
 
 enum { MOST_D = 20 };
 
+/* Numbers of a token in operand i; 0: it is of no tokens. */
+static int width_of(const struct by_tokens *k, const struct pp_call *call, int i)
+{
+    if (i == 2 && pp_kernel_is_norm(k->kernel)) return 1;
+    return k->tokens >> i & 1 ? call->n[2] : 0;
+}
+
+static int tokens_of(int rank)
+{
+    const int left = WHOLE - rank * ROOM;
+    return left < 0 ? 0 : left < ROOM ? left : ROOM;
+}
+
 /* The worker's operands among those of all; what is behind its tokens must stay. Sums go to `sums`. */
 static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k, const struct pp_call *call, int rank,
                          float *const *before, float *const *after, float *sums)
 {
-    const int d = call->n[2], first = rank * ROOM, n = first >= WHOLE ? 0 : WHOLE - first < ROOM ? WHOLE - first : ROOM;
+    const int n = tokens_of(rank), first = n ? rank * ROOM : 0;
     struct pp_frame frame = case_frame();
     void *mine[PP_CALL_REFS] = {0};
     for (int i = 0; i < PP_CALL_REFS; i++) {
-        const bool rstd = i == 2 && pp_kernel_is_norm(k->kernel);
-        const int width = rstd ? 1 : d;
+        const int width = width_of(k, call, i);
         if (!before[i]) continue;
-        if (!(k->tokens >> i & 1 || rstd)) {
-            mine[i] = k->sums >> i & 1 ? sums + (i - 5) * d : before[i];
-            continue;
-        }
-        float *part = mine[i] = case_floats(ROOM * width, 99);
-        memcpy(part, before[i] + first * width * (n > 0), sizeof *part * (size_t)(n * width));
+        mine[i] = width ? case_floats(ROOM * width, 99 + (uint32_t)i) : before[i];
+        if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->n[2];
+        if (width) memcpy(mine[i], before[i] + first * width, sizeof *before[i] * (size_t)(n * width));
     }
     frame.accumulate = rank > 0;
     case_run(isa, k->kernel, call, WORKERS, rank, &frame, mine);
     for (int i = 0; i < PP_CALL_REFS; i++) {
-        const bool rstd = i == 2 && pp_kernel_is_norm(k->kernel);
-        const int width = rstd ? 1 : d;
-        if (!before[i] || !(k->tokens >> i & 1 || rstd)) continue;
-        float *beyond = case_floats(ROOM * width, 99);
-        if (n > 0) assert_same(mine[i], after[i] + first * width, n * width);
+        const int width = width_of(k, call, i);
+        if (!before[i] || !width) continue;
+        float *beyond = case_floats(ROOM * width, 99 + (uint32_t)i);
+        assert_same(mine[i], after[i] + first * width, n * width);
         assert_same((float *)mine[i] + n * width, beyond + n * width, (ROOM - n) * width);
         case_free(mine[i], beyond, NULL);
     }
@@ -108,8 +116,8 @@ static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k
     }
 }
 
-/* Each worker's rows are those of one that has all, bit for bit, and it touches no more than there are. Gradients of what
- * all have add up. */
+/* Each worker's rows are those of one that has all, bit for bit, and it touches no more than there are. Gradients of
+ * what all have add up. */
 static void test_parts_of_tokens(void **state)
 {
     (void)state;

@@ -71,8 +71,8 @@ static int64_t region_bytes(const struct check *c, int region, const struct pp_p
     return bytes[region];
 }
 
-/* Where it lies: in its region, aligned, in activation slots as many rows of it as the slot has. Parts of what all tensor
- * ranks have are equal, and there is room for that of the last one. */
+/* Where it lies: in its region, aligned, in activation slots as many rows of it as the slot has. Parts of what all
+ * tensor ranks have are equal, and there is room for that of the last one. */
 static void check_place(const struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
 {
     const struct pp_ref *ref = &c->call->ref[i];
