@@ -344,6 +344,13 @@ static void write_layer(struct pp_writer *w, struct path *path, int l, struct pp
     path->incoming = path->stream;
 }
 
+/* The gradient at the embedding's output is in `dy`, unless no layer has written it there. */
+static void write_embedding_end(struct pp_writer *w, const struct path *path, struct pp_ref dy)
+{
+    if (is_bare(w) && w->split && path->inputs) pp_writer_copy(w, dy, path->incoming);
+    if (path->weights) write_embedding_grad(w, dy);
+}
+
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     struct path path = make_path(w, input_grads, weight_grads);
@@ -356,6 +363,5 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
         if (!decode || l < last) write_again(w, l, &path);
         write_layer(w, &path, l, l ? path.stream : output);
     }
-    if (w->stage->embed && is_bare(w) && w->split && input_grads) pp_writer_copy(w, output, path.incoming);
-    if (w->stage->embed && w->part.lowest && weight_grads) write_embedding_grad(w, output);
+    if (w->stage->embed && w->part.lowest) write_embedding_end(w, &path, output);
 }

@@ -122,8 +122,9 @@ static cudaError_t pp_sum_columns(const struct pp_cuda_call *call, pp_columns<T>
     const bool whole = width % PP_QUAD == 0;
     const bool aligned = whole && pp_aligned(columns.in) && (!weighted || pp_aligned(columns.by));
     const auto kernel = aligned ? pp_column_slices<T, true, weighted> : pp_column_slices<T, false, weighted>;
-    const int slice_rows = pp_div_up(columns.rows, pp_column_slice_count(columns.rows, width, sums));
-    const int slices = pp_div_up(columns.rows, slice_rows);
+    /* of no rows the sums are zero */
+    const int slice_rows = std::max(1, pp_div_up(columns.rows, pp_column_slice_count(columns.rows, width, sums)));
+    const int slices = std::max(1, pp_div_up(columns.rows, slice_rows));
     const dim3 grid(pp_div_up(width, PP_QUAD * PP_SLICE_LANES), slices);
     if (slices == 1) {
         PP_LAUNCH(kernel, grid, PP_COLUMN_THREADS, 0, call->stream, columns, slice_rows);

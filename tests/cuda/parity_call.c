@@ -106,11 +106,12 @@ static void make_call(struct run *r)
                                  .clip_factor = clip,
                                  .tensor = c->tensor,
                                  .tensor_rank = c->tensor_rank};
-    char name[96];
+    char name[96], rank[24] = "";
+    if (c->tensor) snprintf(rank, sizeof rank, " rank %d", c->tensor_rank);
     snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
              r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
              r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",
-             r->variant & PARITY_SHIFT ? " shift" : "", c->tensor ? c->tensor_rank ? " rank 1" : " rank 0" : "");
+             r->variant & PARITY_SHIFT ? " shift" : "", rank);
 }
 
 static int64_t place(struct run *r, int64_t bytes, int64_t shift)
@@ -133,6 +134,19 @@ static bool is_absent(const struct run *r, int i)
            (r->kernel->partial && i == r->kernel->partial && !r->c->whole) || (r->c->bare && !strcmp(name, "bias"));
 }
 
+/* An operand of a norm or residual over a part of the tokens has room for more than there may be: what lies behind them
+ * is none of the call's. Their number is never that of the columns here. */
+static struct pp_operand operand_of(const struct run *r, int i)
+{
+    struct pp_operand o = pp_call_operand(&r->call, i);
+    const int64_t room = (int64_t)r->call.n[0] * r->call.n[1], width = r->call.n[2];
+    const bool pass = pp_kernel_is_norm(r->call.kernel) || r->call.kernel == PP_KERNEL_RESIDUAL ||
+                      r->call.kernel == PP_KERNEL_RESIDUAL_GRAD;
+    if (pass && r->call.n[4] && (o.elements == room || o.elements == room * width))
+        o.elements = o.elements / room * pp_call_tokens(&r->call, &r->frame).n;
+    return o;
+}
+
 /* What a call does with an operand depends on which others it has. */
 static void choose_operands(struct run *r)
 {
@@ -140,7 +154,7 @@ static void choose_operands(struct run *r)
         r->operand[i].present = !is_absent(r, i);
         if (r->operand[i].present) r->call.ref[i] = (struct pp_ref){1 + i, OFFSET, ROW_BYTES};
     }
-    for (int i = 0; i < PP_CALL_REFS; i++) r->operand[i].info = pp_call_operand(&r->call, i);
+    for (int i = 0; i < PP_CALL_REFS; i++) r->operand[i].info = operand_of(r, i);
 }
 
 static void place_operands(struct run *r)
@@ -155,7 +169,7 @@ static void place_operands(struct run *r)
         o->bytes = o->info.elements * o->info.element_bytes;
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
-        o->host = memory(o->info.elements * (int64_t)sizeof(float));
+        o->host = memory(pp_call_operand(&r->call, i).elements * (int64_t)sizeof(float));
         parity_fill(o->host, &r->call, i, &r->frame);
     }
     if (r->variant & PARITY_ALIAS) {

@@ -62,6 +62,9 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
 /* Of two workers that share the stage's tensors; each row twice. */
 #define FIRST .tensor = 2
 #define SECOND .tensor = 2, .tensor_rank = 1
+/* Of four: the last that have tokens, and have none. */
+#define THIRD .tensor = 4, .tensor_rank = 2
+#define FOURTH .tensor = 4, .tensor_rank = 3
 
 /* Rows of widths that are not whole quads, of whole warps, beyond a block's threads and beyond its registers. */
 const struct parity_case parity_cases[] = {
@@ -286,6 +289,25 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_RESIDUAL_GRAD, {3, 9, 12}, PLAIN, SECOND},
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, SECOND},
     {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    /* rows, tokens of a row that the worker has room for, d, plain, tokens of all */
+    {PP_KERNEL_LAYERNORM, {3, 5, 12, 0, 27}, 1e-2f, false, FIRST},
+    {PP_KERNEL_LAYERNORM, {3, 5, 12, 0, 27}, 1e-2f, false, true, SECOND},
+    {PP_KERNEL_LAYERNORM, {3, 2, 131, 1, 15}, 1e-5f, false, THIRD},
+    {PP_KERNEL_LAYERNORM, {3, 2, 12, 0, 15}, 1e-5f, false, FOURTH},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 5, 12, 0, 27}, PLAIN, true, FIRST},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 5, 12, 0, 27}, PLAIN, SECOND},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 2, 131, 1, 15}, PLAIN, true, THIRD},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 2, 12, 0, 15}, PLAIN, FOURTH},
+    {PP_KERNEL_LAYERNORM_GRAD, {1, 500, 20, 0, 999}, LARGE, SECOND}, /* sums of several slices of rows */
+    {PP_KERNEL_RMSNORM, {3, 5, 12, 0, 27}, 1e-2f, false, SECOND},
+    {PP_KERNEL_RMSNORM, {3, 2, 12, 1, 15}, 1e-2f, false, FOURTH},
+    {PP_KERNEL_RMSNORM_GRAD, {3, 5, 12, 0, 27}, PLAIN, SECOND},
+    {PP_KERNEL_RMSNORM_GRAD, {3, 2, 12, 1, 15}, PLAIN, true, FOURTH},
+    {PP_KERNEL_RESIDUAL, {3, 5, 12, 0, 27}, PLAIN, FIRST},
+    {PP_KERNEL_RESIDUAL, {3, 5, 12, 0, 27}, PLAIN, BARE, SECOND},
+    {PP_KERNEL_RESIDUAL, {3, 2, 12, 0, 15}, PLAIN, FOURTH},
+    {PP_KERNEL_RESIDUAL_GRAD, {3, 5, 12, 0, 27}, PLAIN, SECOND},
+    {PP_KERNEL_RESIDUAL_GRAD, {3, 2, 12, 0, 15}, PLAIN, FOURTH},
     {PP_KERNEL_RELU_GRAD, {3, 9, 12}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {7, 35, 200}, PLAIN},
     {PP_KERNEL_RELU_GRAD, {1, 3, 1}, PLAIN},

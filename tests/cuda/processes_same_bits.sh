@@ -69,6 +69,9 @@ compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --precision bf16
 compare 2 --schedule gpipe --stages 1 --tensor 4 --heads 4 --d-ff 48 --chunks 2 --precision bf16
 compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --zero 1 --optimizer adamw --lr 0.01
+compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --precision bf16
+compare 2 --schedule gpipe --stages 1 --tensor 4 --sequence-parallel --heads 4 --d-ff 48 --tokens 5 --chunks 2 --norm pre
+compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4 --d-ff 8 --tokens 2 --rows 2 --chunks 2 --eval-rows 1 # parts below a line
 
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
@@ -78,6 +81,7 @@ compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
 compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --chunks 3
 
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
+follow_cpu --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 cp gpu shared
 train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3

@@ -127,6 +127,7 @@ static void with_workers_that_share_tensors(void **state)
 {
     (void)state;
     check_tensor("--chunks 2 --d-ff 24", 2);
+    check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --norm pre", 2);
     leave_out_where_slow();
     check_tensor("--chunks 2 --d-ff 24 --replicas 2", 2);
 }

@@ -6,7 +6,8 @@ only.
 golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr
 1: --init minus --save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4
 relative. bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation
-key (equal chunks, replicas and tensor degree), whatever schedule, stages, virtual stages, checkpoint mode, processes.
+key (equal chunks, replicas, tensor degree, and with or without --sequence-parallel), whatever schedule, stages, virtual
+stages, checkpoint mode, processes.
 
 Exit status 0: all agree; 1: not; 77: cannot be run here.
 """
@@ -123,11 +124,17 @@ def tensor_degrees(options):
 
 
 def layouts(options, most):
-    """(schedule, P, V, checkpoint, T) that the case can have; at most so many of each T, always the same ones; 0: all."""
-    return [{**made, "tensor": n} for n in tensor_degrees(options) for made in whole_layouts(options, most, n)]
+    """(schedule, P, V, checkpoint, T, parts of tokens) that the case can have; at most so many of each T, always the same
+    ones; 0: all."""
+    made = []
+    for n, parts in itertools.product(tensor_degrees(options), (False, True)):
+        if n > 1 or not parts:
+            same = dict(tensor=n, sequence_parallel=True) if parts else dict(tensor=n)
+            made += [{**layout, **same} for layout in whole_layouts(options, most, n, parts)]
+    return made
 
 
-def whole_layouts(options, most, tensor):
+def whole_layouts(options, most, tensor, parts):
     layers = options.get("layers", 2)
     made = []
     for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
@@ -136,7 +143,7 @@ def whole_layouts(options, most, tensor):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made
-    picked = random.Random(str(sorted(options.items())) + "T" * tensor).sample(made, min(most, len(made)))
+    picked = random.Random(str(sorted(options.items())) + "T" * tensor + "S" * parts).sample(made, min(most, len(made)))
     return made[:1] + [m for m in picked if m != made[0]] if tensor == 1 else picked[: (most + 1) // 2]
 
 
@@ -211,11 +218,13 @@ def check_golden(runner, args):
 
 
 def compare_bits(runner, options, references, layout, processes):
-    """references: keeps for each T what P = 1, gpipe, nothing recomputed gave."""
-    if layout["tensor"] not in references:
-        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never", tensor=layout["tensor"])
-        references[layout["tensor"]] = runner.run({**options, **base}, save=True)
-    reference = references[layout["tensor"]]
+    """references: keeps for each T, whole and with parts of the tokens, what P = 1, gpipe, nothing recomputed gave."""
+    same = {name: layout[name] for name in ("tensor", "sequence_parallel") if name in layout}
+    key = tuple(same.items())
+    if key not in references:
+        base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never", **same)
+        references[key] = runner.run({**options, **base}, save=True)
+    reference = references[key]
     result, weights = runner.run({**options, **layout}, processes, save=True)
     for key in ("loss", "valid_loss", "test_loss"):
         if result[key] != reference[0][key]:
@@ -240,6 +249,7 @@ def check_bits(runner, args):
 
 def describe(layout, processes):
     text = "{schedule} P={stages} V={virtual} T={tensor} {checkpoint}".format(**layout)
+    text += " sequence-parallel" if "sequence_parallel" in layout else ""
     return text + (f" processes={processes}" if processes else " threads")
 
 

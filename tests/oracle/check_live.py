@@ -34,7 +34,8 @@ TEXT = check_golden.GOLDEN / "text"
 RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0.5, lr=0.2)
 
 
-LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor")
+LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero")
+FLAGS = ("sequence_parallel",)
 
 
 def number(value):
@@ -48,13 +49,19 @@ def number(value):
 
 def given_options(words):
     """["--d-model", "36"] -> {"d_model": 36}"""
-    if len(words) % 2 or not all(word.startswith("--") for word in words[::2]):
-        raise SystemExit(f"options come as --name value: {' '.join(words)}")
-    return {name[2:].replace("-", "_"): number(value) for name, value in zip(words[::2], words[1::2])}
+    made, rest = {}, list(words)
+    while rest:
+        word = rest.pop(0)
+        name = word[2:].replace("-", "_")
+        if not word.startswith("--") or (name not in FLAGS and not rest):
+            raise SystemExit(f"options come as --name value, or --flag: {' '.join(words)}")
+        made[name] = True if name in FLAGS else number(rest.pop(0))
+    return made
 
 
 def random_options(dice):
-    heads = dice.choice((1, 2, 3, 4))  # with a width of 2, LayerNorm knows only signs
+    shared = dice.random() < 0.5  # by workers, which numbers drawn otherwise seldom allow
+    heads = 4 if shared else dice.choice((1, 2, 3, 4))  # with a width of 2, LayerNorm knows only signs
     ranks, virtual = dice.choice((1, 2, 3, 4)), dice.choice((1, 2))
     rows = dice.randint(2, 9)
     one, several = ("gpipe", "1f1b", "zb-h1", "zb-h2"), ("interleaved", "interleaved-zb", "bfs")
@@ -86,6 +93,8 @@ def random_options(dice):
     )
     if dice.random() < 0.75:
         made["d_ff"] = 8 * dice.randint(1, 9)
+    if shared:
+        made["d_ff"] = 16 * dice.randint(1, 4)
     pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
     if made["preset"] == "lab" and dice.random() < 0.5:
         made.update(data="constant", vocab=dice.randint(2, 50))
@@ -102,7 +111,11 @@ def random_options(dice):
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
-    made.update(tensor=dice.choice(check_golden.tensor_degrees(made)))
+    made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
+    if made["tensor"] > 1 and dice.random() < 0.7:
+        made.update(sequence_parallel=True)
+    if made["replicas"] > 1 and dice.random() < 0.5:
+        made.update(zero=1)
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made

@@ -140,6 +140,8 @@ CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", ma
 # Heads that are wider together than the model, and narrower.
 CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
+# Tokens that 4 workers have unequal parts of, the last one none.
+CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropout=0.2)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 

@@ -79,6 +79,25 @@ static inline double case_drop(uint32_t row, int column, double p, double value)
         }                                                                                                              \
     } while (0)
 
+/* Of one worker; of all, where tensor is 1. */
+static inline void case_run(const struct pp_cpu_isa *isa, enum pp_kernel kernel, const struct pp_call *call, int tensor,
+                            int rank, struct pp_frame *frame, void *const *operands)
+{
+    struct pp_cpu_call c = {.call = call, .frame = frame};
+    memcpy(c.p, operands, sizeof c.p);
+    frame->tensor = tensor;
+    frame->tensor_rank = rank;
+    isa->run[kernel](&c);
+}
+
+/* The same bits. */
+static inline void assert_same(const float *got, const float *expected, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &expected[i], sizeof *got) != 0)
+            fail_msg("element %lld is %.9g, not %.9g", (long long)i, got[i], expected[i]);
+}
+
 /* The next vector width that this machine has, from *i on; NULL after the last. */
 static inline const struct pp_cpu_isa *case_next_isa(int *i)
 {

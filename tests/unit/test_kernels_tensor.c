@@ -14,30 +14,12 @@
 
 enum { ROWS = 2, SEQ = 3, T = ROWS * SEQ, TENSOR = 3 };
 
-/* Of one worker; of all, where tensor is 1. */
-static void run(const struct pp_cpu_isa *isa, enum pp_kernel kernel, const struct pp_call *call, int tensor, int rank,
-                struct pp_frame *frame, void *const *operands)
-{
-    struct pp_cpu_call c = {.call = call, .frame = frame};
-    memcpy(c.p, operands, sizeof c.p);
-    frame->tensor = tensor;
-    frame->tensor_rank = rank;
-    isa->run[kernel](&c);
-}
-
 /* Columns first .. first+n-1 of each row. The caller frees it. */
 static float *columns(const float *from, int rows, int width, int first, int n)
 {
     float *out = case_floats((int64_t)rows * n, 0);
     for (int r = 0; r < rows; r++) memcpy(out + r * n, from + r * width + first, sizeof *out * (size_t)n);
     return out;
-}
-
-static void assert_same(const float *got, const float *expected, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (memcmp(&got[i], &expected[i], sizeof *got) != 0)
-            fail_msg("element %lld is %.9g, not %.9g", (long long)i, got[i], expected[i]);
 }
 
 static void test_embedding(void **state)
@@ -51,15 +33,15 @@ static void test_embedding(void **state)
         struct pp_call call = {.n = {ROWS, SEQ, D, VOCAB}, .site = CASE_SITE, .f = {2, 0.25f}};
         float *weight = case_floats(TENSOR * WORDS * D, 1), *scratch = case_floats(SEQ * D, 2), sum[T * D] = {0};
         float *out = case_floats(T * D, 3), *grad = case_floats(VOCAB * D, 4), *dy = case_floats(T * D, 5);
-        run(isa, PP_KERNEL_EMBED, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){out, tokens, weight, scratch});
-        run(isa, PP_KERNEL_EMBED_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){grad, tokens, dy});
+        case_run(isa, PP_KERNEL_EMBED, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){out, tokens, weight, scratch});
+        case_run(isa, PP_KERNEL_EMBED_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){grad, tokens, dy});
         call.n[3] = WORDS;
         for (int rank = 0; rank < TENSOR; rank++) {
             float *part = case_floats(T * D, 6), *mine = case_floats(WORDS * D, 7), *words = weight + rank * WORDS * D;
             const int there = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
-            run(isa, PP_KERNEL_EMBED, &call, TENSOR, rank, &frame,
-                (void *[PP_CALL_REFS]){part, tokens, words, scratch});
-            run(isa, PP_KERNEL_EMBED_GRAD, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, tokens, dy});
+            case_run(isa, PP_KERNEL_EMBED, &call, TENSOR, rank, &frame,
+                     (void *[PP_CALL_REFS]){part, tokens, words, scratch});
+            case_run(isa, PP_KERNEL_EMBED_GRAD, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, tokens, dy});
             for (int i = 0; i < T * D; i++) sum[i] += part[i];
             assert_same(mine, grad + rank * WORDS * D, there * D);
             for (int i = there * D; i < WORDS * D; i++) assert_true(mine[i] == 0);
@@ -103,11 +85,11 @@ static void check_columns(const struct pp_cpu_isa *isa, const struct by_columns 
         operands[i] = whole[i] = case_floats((int64_t)rows * width * k->times[i], (uint32_t)i + 1);
         for (int rank = 0; rank < TENSOR; rank++) parts[rank][i] = part_of(whole[i], rows, width, k->times[i], rank);
     }
-    run(isa, k->kernel, &call, 1, 0, &frame, operands);
+    case_run(isa, k->kernel, &call, 1, 0, &frame, operands);
     call.n[2] = width / TENSOR;
     for (int rank = 0; rank < TENSOR; rank++) {
         void *mine[PP_CALL_REFS] = {parts[rank][0], parts[rank][1], parts[rank][2]};
-        run(isa, k->kernel, &call, TENSOR, rank, &frame, mine);
+        case_run(isa, k->kernel, &call, TENSOR, rank, &frame, mine);
         float *expected = part_of(whole[0], T, width, k->times[0], rank);
         assert_same(parts[rank][0], expected, (int64_t)T * k->times[0] * width / TENSOR);
         free(expected);
@@ -155,13 +137,13 @@ static void check_attention(const struct pp_cpu_isa *isa, bool flash)
         }
         case_free(q, k, v, NULL);
     }
-    run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){ctx, p, qkv, NULL, scratch});
+    case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){ctx, p, qkv, NULL, scratch});
     call.n[2] = HEADS;
     call.n[5] = KV;
     for (int rank = 0; rank < TENSOR; rank++) {
         float *mine = case_floats(T * HEADS * DH, 4);
         float *expected = columns(ctx, T, ALL * DH, rank * HEADS * DH, HEADS * DH);
-        run(isa, kernel, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, p, parts[rank], NULL, scratch});
+        case_run(isa, kernel, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, p, parts[rank], NULL, scratch});
         assert_same(mine, expected, T * HEADS * DH);
         case_free(mine, expected, parts[rank], NULL);
     }
@@ -193,7 +175,8 @@ static void test_cross_entropy(void **state)
         for (int i = 0; i < T * VOCAB; i++) logits[i] *= 20;
         frame.loss_scale = 0.5f;
         frame.loss = &expected_loss;
-        run(isa, PP_KERNEL_CROSS_ENTROPY, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){logits, bias, targets, gradient});
+        case_run(isa, PP_KERNEL_CROSS_ENTROPY, &call, 1, 0, &frame,
+                 (void *[PP_CALL_REFS]){logits, bias, targets, gradient});
         call = (struct pp_call){.n = {ROWS, SEQ, WORDS, true, COLUMNS, VOCAB}};
         frame.loss = &loss;
         for (int rank = 0; rank < TENSOR; rank++) {
@@ -201,15 +184,15 @@ static void test_cross_entropy(void **state)
             own[rank] = case_floats(T * COLUMNS, 9);
             for (int t = 0; t < T; t++)
                 memcpy(own[rank] + t * COLUMNS, logits + t * VOCAB + rank * WORDS, sizeof *logits * (size_t)n);
-            run(isa, PP_KERNEL_CROSS_ENTROPY_PART, &call, TENSOR, rank, &frame,
-                (void *[PP_CALL_REFS]){own[rank], bias + rank * WORDS, targets, NULL, told[rank]});
+            case_run(isa, PP_KERNEL_CROSS_ENTROPY_PART, &call, TENSOR, rank, &frame,
+                     (void *[PP_CALL_REFS]){own[rank], bias + rank * WORDS, targets, NULL, told[rank]});
             for (int i = 0; i < TENSOR * T * PP_ENTROPY_PART; i++) sum[i] += told[rank][i];
         }
         for (int rank = 0; rank < TENSOR; rank++) {
             const int n = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
             loss = 0;
-            run(isa, PP_KERNEL_CROSS_ENTROPY_JOIN, &call, TENSOR, rank, &frame,
-                (void *[PP_CALL_REFS]){own[rank], bias + rank * WORDS, targets, own[rank], sum});
+            case_run(isa, PP_KERNEL_CROSS_ENTROPY_JOIN, &call, TENSOR, rank, &frame,
+                     (void *[PP_CALL_REFS]){own[rank], bias + rank * WORDS, targets, own[rank], sum});
             assert_near(&loss, &expected_loss, 1, 1e-6);
             for (int t = 0; t < T; t++) {
                 assert_near(own[rank] + t * COLUMNS, gradient + t * VOCAB + rank * WORDS, n, 1e-6);
@@ -236,14 +219,14 @@ static void test_once(void **state)
         frame.sums = sums;
         for (int once = 0; once < 2; once++) {
             const struct pp_call call = {.n = {N, N, once, once}};
-            run(isa, PP_KERNEL_SUMSQ, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){g});
+            case_run(isa, PP_KERNEL_SUMSQ, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){g});
         }
         const double expected[] = {square, rank ? 0 : square};
         assert_near(sums, expected, 2, 1e-12);
         for (int mode = 0; mode < 2; mode++) {
             float *to = case_copy(c, N * N);
             const struct pp_call call = {.n = {N, N, N, mode ? PP_GEMM_ADD_ONCE : PP_GEMM_WRITE}};
-            run(isa, PP_KERNEL_GEMM_NN, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){mode ? to : product, g, g});
+            case_run(isa, PP_KERNEL_GEMM_NN, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){mode ? to : product, g, g});
             for (int i = 0; i < N * N && !rank && mode; i++) product[i] += c[i];
             if (mode) assert_near(to, product, N * N, 1e-6);
             free(to);

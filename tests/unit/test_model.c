@@ -98,77 +98,6 @@ static void test_tensors(void **state)
     pp_model_free(model);
 }
 
-static void check_cut(int layers, int stages, const char *split, const double *times, const char *expected)
-{
-    struct pp_shape shape = small;
-    shape.layers = layers;
-    int cut[32];
-    char text[128] = "";
-    if (pp_model_cut(&shape, stages, split, times, cut) != PP_OK) fail_msg("%s", pp_message());
-    for (int i = 0; i < stages; i++) sprintf(text + strlen(text), i ? ",%d" : "%d", cut[i]);
-    assert_string_equal(text, expected);
-}
-
-static void test_cuts(void **state)
-{
-    (void)state;
-    const double even[] = {1, 1, 1, 1, 1, 1, 1, 1}, heavy_decoder[] = {0, 1, 1, 1, 1, 1, 1, 4};
-    check_cut(8, 2, "uniform", NULL, "4,4");
-    check_cut(8, 3, NULL, NULL, "3,2,3");
-    check_cut(7, 7, NULL, NULL, "1,1,1,1,1,1,1");
-    check_cut(5, 2, "1,4", NULL, "1,4");
-    check_cut(5, 2, "0,5", NULL, "0,5");
-    check_cut(5, 2, "5,0", NULL, "5,0");
-    check_cut(2, 4, "0,1,1,0", NULL, "0,1,1,0");
-    check_cut(6, 2, "parameters", NULL, "3,3");
-    check_cut(6, 2, "time", even, "3,3");
-    check_cut(6, 2, "time", heavy_decoder, "5,1");
-    check_cut(6, 3, "time", heavy_decoder, "2,3,1");
-}
-
-/* As many layers as there may be, and a cut that is known. */
-static void test_large_cuts(void **state)
-{
-    (void)state;
-    enum { LAYERS = 65536, STAGES = 128 };
-    static double times[LAYERS + 2];
-    static int cut[STAGES];
-    struct pp_shape shape = small;
-    shape.layers = LAYERS;
-    for (int i = 1; i <= LAYERS; i++) times[i] = 3;
-    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_OK);
-    for (int i = 0; i < STAGES; i++) assert_int_equal(cut[i], LAYERS / STAGES);
-    times[5] = HUGE_VAL;
-    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_INPUT);
-}
-
-static void check_refused(int layers, int stages, const char *split, const char *words)
-{
-    struct pp_shape shape = small;
-    struct pp_model *model;
-    shape.layers = layers;
-    assert_int_equal(pp_model_create(&shape, stages, split, NULL, &model), PP_USAGE);
-    assert_null(model);
-    if (!strstr(pp_message(), words)) fail_msg("no \"%s\" in: %s", words, pp_message());
-}
-
-static void test_impossible_cuts(void **state)
-{
-    (void)state;
-    check_refused(2, 3, "uniform", "--layers is 2");
-    check_refused(2, 0, "uniform", "at least one");
-    check_refused(4, 2, "time", "ppprof");
-    check_refused(4, 2, "3", "2 stages");
-    check_refused(4, 2, "1,1,2", "2 stages");
-    check_refused(4, 2, "1,2", "add up to 3");
-    check_refused(4, 2, "-1,5", "positive");
-    check_refused(4, 3, "2,0,2", "positive");
-    check_refused(4, 1, "0", "positive");
-    check_refused(2, 5, "0,1,1,0,0", "--layers is 2");
-    check_refused(2, 3, "parameters", "--layers is 2");
-    check_refused(4, 2, "evenly", "uniform");
-}
-
 static void test_impossible_shapes(void **state)
 {
     (void)state;
@@ -391,9 +320,6 @@ int main(void)
         cmocka_unit_test(test_parameter_counts),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_norm_before_the_decoder),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_large_cuts),
-        cmocka_unit_test(test_impossible_cuts),
         cmocka_unit_test(test_impossible_shapes),
         cmocka_unit_test(test_initial_weights),
         cmocka_unit_test(test_weights_do_not_depend_on_the_cut),

@@ -5,6 +5,7 @@
 #include "core/layout.h"
 #include "crew.h"
 #include "exec/reduce.h"
+#include "exec/routes.h"
 #include "kernels/kernels.h"
 #include "sim/costs.h"
 #include "tests/unit/cost_case.h"
@@ -257,6 +258,37 @@ static void test_collectives(void **state)
 
 /* --- costs --- */
 
+/* Of a message, as predictions have it. */
+static int64_t message_bytes(const char *options)
+{
+    struct pp_job *job = create_job(options);
+    struct pp_machine m;
+    struct pp_cost *cost;
+    int64_t bytes = 0;
+    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
+    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_OK);
+    for (int c = 0; c < cost->nclasses; c++)
+        if (job->train->classes[c].kind == PP_XFER_F) bytes = cost->classes[c].bytes;
+    pp_cost_free(cost);
+    pp_job_free(job);
+    return bytes;
+}
+
+/* What travels between stages: of two tensor ranks that have parts of the tokens, of 35 in a row each 18. */
+static void test_messages(void **state)
+{
+    (void)state;
+    for (int parts = 0; parts < 2; parts++) {
+        const char *options = parts ? "--tensor 2 --tokens 35 --chunks 2 --rows 6 --sequence-parallel"
+                                    : "--tensor 2 --tokens 35 --chunks 2 --rows 6";
+        struct pp_job *job = create_job(options);
+        const int64_t bytes = 3 * (parts ? 18 : 35) * job->model->shape.d_model * 4;
+        assert_int_equal(pp_transfer_bytes(job, 3, 35), bytes);
+        pp_job_free(job);
+        assert_int_equal(message_bytes(options), bytes);
+    }
+}
+
 /* Of three replicas in a ring: 2/3 of the bytes twice, or in each of the two halves of that once; half the latency. */
 static void test_costs(void **state)
 {
@@ -320,8 +352,8 @@ static void test_simulated(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan), cmocka_unit_test(test_programs),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan),        cmocka_unit_test(test_programs),
                                        cmocka_unit_test(test_collectives), cmocka_unit_test(test_costs),
-                                       cmocka_unit_test(test_simulated)};
+                                       cmocka_unit_test(test_messages),    cmocka_unit_test(test_simulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels of workers that have parts of the tokens, against the same kernels of one that has all; and those that say
+ * what the workers of a rank make together.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/kernel_case.h"
+
+/* Tokens that four workers have unequal parts of: 4, 4, 2 and none of a microbatch. */
+enum { PART_ROWS = 2, PART_SEQ = 5, WHOLE = PART_ROWS * PART_SEQ, WORKERS = 4, ROOM = PART_ROWS * 2 };
+
+static void test_tokens_of_a_worker(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows, part_seq, whole, rank;
+        int64_t first_row, first, n;
+    } cases[] = {{3, 5, 0, 0, 7, 35, 15},
+                 {3, 5, 0, 1, 7, 35, 15},
+                 {1, 2, 5, 0, 0, 0, 2},
+                 {1, 2, 5, 1, 0, 2, 2},
+                 {1, 2, 5, 2, 0, 4, 1},
+                 {1, 2, 5, 3, 0, 6, 0},
+                 {3, 2, 15, 2, 4, 32, 3},
+                 {3, 2, 15, 3, 4, 38, 0},
+                 {2, 3, 12, 1, 100, 606, 6},
+                 {2, 1, 2, 1, 3, 5, 0},
+                 {1000, 1000000, INT32_MAX, 3, 0, 3000000000, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct pp_call call = {.n = {cases[i].rows, cases[i].part_seq, 8, 0, cases[i].whole}};
+        const struct pp_frame frame = {.first_row = cases[i].first_row, .tensor = 4, .tensor_rank = cases[i].rank};
+        const struct pp_tokens tokens = pp_call_tokens(&call, &frame);
+        assert_int_equal(tokens.first, cases[i].first);
+        assert_int_equal(tokens.n, cases[i].n);
+    }
+}
+
+/* Of a norm, a residual or a gradient of one: what its operands are. */
+struct by_tokens {
+    enum pp_kernel kernel;
+    bool plain;
+    int tokens; /* bits: operands of [T,d]; the third is [T], of norms */
+    int sums;   /* bits: sums over tokens, [d] */
+};
+
+enum { MOST_D = 20 };
+
+/* Numbers of a token in operand i; 0: it is of no tokens. */
+static int width_of(const struct by_tokens *k, const struct pp_call *call, int i)
+{
+    if (i == 2 && pp_kernel_is_norm(k->kernel)) return 1;
+    return k->tokens >> i & 1 ? call->n[2] : 0;
+}
+
+static int tokens_of(int rank)
+{
+    const int left = WHOLE - rank * ROOM;
+    return left < 0 ? 0 : left < ROOM ? left : ROOM;
+}
+
+/* The worker's operands among those of all; what is behind its tokens must stay. Sums go to `sums`. */
+static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k, const struct pp_call *call, int rank,
+                         float *const *before, float *const *after, float *sums)
+{
+    const int n = tokens_of(rank), first = n ? rank * ROOM : 0;
+    struct pp_frame frame = case_frame();
+    void *mine[PP_CALL_REFS] = {0};
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const int width = width_of(k, call, i);
+        if (!before[i]) continue;
+        mine[i] = width ? case_floats(ROOM * width, 99 + (uint32_t)i) : before[i];
+        if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->n[2];
+        if (width) memcpy(mine[i], before[i] + first * width, sizeof *before[i] * (size_t)(n * width));
+    }
+    frame.accumulate = rank > 0;
+    case_run(isa, k->kernel, call, WORKERS, rank, &frame, mine);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const int width = width_of(k, call, i);
+        if (!before[i] || !width) continue;
+        float *beyond = case_floats(ROOM * width, 99 + (uint32_t)i);
+        assert_same(mine[i], after[i] + first * width, n * width);
+        assert_same((float *)mine[i] + n * width, beyond + n * width, (ROOM - n) * width);
+        case_free(mine[i], beyond, NULL);
+    }
+}
+
+static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k, int d, double p)
+{
+    const bool rms = k->kernel == PP_KERNEL_RMSNORM || k->kernel == PP_KERNEL_RMSNORM_GRAD;
+    struct pp_call call = {.kernel = k->kernel,
+                           .n = {PART_ROWS, PART_SEQ, d, k->plain},
+                           .site = p > 0 ? CASE_SITE : 0,
+                           .f = {(float)p, 1e-5f}};
+    float *before[PP_CALL_REFS] = {0}, *after[PP_CALL_REFS] = {0}, sums[2 * MOST_D];
+    struct pp_frame frame = case_frame();
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        if (!(pp_call_operand(&call, i).name) || (rms && i == 6)) continue;
+        before[i] = case_floats(WHOLE * d, (uint32_t)i + 1);
+        after[i] = case_copy(before[i], WHOLE * d);
+    }
+    case_run(isa, k->kernel, &call, 1, 0, &frame, (void *const *)after);
+    call.n[1] = (PART_SEQ + WORKERS - 1) / WORKERS;
+    call.n[4] = WHOLE;
+    for (int rank = 0; rank < WORKERS; rank++) check_worker(isa, k, &call, rank, before, after, sums);
+    for (int i = 5; i < 7; i++)
+        if (k->sums >> i & 1 && after[i]) assert_near(sums + (i - 5) * d, after[i], d, 1e-6);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        free(before[i]);
+        free(after[i]);
+    }
+}
+
+/* Each worker's rows are those of one that has all, bit for bit, and it touches no more than there are. Gradients of
+ * what all have add up. */
+static void test_parts_of_tokens(void **state)
+{
+    (void)state;
+    static const struct by_tokens kernels[] = {
+        {PP_KERNEL_LAYERNORM, false, 0x8b, 0},         {PP_KERNEL_LAYERNORM, true, 0x8b, 0},
+        {PP_KERNEL_RMSNORM, false, 0x8b, 0},           {PP_KERNEL_RMSNORM, true, 0x8b, 0},
+        {PP_KERNEL_LAYERNORM_GRAD, false, 0x8b, 0x60}, {PP_KERNEL_LAYERNORM_GRAD, true, 0x8b, 0x60},
+        {PP_KERNEL_RMSNORM_GRAD, false, 0x8b, 0x20},   {PP_KERNEL_RMSNORM_GRAD, true, 0x8b, 0x20},
+        {PP_KERNEL_RESIDUAL, false, 0x7, 0},           {PP_KERNEL_RESIDUAL_GRAD, false, 0x3, 0}};
+    FOR_EACH_ISA(isa)
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        for (int way = 0; way < 4; way++) check_tokens(isa, &kernels[i], way % 2 ? 7 : MOST_D, way / 2 ? 0.4 : 0);
+}
+
+/* ---- what the workers make together ---- */
+
+struct asked {
+    enum pp_join_op op;
+    void *memory;
+    int64_t elements;
+    int type, calls;
+};
+
+static void note(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
+{
+    struct asked *a = arg;
+    *a = (struct asked){op, memory, elements, type, a->calls + 1};
+}
+
+/* Kernels say what is to be done with which memory, and without a join nothing; a ring carries a sum around twice. */
+static void test_joins(void **state)
+{
+    (void)state;
+    static const struct {
+        enum pp_kernel kernel;
+        enum pp_join_op op;
+        int rounds;
+    } joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2},
+                 {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1},
+                 {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1},
+                 {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
+    float memory[84];
+    for (int i = 0; i < 4; i++) {
+        struct asked asked = {0};
+        const struct pp_join join = {.run = note, .arg = &asked};
+        struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .tensor_rank = 1};
+        const struct pp_call call = {.kernel = joins[i].kernel, .n = {7, 12}, .ref = {{PP_MEM_WORK, 0, 0, 0}}};
+        const struct pp_program program = {.calls = (struct pp_call *)&call, .ncalls = 1};
+        const struct pp_join_work work = pp_call_join(&call);
+        assert_int_equal(work.rounds, joins[i].rounds);
+        assert_int_equal(work.bytes, joins[i].rounds ? 7 * 12 * 4 : 0);
+        if (!work.rounds) continue;
+        pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+        frame.join = &join;
+        pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+        assert_true(asked.calls == 1 && asked.op == joins[i].op && asked.memory == memory);
+        assert_true(asked.elements == 7 * 12 && asked.type == PP_SUM_FLOAT);
+    }
+    const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .n = {7, 12}, .precision = PP_BF16};
+    assert_int_equal(pp_call_join(&half).bytes, 7 * 12 * 2);
+}
+
+/* A rank's own part of what all have. */
+static void test_addresses(void **state)
+{
+    (void)state;
+    char memory[1];
+    const struct pp_ref ref = {PP_MEM_WORK, 100, 7, 1000}, nowhere = {PP_MEM_NONE, 100, 7, 1000};
+    const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .act_row = 3, .tensor = 4, .tensor_rank = 2};
+    assert_true((char *)pp_ref_address(&ref, &frame) - memory == 100 + 3 * 7 + 2 * 1000);
+    assert_null(pp_ref_address(&nowhere, &frame));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens_of_a_worker),
+        cmocka_unit_test(test_parts_of_tokens),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

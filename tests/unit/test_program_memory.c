@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a model's memory is: copies of weights, activation slots against the formula of docs/METRICS.md, and bfloat16.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/bf16.h"
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+
+enum { SEQ = 5 };
+
+/* What products read has a copy that the step renews; nothing else has one. Only the embedding's gradient is sparse. */
+static void test_copies_of_weights(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {
+        .d_model = 12, .heads = 3, .d_ff = 20, .layers = 2, .vocab = 101, .precision = PP_BF16, .vocab_multiple = 128};
+    struct pp_model *model;
+    if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    for (int s = 0; s < 2; s++) {
+        const struct pp_stage *stage = &model->stages[s];
+        struct pp_program step;
+        const struct pp_class cls = {PP_STEP, s, 0};
+        if (pp_model_program(model, &cls, &(struct pp_program_spec){SEQ, 1, true, false}, &step) != PP_OK)
+            fail_msg("%s", pp_message());
+        int64_t end = 0;
+        for (int i = 0; i < stage->tensors; i++) {
+            const struct pp_tensor *t = &model->tensors[stage->first_tensor + i];
+            const struct pp_ref *copy = &step.calls[i].ref[2];
+            const bool embedding = strcmp(t->name, "embedding.weight") == 0, product = t->ndim == 2 && !embedding;
+            assert_int_equal(step.calls[i].n[2], embedding);
+            assert_int_equal(copy->region, product ? PP_MEM_PARAM16 : PP_MEM_NONE);
+            assert_int_equal(t->offset16, product ? copy->offset : -1);
+            if (!product) continue;
+            assert_true(copy->offset >= end);
+            end = copy->offset + 2 * t->elements;
+        }
+        assert_true(end <= stage->param16_bytes);
+        pp_program_free(&step);
+    }
+    pp_model_free(model);
+}
+
+/* Bytes of a slot by the formula of docs/METRICS.md, where alignment adds nothing. */
+static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *stage, bool split, int64_t tokens, int seq)
+{
+    const int64_t d = s->d_model, ff = s->d_ff, columns = pp_padded_vocab(s), e = pp_element_bytes(s->precision);
+    const int64_t kept = s->attention == PP_ATTENTION_FLASH ? 4 * s->heads : s->heads * seq * e;
+    const int64_t keys = (s->kv_heads ? s->kv_heads : s->heads) * (d / s->heads);
+    int64_t per_token = stage->layers * ((6 * d + 2 * keys + ff) * e + kept + 8);
+    if (split && s->activation != PP_SWIGLU) per_token += stage->layers * ff * e;
+    if (s->activation != PP_RELU) per_token += stage->layers * (s->activation == PP_SWIGLU ? 2 : 1) * ff * e;
+    if (s->norm == PP_NORM_FIRST) per_token += (split ? stage->layers * d * e : 0) + (stage->decode ? d * e + 4 : 0);
+    if (stage->decode) per_token += d * e + columns * 4 + (s->precision == PP_BF16 ? columns * e : 0);
+    if (stage->embed && split) per_token += d * e;
+    return tokens * per_token;
+}
+
+static void test_memory_formula(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 4096, .heads = 16, .d_ff = 4096, .layers = 8, .vocab = 28782};
+    shape.vocab_multiple = 128;
+    for (int precision = PP_FP32; precision <= PP_BF16; precision++)
+        for (int turn = 0; turn < 24; turn++) {
+            const int split = turn % 2;
+            struct pp_model *model;
+            shape.norm = turn / 2 % 2;
+            shape.activation = turn / 4 % 3;
+            shape.normalization = shape.bias = shape.activation == PP_SWIGLU;
+            shape.kv_heads = turn / 4 % 2 ? 4 : 0;
+            shape.precision = precision;
+            shape.attention = turn / 12 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
+            if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+            for (int stage = 0; stage < 2; stage++) {
+                const struct pp_program_spec spec = {35, 16, true, split};
+                assert_int_equal(pp_model_act_bytes(model, stage, &spec),
+                                 slot_formula(&shape, &model->stages[stage], split, 16 * 35, 35));
+                const struct pp_program_spec layers = {35, 16, true, false, true};
+                struct pp_stage one = model->stages[stage];
+                one.layers = 1;
+                const int64_t x = shape.norm == PP_NORM_LAST ? 16 * 35 * 4096 * pp_element_bytes(precision) : 0;
+                assert_int_equal(pp_model_act_bytes(model, stage, &layers),
+                                 slot_formula(&shape, &one, false, 16 * 35, 35) - x);
+            }
+            const int64_t keys = shape.kv_heads ? 1024 : 4096, gates = shape.activation == PP_SWIGLU ? 4096 : 0;
+            const int64_t weights = 4 * (4 * 4096 + 2 * keys + gates) * 4096LL + 28800 * 4096LL; /* of stage 1 */
+            assert_int_equal(model->stages[1].param16_bytes, precision == PP_BF16 ? 2 * weights : 0);
+            pp_model_free(model);
+        }
+}
+
+/* Every bfloat16 keeps its value; what lies between two goes to the nearer, a tie to the even one. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 0x10000; i++) {
+        const float value = pp_bf16_float((uint16_t)i), next = pp_bf16_float((uint16_t)(i + 1));
+        if (isnan(value)) {
+            assert_true(isnan(pp_bf16_float(pp_bf16(value))));
+            continue;
+        }
+        assert_int_equal(pp_bf16(value), i);
+        if (!isfinite(value) || !isfinite(next)) continue;
+        const float middle = value / 2 + next / 2;
+        assert_int_equal(pp_bf16(middle), i + i % 2);
+        assert_int_equal(pp_bf16(nextafterf(middle, value)), i);
+        assert_int_equal(pp_bf16(nextafterf(middle, next)), i + 1);
+    }
+    const float largest = 0x1.fffffep127f;
+    assert_true(isinf(pp_bf16_float(pp_bf16(largest))));
+    const uint32_t quiet = 0x7f800001; /* a NaN whose upper half alone is infinity */
+    float nan;
+    memcpy(&nan, &quiet, sizeof nan);
+    assert_true(isnan(pp_bf16_float(pp_bf16(nan))));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies_of_weights),
+        cmocka_unit_test(test_memory_formula),
+        cmocka_unit_test(test_rounding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
