@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/optimizer.h"
 
@@ -66,8 +67,8 @@ struct pp_shape {
     bool sequence;
 };
 
-/* Stages that may have no layers, but the embedding or the decoder: two, where --split names the layers of each. */
-static inline int pp_split_ends(const char *split) { return split && *split >= '0' && *split <= '9' ? 2 : 0; }
+/* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */
+static inline int pp_split_ends(const char *split) { return split && strcmp(split, "uniform") != 0 ? 2 : 0; }
 
 /* Columns of linear1's output. */
 static inline int pp_linear1_width(const struct pp_shape *shape)

@@ -24,22 +24,22 @@ static void cut_uniform(int layers, int stages, int *out)
 
 static const double most_cost = 1e150; /* its square is finite */
 
-/* Best cut of the first j layers into i stages: least maximum, then least sum of squares (so that what is left is
- * even, too), then the longest last stage. */
+/* The embedding, the layers and the decoder, as items in a row, of which each stage has one or more. Best cut of the first
+ * j of them into i stages: least maximum, then least sum of squares (so that what is left is even, too), then the longest
+ * last stage. */
 struct cut {
     double max, squares;
 };
 
-/* The search. With i stages there are width counts of layers j: i, i + 1, ...; so many are left for the others. */
+/* The search. With i stages there are width counts of items j: i, i + 1, ...; so many are left for the others. */
 struct cutting {
-    const double
-        *prefix; /* [layers + 1] cost of the first j layers, embedding included from 1 on, decoder at the end */
+    const double *prefix; /* [items + 1] cost of the first j */
     int width;
     struct cut *before, *now; /* [width] with i - 1 stages and with i, from j = i - 1 and from j = i on */
-    int *last;                /* [stages][width] layers of the last of i stages */
+    int *last;                /* [stages][width] items of the last of i stages */
 };
 
-/* Over k, the layers of the first i - 1 stages, their maximum never falls and the last stage's cost never rises. So the
+/* Over k, the items of the first i - 1 stages, their maximum never falls and the last stage's cost never rises. So the
  * least of the larger one lies where they cross, which moves to the right with j, and beside it as long as neither is
  * larger. Those who share it are compared by squares. */
 static void cut_row(const struct cutting *c, int i, int *last)
@@ -76,22 +76,24 @@ static void cut_rows(struct cutting *c, int stages)
 /* cost: [layers + 2] of the embedding, the layers, the decoder. */
 static pp_status cut_balanced(const double *cost, int layers, int stages, int *out)
 {
-    struct cutting c = {.width = layers - stages + 1};
+    const int items = layers + 2;
+    struct cutting c = {.width = items - stages + 1};
     double *prefix = NULL;
     pp_status status;
-    PP_TRY_DONE(PP_NEW(&prefix, layers + 1));
+    PP_TRY_DONE(PP_NEW(&prefix, items + 1));
     PP_TRY_DONE(PP_NEW(&c.before, c.width));
     PP_TRY_DONE(PP_NEW(&c.now, c.width));
     PP_TRY_DONE(PP_NEW(&c.last, (size_t)stages * (size_t)c.width));
-    for (int j = 1; j <= layers; j++) prefix[j] = prefix[j - 1] + cost[j] + (j == 1 ? cost[0] : 0);
-    prefix[layers] += cost[layers + 1];
-    if (!(prefix[layers] < most_cost)) {
-        status = pp_fail(PP_INPUT, "--split: layers that cost %g cannot be weighed against each other", prefix[layers]);
+    for (int j = 0; j < items; j++) prefix[j + 1] = prefix[j] + cost[j];
+    if (!(prefix[items] < most_cost)) {
+        status = pp_fail(PP_INPUT, "--split: layers that cost %g cannot be weighed against each other", prefix[items]);
         goto done;
     }
     c.prefix = prefix;
     cut_rows(&c, stages);
-    for (int i = stages, j = layers; i > 0; j -= out[--i]) out[i - 1] = c.last[(int64_t)(i - 1) * c.width + j - i];
+    for (int i = stages, j = items; i > 0; j -= out[--i]) out[i - 1] = c.last[(int64_t)(i - 1) * c.width + j - i];
+    out[0]--; /* the embedding, and the decoder, are no layers */
+    out[stages - 1]--;
 done:
     free(prefix);
     free(c.before);

@@ -42,7 +42,8 @@ static void test_cuts(void **state)
     check_cut(6, 2, "parameters", NULL, "3,3");
     check_cut(6, 2, "time", even, "3,3");
     check_cut(6, 2, "time", heavy_decoder, "5,1");
-    check_cut(6, 3, "time", heavy_decoder, "2,3,1");
+    check_cut(6, 3, "time", heavy_decoder, "3,3,0");
+    check_cut(6, 8, "time", heavy_decoder, "0,1,1,1,1,1,1,0");
 }
 
 /* As many layers as there may be, and a cut that is known. */
@@ -84,7 +85,7 @@ static void test_impossible_cuts(void **state)
     check_refused(4, 3, "2,0,2", "positive");
     check_refused(4, 1, "0", "positive");
     check_refused(2, 5, "0,1,1,0,0", "--layers is 2");
-    check_refused(2, 3, "parameters", "--layers is 2");
+    check_refused(2, 5, "parameters", "--layers is 2");
     check_refused(4, 2, "evenly", "uniform");
 }
 
