@@ -24,9 +24,9 @@ static void cut_uniform(int layers, int stages, int *out)
 
 static const double most_cost = 1e150; /* its square is finite */
 
-/* The embedding, the layers and the decoder, as items in a row, of which each stage has one or more. Best cut of the first
- * j of them into i stages: least maximum, then least sum of squares (so that what is left is even, too), then the longest
- * last stage. */
+/* The embedding, the layers and the decoder, as items in a row, of which each stage has one or more. Best cut of the
+ * first j of them into i stages: least maximum, then least sum of squares (so that what is left is even, too), then the
+ * longest last stage. */
 struct cut {
     double max, squares;
 };
