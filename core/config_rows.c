@@ -139,15 +139,15 @@ const struct pp_opt pp_config_rows[] = {
      "of that, and gets the others' new parameters (ZeRO stage 1); the same bits with up to 16 replicas",
      TIMED},
     {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
-     "of several replicas: sum a stage's gradients in parts, each as soon as the last backward has made it (PyTorch's "
-     "DDP, Megatron-LM), not all behind it; the same bits",
+     "with --replicas: sum a stage's gradients in parts beside its last backward, each as soon as it is made, as "
+     "PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
      TIMED},
     {"overlap-param-gather", PP_OPT_FLAG, AT(overlap_param_gather), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
-     "with --zero 1 and --overlap-grad-reduce: gather a stage's parameters in these parts, too, at the beginning of a "
-     "step, each beside the forward of those before it, not at the end of the step before; the same bits",
+     "with --zero 1 and --overlap-grad-reduce: gather new parameters in these parts, too, beside the first forward of "
+     "the next step, as Megatron-LM does, not all at the end of a step; the same bits",
      TIMED},
     {"bucket-size", PP_OPT_BYTES, AT(bucket_size), PP_RUNS, PIPELINE, NULL, "25M", 1, 0x1p62, NULL,
-     "with --overlap-grad-reduce: layers make up a part until they have so many bytes of gradients",
+     "with --overlap-grad-reduce: bytes of a part's gradients, at least and on average; parts are whole layers",
      TIMED},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0,
      "never|except_last|always|layers",

@@ -54,6 +54,8 @@ compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0 # switches must not add
 grep -qE 'equal bits .*sums by NCCL 2\.[0-9]+\.[0-9]+"' nccl.log || fail "the key does not name NCCL's version"
+compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --zero 1 --overlap-grad-reduce --overlap-param-gather --bucket-size 1K
+grep -qE 'equal bits .*sums by NCCL [0-9.]+ in shares in parts"' nccl.log || fail "the key does not say that NCCL sums parts"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16
 
 # Replicas that share the optimizer's work: by every carrier, and within one process, the bits of those that do not. The

@@ -117,6 +117,35 @@ static void test_measured_times(void **state)
     pp_plan_free(plan);
 }
 
+/* Where a step has the only forward of a stage in parts, an evaluation's takes as long as all of them. */
+static void test_measured_parts(void **state)
+{
+    (void)state;
+    static const int rows[] = {4}, parts[] = {1, 3};
+    struct pp_plan_spec spec = {
+        .schedule = "gpipe", .ranks = 2, .virtual_stages = 1, .microbatches = 1, .replicas = 2, .rows = rows};
+    spec.training = spec.optimizer = spec.zero = spec.gather_first = true;
+    spec.parts = parts;
+    struct pp_plan *plan = build_plan(&spec);
+    struct pp_given_times times = {.measured = {.plan = plan}};
+    int64_t forward_ns[2] = {0};
+    assert_int_equal(PP_NEW(&times.measured.ns, plan->nclasses), PP_OK);
+    for (int c = 0; c < plan->nclasses; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        times.measured.ns[c] = 1000 << c;
+        assert_int_equal(class_ns(&times, plan, cls), 1000 << c);
+        if (cls->kind == PP_F) forward_ns[cls->stage] += 1000 << c;
+    }
+    for (int stage = 0; stage < 2; stage++) {
+        const struct pp_class whole = {.kind = PP_F, .stage = stage, .rows = 4};
+        const struct pp_class fewer = {.kind = PP_F, .stage = stage, .rows = 2};
+        assert_int_equal(class_ns(&times, plan, &whole), forward_ns[stage]);
+        assert_int_equal(class_ns(&times, plan, &fewer), forward_ns[stage] / 2);
+    }
+    free(times.measured.ns);
+    pp_plan_free(plan);
+}
+
 /* Evenly spread over [1 - j, 1 + j), other for each step, task, worker and seed. */
 static void test_jitter(void **state)
 {
@@ -333,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_measured_times),
+        cmocka_unit_test(test_measured_parts),
         cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_simulated_jitter),
         cmocka_unit_test(test_noisy_pipeline),
