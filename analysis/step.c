@@ -222,13 +222,34 @@ static int32_t from_stage(const struct pp_step *s, const struct pp_node *node, i
     return moved >= 0 ? moved : *place(s, s->made, from, node->microbatch, gradient);
 }
 
+/* The gathering that a forward waits for, where that begins the step: of its part, if it is the first of its stage in as
+ * many parts; else one that is over. */
+static int32_t gathered_for(const struct pp_step *s, int32_t task)
+{
+    const struct pp_node *node = &s->nodes[task];
+    int part = 0;
+    for (int32_t i = 0; i < task && s->nodes->kind == PP_GATHER_PARAM; i++) {
+        const struct pp_node *other = &s->nodes[i];
+        part += other->kind == PP_F && other->stage == node->stage && other->microbatch == node->microbatch;
+    }
+    for (int32_t i = 0; i < task && s->nodes[i].kind == PP_GATHER_PARAM; i++)
+        if (s->nodes[i].stage == node->stage && part-- == 0) return i;
+    return -1;
+}
+
+static int32_t later_of(const struct pp_step *s, int32_t a, int32_t b)
+{
+    if (a < 0 || b < 0) return a < 0 ? b : a;
+    return s->nodes[a].end_ns > s->nodes[b].end_ns ? a : b;
+}
+
 int32_t pp_step_needs(const struct pp_step *s, int32_t task)
 {
     const struct pp_node *node = &s->nodes[task];
     int32_t found = -1;
     switch (node->kind) {
     case PP_F:
-        found = from_stage(s, node, node->stage - 1, false);
+        found = later_of(s, from_stage(s, node, node->stage - 1, false), gathered_for(s, task));
         break;
     case PP_B:
     case PP_I:

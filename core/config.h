@@ -13,6 +13,8 @@
 enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
 enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
 
+enum { PP_BUCKET_BYTES = 25 << 20 /* of --bucket-size, as torch.nn.parallel.DistributedDataParallel has it */ };
+
 struct pp_config {
     /* model */
     const char *preset;
@@ -37,9 +39,9 @@ struct pp_config {
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
     bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
-    bool overlap_param_gather; /* parameters are gathered beside the forward */
+    bool overlap_param_gather;                                 /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */
-    int64_t bucket_size;                                       /* ... in parts of so many bytes or more */
+    int64_t bucket_size;                                       /* ... in parts whose layers have so many bytes */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */

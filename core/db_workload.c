@@ -90,7 +90,7 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     if (config->replicas > 1 && config->zero) add(t, "zero %d ", config->zero);
     if (config->replicas > 1 && config->overlap_grad_reduce) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
-        if (pp_config_given(config, "bucket-size")) add(t, "%" PRId64 " B ", config->bucket_size);
+        if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
     }
     if (parts) add(t, "sequence-parallel ");
 }

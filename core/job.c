@@ -43,12 +43,17 @@ struct stages {
     int *parts;  /* in which gradients are summed */
 };
 
-/* Gradients are summed by layers, of which as many make up a part as have bucket_size bytes; all as even as can be. */
-static int parts_of(const struct pp_config *config, const struct pp_stage *stage)
+/* Gradients are summed by layers: of each part at least as many as have bucket_size bytes, as even as can be. Embedding
+ * and decoder go with the layers beside them. */
+static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
 {
-    if (!config->overlap_grad_reduce || config->times) return 1;
-    const int64_t parts = stage->param_bytes / config->bucket_size;
-    return parts < 1 ? 1 : parts < stage->layers ? (int)parts : stage->layers;
+    const struct pp_stage *s = &model->stages[stage];
+    if (!config->overlap_grad_reduce || config->times || s->layers == 0) return 1;
+    const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed];
+    const bool alone = s->embed + s->layer_tensors == s->tensors;
+    const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;
+    const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* of a part */
+    return layers < s->layers ? (int)(s->layers / layers) : 1;
 }
 
 static pp_status make_stages(const struct pp_job *job, struct stages *out)
@@ -58,7 +63,7 @@ static pp_status make_stages(const struct pp_job *job, struct stages *out)
     PP_TRY(PP_NEW(&out->parts, model->nstages));
     for (int s = 0; s < model->nstages; s++) {
         out->groups[s] = model->stages[s].group;
-        out->parts[s] = parts_of(job->config, &model->stages[s]);
+        out->parts[s] = parts_of(job->config, model, s);
     }
     return PP_OK;
 }
@@ -203,7 +208,7 @@ static void add(struct additions *stage, int which, int32_t microbatch, bool *ot
 }
 
 /* Into *number: names the order in which gradients are added, where some stage does not add them in that of the
- * microbatches (a schedule of a file); 0: all do. Layer by layer, so that it does not matter how they are cut. */
+ * microbatches (a schedule of a file); 0: all do. Of embedding, layers and decoder, so that it does not matter how they are cut. */
 static pp_status other_order(const struct pp_job *job, uint32_t *number)
 {
     const struct pp_plan *plan = job->train;
@@ -217,9 +222,11 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
         if (task->kind == PP_B || task->kind == PP_I) add(&stages[task->stage], 0, task->microbatch, &other);
         if (task->kind == PP_B || task->kind == PP_W) add(&stages[task->stage], 1, task->microbatch, &other);
     }
-    for (int s = 0; s < plan->stages; s++)
-        for (int layer = 0; layer < job->model->stages[s].layers; layer++)
+    for (int s = 0; s < plan->stages; s++) {
+        const struct pp_stage *stage = &job->model->stages[s];
+        for (int item = 0; item < stage->embed + stage->layers + stage->decode; item++)
             hash = pp_plan_hash_word(pp_plan_hash_word(hash, stages[s].hash[0]), stages[s].hash[1]);
+    }
     free(stages);
     *number = other ? (uint32_t)(hash >> 32) | 1 : 0;
     return PP_OK;

@@ -82,8 +82,8 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-/* What is impossible whatever the schedule: P*V above the layers, chunks above the rows, P*D*T above PP_MOST_WORKERS.
- * PP_USAGE. */
+/* What is impossible whatever the schedule: P*V above the layers (and, unless --split is uniform, embedding and
+ * decoder), chunks above the rows, P*D*T above PP_MOST_WORKERS, batched W of parts of the tokens. PP_USAGE. */
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point) PP_MUST_CHECK;
 
 /* tails: NULL: no batch is shorter. evaluate: the run evaluates (eval plan). PP_USAGE where the configuration is

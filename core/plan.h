@@ -16,13 +16,13 @@
  *
  * Waiting. A task may start when its lane is free and all of dep[] are done:
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
- *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes;
+ *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes, dep[2] = of the
+ *     first F of a stage, or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
  *     free (host memory) wait for dep[1] only, which always comes earlier;
- *   - a part of a task that is not the first: the part before it, on its lane; the output slot is written by the last;
- *     of an F dep[2] = the GATHER_PARAM of its part;
+ *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
  *

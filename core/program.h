@@ -193,8 +193,11 @@ struct pp_stage {
     int group;                 /* stages with equal activation sizes have equal numbers */
 };
 
-/* Of a microbatch where the inputs of layers are kept: of each, or the decoder's. */
-static inline int pp_stage_checkpoints(const struct pp_stage *stage) { return stage->layers > 0 ? stage->layers : 1; }
+/* Of a microbatch where the inputs of layers are kept: of each, or of the decoder alone. */
+static inline int pp_stage_checkpoints(const struct pp_stage *stage)
+{
+    return stage->layers > 0 ? stage->layers : stage->decode;
+}
 
 /* Layers of a stage, counted within it, that a task of a class is about: those of its part. Ways back begin with the
  * last ones. lowest, highest: the part with the stage's input, and the embedding where the stage has it; the one with

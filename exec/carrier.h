@@ -61,7 +61,7 @@ struct pp_sum_spec {
     struct pp_port port;
     struct pp_group group; /* of two or more workers, this one among them */
     int64_t most_elements;
-    int type;    /* enum pp_sum_type */
+    int type;          /* enum pp_sum_type */
     bool sums, shares; /* what is asked for: parcels without shares, parcels with them */
 };
 

@@ -33,7 +33,7 @@ enum pp_nccl_use { PP_NCCL_SENDS = 1, PP_NCCL_RECEIVES = 2, PP_NCCL_SUMS = 4, PP
 struct pp_nccl_place {
     ncclUniqueId id; /* of one member, ncclGetUniqueId */
     int ranks, rank;
-    int blocks; /* at most so many thread blocks for an operation; NCCL_MAX_CTAS beats it */
+    int blocks;         /* at most so many thread blocks for an operation; NCCL_MAX_CTAS beats it */
     unsigned use;       /* enum pp_nccl_use: what is first done, so that no task waits for a connection */
     int type;           /* of sums: enum pp_sum_type */
     int64_t most_bytes; /* of an operation. NCCL chooses how to sum by size, and connects when it first chooses so */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: memory of which each member of a group has an equal part, tensor by tensor (core/program.h: pp_shape.zero).
+ * Shares: memory of which each member of a group has an equal part, tensor by tensor (core/shape.h: pp_shape.zero).
  * The parts of a tensor lie one behind the other, in the order of members; a member's share is its part of each. What
  * collectives do with shares is named here, as lists of tensors; positions in a share count its bytes, tensor after
  * tensor.
@@ -11,7 +11,7 @@
 #include "core/job.h"
 
 enum pp_shares_use {
-    PP_SHARES_SCATTER, /* each member gets the sum of its share of floats; the others' stay with what they held */
+    PP_SHARES_SCATTER, /* each member gets the sum of its share; the others' stay with what they held */
     PP_SHARES_GATHER   /* each member gets the others' shares as they are */
 };
 

@@ -268,6 +268,7 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
     w->track = &w->tracks[step->track];
     w->position = w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
     w->norm_ready = false;
+    if (step->track == PP_TRACK_TRAIN) w->whole = false;
     for (int i = 0; i < w->track->walk->nrecv; i++)
         w->track->recv[i].posted = w->track->recv[i].done = w->track->recv[i].retired = 0;
     for (int i = 0; i < w->track->walk->nsend; i++) w->track->send[i].base = w->track->send[i].posted;
@@ -306,7 +307,8 @@ pp_status pp_worker_gather(struct pp_worker *w)
 {
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     const double *losses;
-    if (!walk->plan->gathers_first) return PP_OK;
+    if (!walk->plan->gathers_first || w->whole) return PP_OK;
+    w->whole = true;
     w->step = (struct pp_step){.track = PP_TRACK_TRAIN, .phase = &w->job->phase[PP_TRAIN]};
     w->track = &w->tracks[PP_TRACK_TRAIN];
     w->position = walk->nstops;

@@ -109,6 +109,7 @@ struct pp_worker {
     struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */
     int32_t *reductions;       /* [most_reductions] tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
     int most_reductions;
+    bool whole; /* parameters: gathered since the last training step */
     int64_t *reduction_posted_ns;
     int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done;

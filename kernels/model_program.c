@@ -92,7 +92,7 @@ static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * 
 
 void pp_writer_take_full(struct pp_writer *w, int n)
 {
-    for (int i = 0; i < n && w->parts; i++) w->full[i] = hidden(w, full_tokens(w));
+    for (int i = 0; i < n && w->by_tokens; i++) w->full[i] = hidden(w, full_tokens(w));
 }
 
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
@@ -105,7 +105,7 @@ struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n
 struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain)
 {
     struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->part_seq, w->model->local.d_model, plain);
-    if (w->parts) call->n[4] = (int)w->tokens;
+    if (w->by_tokens) call->n[4] = (int)w->tokens;
     return call;
 }
 
@@ -149,7 +149,7 @@ static void write_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
 
 struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x)
 {
-    if (!w->parts) return x;
+    if (!w->by_tokens) return x;
     pp_writer_copy(w, own_part(w, w->full[full]), x);
     write_join(w, PP_KERNEL_ALL_GATHER, w->full[full]);
     return w->full[full];
@@ -242,7 +242,7 @@ static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *firs
 static void write_norm_sums(struct pp_writer *w, int kind)
 {
     const bool rms = w->model->shape.normalization == PP_RMSNORM;
-    if (!w->parts || kind != (w->clip ? PP_NORM : PP_STEP)) return;
+    if (!w->by_tokens || kind != (w->clip ? PP_NORM : PP_STEP)) return;
     for (int l = 0; l < w->stage->layers; l++)
         write_gradient_sum(w, layer_tensor(w, l, PP_NORM1_WEIGHT),
                            layer_tensor(w, l, rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS));
@@ -344,7 +344,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .tokens = (int64_t)cls->rows * spec->seq,
                           .part_seq = pp_part_tokens(&model->shape, spec->seq),
                           .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
-                          .parts = pp_shape_parts_tokens(&model->shape),
+                          .by_tokens = pp_shape_parts_tokens(&model->shape),
                           .training = spec->training,
                           .clip = spec->clip,
                           .split = spec->split_backward && spec->training,

@@ -93,7 +93,7 @@ struct pp_writer {
     int64_t tokens;      /* rows * seq */
     int part_seq;        /* of a row, that the worker has where the workers of a rank have parts of the tokens */
     int64_t part_tokens; /* rows * part_seq */
-    bool parts;          /* they do */
+    bool by_tokens;      /* they do */
     bool training, split, clip;
     bool checkpoints;      /* the inputs of layers are kept, and nothing else */
     struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */

@@ -103,16 +103,16 @@ static pp_status fill_received(struct pp_profile_arena *arena)
     const struct pp_plan *plan = job->train;
     int rows = 0;
     for (int i = 0; i < plan->microbatches; i++) rows = plan->rows[i] > rows ? plan->rows[i] : rows;
-    int64_t n = (int64_t)rows * job->phase[PP_TRAIN].seq * job->model->shape.d_model;
+    const struct pp_shape *shape = &job->model->shape;
+    const int64_t n = pp_hidden_bytes(shape, rows, job->phase[PP_TRAIN].seq) / pp_element_bytes(shape->precision);
     for (int i = 0; i < plan->npools; i++) {
         const struct pp_pool *pool = &plan->pools[i];
         if (pool->kind != PP_POOL_RECV || pool->rank != arena->rank) continue;
         bool gradient = pool->key % 2 != 0; /* see struct pp_pool */
         for (int slot = pool->first; slot < pool->first + pool->slots; slot++) {
             const int64_t at = slot_offset(job, slot);
-            const struct numbers numbers = {.seed = (uint64_t)at,
-                                            .bound = gradient ? gradient_scale : 1,
-                                            .bf16 = job->model->shape.precision == PP_BF16};
+            const struct numbers numbers = {
+                .seed = (uint64_t)at, .bound = gradient ? gradient_scale : 1, .bf16 = shape->precision == PP_BF16};
             PP_TRY(fill_reals(arena, at, n, &numbers));
         }
     }

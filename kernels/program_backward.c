@@ -65,7 +65,7 @@ static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode
 {
     const int d = w->model->local.d_model;
     const bool shared = pp_shape_tensor(&w->model->local) > 1;
-    if (!w->parts) {
+    if (!w->by_tokens) {
         write_input_product(w, shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE : mode, c, d, a, k, weight);
         pp_writer_all_reduce(w, c, w->tokens, d, false);
         return c;
@@ -82,7 +82,7 @@ static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode
 /* For gradients of weights, all tokens of that at a linear's output, which those of inputs have gathered before. */
 static struct pp_ref gathered(struct pp_writer *w, const struct path *path, struct pp_ref dz)
 {
-    return w->parts && path->inputs ? w->full[GRADIENTS] : pp_writer_gather(w, GRADIENTS, dz);
+    return w->by_tokens && path->inputs ? w->full[GRADIENTS] : pp_writer_gather(w, GRADIENTS, dz);
 }
 
 /* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
@@ -285,7 +285,7 @@ static void write_decoder_input_grad(struct pp_writer *w, struct path *path, str
                                                          pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
                                                          pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS),
                                                          pp_ref_to(PP_MEM_NONE, 0)});
-    else if (w->parts)
+    else if (w->by_tokens)
         pp_writer_copy(w, out, dx);
 }
 
@@ -318,7 +318,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     if (!w->part.highest) path.incoming = path.stream;
     if (is_bare(w)) return path;
     path.dctx = path.dnorm = pp_writer_activations(w, width);
-    if (pp_writer_norm_first(w) && (w->parts || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
+    if (pp_writer_norm_first(w) && (w->by_tokens || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);

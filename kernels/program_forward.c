@@ -11,7 +11,7 @@ static const float norm_eps = 1e-5f;
 /* What the workers of a rank made of x: their sum in x, or, where they have parts of the tokens, from scratch. */
 static void write_sum(struct pp_writer *w, struct pp_ref x)
 {
-    if (w->parts)
+    if (w->by_tokens)
         pp_writer_copy(w, x, pp_writer_scatter(w, 0));
     else
         pp_writer_all_reduce(w, x, w->tokens, w->model->local.d_model, false);
@@ -24,7 +24,7 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
     if (w->stage->embed) {
         struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED, w->rows, w->seq, shape->d_model, shape->vocab);
         pp_writer_embedding(w, call);
-        call->ref[0] = w->parts ? w->full[0] : x;
+        call->ref[0] = w->by_tokens ? w->full[0] : x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
         call->n[4] = pp_writer_rotates(w);
@@ -51,7 +51,7 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
 /* The same where the workers of a rank have columns of the weight, and of A: C is the sum of what they make. */
 static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_ref a, int k, struct pp_ref weight)
 {
-    write_linear(w, w->parts ? w->full[0] : c, w->model->local.d_model, a, k, weight);
+    write_linear(w, w->by_tokens ? w->full[0] : c, w->model->local.d_model, a, k, weight);
     write_sum(w, c);
 }
 
@@ -273,6 +273,7 @@ static void write_decoder(struct pp_writer *w)
 static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
     if (w->part.lowest) write_input(w, layer_output(w, -1), recompute);
+    if (w->stage->layers == 0) return;
     const struct pp_ref scratch = pp_writer_attention_scratch(w);
     for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), scratch);
 }
@@ -287,9 +288,9 @@ static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 {
     struct pp_scratch scratch = {.stream = pp_writer_stream(w)}; /* at the same place in all parts of a task */
-    scratch.z2 = pp_writer_stream(w);
+    if (w->stage->layers > 0) scratch.z2 = pp_writer_stream(w);
     if (w->part.lowest) write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
-    scratch.attention = pp_writer_attention_scratch(w);
+    if (w->stage->layers > 0) scratch.attention = pp_writer_attention_scratch(w);
     for (int l = w->part.begin; l < w->part.end; l++)
         write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
                                &scratch);

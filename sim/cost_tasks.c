@@ -208,6 +208,7 @@ pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost
         const struct pp_class *class = &s->job->train->classes[c];
         if (!pp_kinds[class->kind].computes) continue;
         const struct wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
+        if (wanted.program->ncalls == 0) continue; /* an embedding that would be made again: it takes no time */
         int64_t alone, loaded = 0;
         int source = PP_COST_PROFILE;
         PP_TRY(look_up(s, &wanted, 1, &alone, &source));

@@ -110,8 +110,7 @@ static void check_sums(const struct pp_job *job, const struct pp_cost *cost, str
         const struct pp_class *class = &job->train->classes[c];
         if (!pp_kinds[class->kind].computes) continue;
         const double expected = sums_ns(job, class, of);
-        expect_near((double)cost->classes[c].sums_ns, expected, 20 + expected * 1e-5,
-                    what); /* each is rounded */
+        expect_near((double)cost->classes[c].sums_ns, expected, 20 + expected * 1e-5, what); /* each is rounded */
     }
 }
 
