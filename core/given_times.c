@@ -104,38 +104,32 @@ static double given_ms(const struct pp_given_times *times, const struct pp_plan 
     return whole_rank_ms(times, cls->kind, plan->checkpoint) * cls->rows / plan->rows[0] / plan->virtual_stages;
 }
 
-/* Of the plan's class that does the same, else in proportion to the one of most rows. false: there is none. */
-static bool find_ms(const struct pp_measured_times *measured, const struct pp_class *cls, double *ms)
+/* Of a task whose like was measured in parts alone (one microbatch in training, and evaluation): all of these. */
+static double all_parts_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
 {
-    int most = -1;
+    double ms = 0;
+    for (int c = 0; c < measured->plan->nclasses; c++) {
+        const struct pp_class *known = &measured->plan->classes[c];
+        if (known->kind != cls->kind || known->stage != cls->stage || known->rows < 1) continue;
+        ms += (double)measured->ns[c] / 1e6 * cls->rows / known->rows;
+    }
+    return ms;
+}
+
+static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
+{
+    int most = 0;
+    double ms = 0;
     for (int c = 0; c < measured->plan->nclasses; c++) {
         const struct pp_class *known = &measured->plan->classes[c];
         if (known->kind != cls->kind || known->stage != cls->stage || known->part != cls->part) continue;
         if (known->parts != cls->parts) continue;
-        const double known_ms = (double)measured->ns[c] / 1e6;
-        if (known->rows == cls->rows) {
-            *ms = known_ms;
-            return true;
-        }
+        if (known->rows == cls->rows) return (double)measured->ns[c] / 1e6;
         if (known->rows <= most) continue;
         most = known->rows;
-        *ms = known_ms * cls->rows / most;
+        ms = (double)measured->ns[c] / 1e6 * cls->rows / most;
     }
-    return most >= 0;
-}
-
-/* A step may do all its tasks of a kind and stage in parts, and an evaluation the same as a whole. */
-static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
-{
-    double ms = 0, part_ms = 0;
-    if (find_ms(measured, cls, &ms) || cls->parts > 1) return ms;
-    for (int c = 0; c < measured->plan->nclasses; c++) {
-        struct pp_class part = measured->plan->classes[c];
-        if (part.kind != cls->kind || part.stage != cls->stage || part.parts <= 1) continue;
-        part.rows = cls->rows;
-        if (find_ms(measured, &part, &part_ms)) ms += part_ms;
-    }
-    return ms;
+    return most > 0 || cls->parts > 1 ? ms : all_parts_ms(measured, cls);
 }
 
 static pp_status too_long(const struct pp_class *cls, double ns)
