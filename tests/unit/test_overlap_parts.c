@@ -184,9 +184,36 @@ static void test_buckets(void **state)
             assert_int_equal(parts_of(options, 1), expected < 3 ? expected : 3);
         }
     assert_int_equal(parts_of(MODEL, 0), 4);
+    for (int zero = 0; zero < 2; zero++) { /* the gradients' bytes, not those of weights that are whole */
+        char options[500];
+        snprintf(options, sizeof options, MODEL "--precision bf16 --zero %d --bucket-size %lldB", zero, bytes / 3);
+        assert_int_equal(parts_of(options, 1), 3);
+    }
     assert_int_equal(parts_of(MODEL "--replicas 1", 0), 0);
     assert_int_equal(parts_of("--preset lab --layers 4 --replicas 2", 0), 1);
     assert_int_equal(parts_of("--preset lab --layers 4 --replicas 2 --overlap-grad-reduce", 0), 1); /* 25 MiB */
+}
+
+/* In whatever order gradients are added: the key is that of whole tasks. */
+static void test_key(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"1G", "1B"};
+    char key[2][sizeof((struct pp_job *)0)->accumulation_key];
+    FILE *out = fopen("./other.csv", "w");
+    assert_non_null(out);
+    fputs("0F0,0F1,0F2,0B2,0B0,0B1\n", out);
+    fclose(out);
+    for (int i = 0; i < 2; i++) {
+        char options[500];
+        snprintf(options, sizeof options,
+                 MODEL "--schedule ./other.csv --stages 1 --rows 6 --chunks 3 --bucket-size %s", sizes[i]);
+        struct pp_job *job = create_job(options);
+        strcpy(key[i], job->accumulation_key);
+        pp_job_free(job);
+    }
+    assert_non_null(strstr(key[0], " order "));
+    assert_string_equal(key[0], key[1]);
 }
 
 /* In parts as many bytes as as a whole. */
@@ -227,7 +254,7 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors), cmocka_unit_test(test_shares),
-                                       cmocka_unit_test(test_calls), cmocka_unit_test(test_buckets),
-                                       cmocka_unit_test(test_bytes)};
+                                       cmocka_unit_test(test_calls),   cmocka_unit_test(test_buckets),
+                                       cmocka_unit_test(test_bytes),   cmocka_unit_test(test_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,9 +120,38 @@ static void test_random(void **state)
     }
 }
 
+/* On a device that waits: each part as long as that part; a whole forward, as evaluation has it, as one that is known, or
+ * where there is none as all parts. */
+static void test_measured_waits(void **state)
+{
+    (void)state;
+    for (int m = 1; m <= 2; m++) {
+        struct pp_plan_spec spec = spec_of("gpipe", 1, 1, m), forwards = spec;
+        int64_t ns[32], sum = 0, whole = 0, got;
+        spec.zero = spec.gather_first = true;
+        struct pp_plan *plan = build_plan(&spec);
+        assert_true(plan->nclasses <= 32);
+        for (int c = 0; c < plan->nclasses; c++) {
+            ns[c] = 1000 * (c + 1);
+            if (plan->classes[c].kind == PP_F) *(plan->classes[c].parts ? &sum : &whole) += ns[c];
+        }
+        const struct pp_given_times times = {.measured = {.plan = plan, .ns = ns}};
+        for (int c = 0; c < plan->nclasses; c++) {
+            assert_int_equal(pp_given_class_ns(&times, plan, &plan->classes[c], &got), PP_OK);
+            assert_int_equal(got, ns[c]);
+        }
+        forwards.training = false;
+        struct pp_plan *eval = build_plan(&forwards);
+        assert_int_equal(pp_given_class_ns(&times, eval, &eval->classes[0], &got), PP_OK);
+        assert_int_equal(got, m == 1 ? sum : whole);
+        pp_plan_free(eval);
+        pp_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound_is_reached),
-                                       cmocka_unit_test(test_random)};
+                                       cmocka_unit_test(test_random), cmocka_unit_test(test_measured_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
