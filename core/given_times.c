@@ -104,6 +104,18 @@ static double given_ms(const struct pp_given_times *times, const struct pp_plan 
     return whole_rank_ms(times, cls->kind, plan->checkpoint) * cls->rows / plan->rows[0] / plan->virtual_stages;
 }
 
+/* Of a task whose like was measured in parts alone (one microbatch in training, and evaluation): all of these. */
+static double all_parts_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
+{
+    double ms = 0;
+    for (int c = 0; c < measured->plan->nclasses; c++) {
+        const struct pp_class *known = &measured->plan->classes[c];
+        if (known->kind != cls->kind || known->stage != cls->stage || known->rows < 1) continue;
+        ms += (double)measured->ns[c] / 1e6 * cls->rows / known->rows;
+    }
+    return ms;
+}
+
 static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
 {
     int most = 0;
@@ -117,7 +129,7 @@ static double measured_ms(const struct pp_measured_times *measured, const struct
         most = known->rows;
         ms = (double)measured->ns[c] / 1e6 * cls->rows / most;
     }
-    return ms;
+    return most > 0 || cls->parts > 1 ? ms : all_parts_ms(measured, cls);
 }
 
 static pp_status too_long(const struct pp_class *cls, double ns)
