@@ -51,8 +51,8 @@ static void expect_steps(int64_t zero, int64_t gather, int64_t makespan, int64_t
     }
 }
 
-/* One rank, two microbatches, ns. Forwards until 200, the first backward until 500, the parts of the other until 590, 690,
- * 800. Their sums: 590 to 740; when that is done until 760; 800 to 1000. The step until 1013.
+/* One rank, two microbatches, ns. Forwards until 200, the first backward until 500, the parts of the other until 590,
+ * 690, 800. Their sums: 590 to 740; when that is done until 760; 800 to 1000. The step until 1013.
  * With gathering behind it, another 280 between two steps. Before it, until 170, 200 and 280: the parts of the first
  * forward from 170 to 210, to 260, from 280 to 300, the other until 400; from there on all as above, 200 later. */
 static void test_by_hand(void **state)
@@ -120,8 +120,8 @@ static void test_random(void **state)
     }
 }
 
-/* On a device that waits: each part as long as that part; a whole forward, as evaluation has it, as one that is known, or
- * where there is none as all parts. */
+/* On a device that waits: each part as long as that part; a whole forward, as evaluation has it, as one that is known,
+ * or where there is none as all parts. */
 static void test_measured_waits(void **state)
 {
     (void)state;

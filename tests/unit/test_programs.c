@@ -100,8 +100,6 @@ static void check_type(const struct check *c, const struct pp_operand *o, int i)
     if (region == PP_MEM_PARAM || region == PP_MEM_PARAM16) require(c, step || o->use == PP_USE_READ, i);
     if (region == PP_MEM_TOKENS || region == PP_MEM_TARGETS || region == PP_MEM_IN)
         require(c, o->use == PP_USE_READ, i);
-    require(c, region != PP_MEM_IN || c->part == 0, i);
-    require(c, region != PP_MEM_OUT || c->part + 1 == c->parts, i);
 }
 
 /* In regions of parameters: a whole tensor, with or without the padding. */
@@ -185,6 +183,8 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
     if (bare) return;
     check_place(c, &o, i, program);
     check_type(c, &o, i);
+    require(c, c->part == 0 || region != PP_MEM_IN, i);
+    require(c, c->part + 1 == c->parts || region != PP_MEM_OUT, i);
     if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
     if (region == PP_MEM_STATE) check_state(c, i);
     if (!written_by_us(c, region)) return;
@@ -222,8 +222,8 @@ static void check_program(struct check *c, int kind, int parts)
     for (c->part = 0; c->part < c->parts; c->part++) check_part(c, kind);
 }
 
-/* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows, in a third as
- * many parts. */
+/* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows, in a third
+ * as many parts. */
 static void check_kinds(const struct pp_model *model, const struct pp_program_spec *spec, int rows, const int *kinds,
                         int n)
 {
