@@ -19,6 +19,7 @@ struct check {
     uint8_t *seen;          /* [stages * row]; see row_of() */
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
     int32_t *open;          /* [ranks] the last computation, if the next one is its next part; -1: it is not */
+    int32_t *made;          /* [stages] the last B or W, or part of one; -1: none yet */
     bool goes_on;           /* the task is the next part of an open one */
     struct pp_issue_check issue;
 };
@@ -127,6 +128,19 @@ static pp_status check_first(struct check *c, int32_t id)
                first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
+/* What is summed has been made: by the task before, whole or the same part. */
+static pp_status check_sum(struct check *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    if (t->kind == PP_B || t->kind == PP_W) c->made[t->stage] = id;
+    if (t->kind != PP_REDUCE_GRAD) return PP_OK;
+    const bool waits = t->dep[0] >= 0 && t->dep[0] == c->made[t->stage];
+    const struct pp_class *sum = &c->plan->classes[t->cls];
+    const struct pp_class *made = waits ? &c->plan->classes[c->plan->tasks[t->dep[0]].cls] : NULL;
+    if (waits && made->part == sum->part && made->parts == sum->parts) return PP_OK;
+    return bad(c->plan, id, "it sums gradients before they are made");
+}
+
 static pp_status check_complete(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -225,6 +239,7 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_part(c, id));
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
+        PP_TRY(check_sum(c, id));
         PP_TRY(check_input(c, id));
         PP_TRY(check_slots(c, id));
         pp_issue_check_task(&c->issue, id);
@@ -242,7 +257,9 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
     PP_TRY_DONE(PP_NEW(&c.open, plan->ranks));
+    PP_TRY_DONE(PP_NEW(&c.made, plan->stages));
     memset(c.open, 0xff, (size_t)plan->ranks * sizeof *c.open);
+    memset(c.made, 0xff, (size_t)plan->stages * sizeof *c.made);
     PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
     memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);
     status = run_checks(&c);
@@ -251,6 +268,7 @@ done:
     free(c.seen);
     free(c.begun);
     free(c.open);
+    free(c.made);
     pp_issue_check_release(&c.issue);
     return status;
 }

@@ -65,6 +65,12 @@ compare 4 --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-de
 cmp alone threads || fail "--zero 1: other losses than --zero 0"
 cmp alone.safetensors threads.safetensors || fail "--zero 1: other weights than --zero 0"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --zero 1
+# Their sums and gathering in parts beside the computations.
+parts=(--overlap-grad-reduce --bucket-size 1B)
+compare 4 --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16 --zero 1 "${parts[@]}" --overlap-param-gather
+cmp alone threads || fail "--overlap-param-gather: other losses"
+cmp alone.safetensors threads.safetensors || fail "--overlap-param-gather: other weights"
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 "${parts[@]}"
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3

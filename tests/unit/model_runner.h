@@ -25,6 +25,7 @@ struct runner {
     bool evaluate;         /* forward only, without dropout */
     int slot_chunks;       /* microbatches in an activation slot, one behind the other; 0: one */
     bool batch_w;          /* W of all microbatches of a slot at once */
+    int parts;             /* in which F, B and W are done, if not 0; at most as many as there are layers */
     const struct pp_cpu_isa *isa;
 
     struct pp_model *model;
@@ -147,27 +148,45 @@ static inline void runner_close(struct runner *r)
     pp_model_free(r->model);
 }
 
+/* The parts of a task: scratch is empty before the first; the first one has the input, the last one the output. */
+static inline void runner_parts(struct runner *r, struct pp_class cls, const struct pp_frame *frame)
+{
+    const struct pp_program_spec spec = runner_spec(r);
+    struct pp_program program[RUNNER_STAGES];
+    struct pp_frame part = *frame;
+    int64_t work_bytes = 0;
+    const int parts = cls.parts > 1 ? cls.parts : 1;
+    for (cls.part = 0; cls.part < parts; cls.part++) {
+        RUNNER_OK(pp_model_program(r->model, &cls, &spec, &program[cls.part]));
+        if (program[cls.part].work_bytes > work_bytes) work_bytes = program[cls.part].work_bytes;
+    }
+    void *work = part.base[PP_MEM_WORK] = runner_memory(work_bytes);
+    if (parts > 1) memset(work, 0xff, (size_t)work_bytes); /* NaN */
+    for (int i = 0; i < parts; i++) {
+        if (i > 0) part.base[PP_MEM_IN] = NULL;
+        part.base[PP_MEM_OUT] = i + 1 < parts ? NULL : frame->base[PP_MEM_OUT];
+        pp_cpu_run(r->isa, &program[i], &part, NULL, NULL);
+        pp_program_free(&program[i]);
+    }
+    free(work);
+}
+
 static inline void runner_task(struct runner *r, int kind, int stage, int m, struct pp_frame *frame)
 {
-    struct pp_program program;
     const bool update = kind == PP_NORM || kind == PP_STEP, several = kind == PP_W && r->batch_w;
-    const struct pp_class cls = {kind, stage, update ? 0 : several ? runner_slot_rows(r, m) : r->chunk_rows[m]};
-    const struct pp_program_spec spec = runner_spec(r);
-    RUNNER_OK(pp_model_program(r->model, &cls, &spec, &program));
-    void *work = runner_memory(program.work_bytes);
+    struct pp_class cls = {kind, stage, update ? 0 : several ? runner_slot_rows(r, m) : r->chunk_rows[m]};
+    if (kind == PP_F || kind == PP_B || kind == PP_W) cls.parts = r->parts;
+    if (cls.parts > r->model->stages[stage].layers) cls.parts = r->model->stages[stage].layers;
     frame->base[PP_MEM_PARAM] = r->param[stage];
     frame->base[PP_MEM_GRAD] = r->grad[stage];
     frame->base[PP_MEM_ACT] = r->act[stage][runner_slot(r, m)];
     frame->act_row = r->first_row[m] - r->first_row[runner_slot(r, m)];
-    frame->base[PP_MEM_WORK] = work;
     if (r->layers) frame->base[PP_MEM_CKPT] = r->checkpoint[stage][m];
     frame->base[PP_MEM_TOKENS] = r->tokens + r->first_row[m] * r->seq;
     frame->base[PP_MEM_TARGETS] = r->targets + r->first_row[m] * r->seq;
     frame->first_row = r->first_row[m];
     frame->accumulate = m > 0;
-    pp_cpu_run(r->isa, &program, frame, NULL, NULL);
-    free(work);
-    pp_program_free(&program);
+    runner_parts(r, cls, frame);
 }
 
 static inline void runner_forward(struct runner *r, int stage, int m, bool again)

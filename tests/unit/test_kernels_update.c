@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Column sums, sums of squares, the optimizer step, copies and additions; and the cpu backend as a whole.
+ * Column sums, sums of squares, the optimizer step, copies and additions, rounding; and the cpu backend as a whole.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "core/bf16.h"
 #include "kernels/backend.h"
 #include "tests/unit/kernel_case.h"
 
@@ -193,11 +196,37 @@ static void test_run(void **state)
     backend->close(device);
 }
 
+/* Every bfloat16 keeps its value; what lies between two goes to the nearer, a tie to the even one. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 0x10000; i++) {
+        const float value = pp_bf16_float((uint16_t)i), next = pp_bf16_float((uint16_t)(i + 1));
+        if (isnan(value)) {
+            assert_true(isnan(pp_bf16_float(pp_bf16(value))));
+            continue;
+        }
+        assert_int_equal(pp_bf16(value), i);
+        if (!isfinite(value) || !isfinite(next)) continue;
+        const float middle = value / 2 + next / 2;
+        assert_int_equal(pp_bf16(middle), i + i % 2);
+        assert_int_equal(pp_bf16(nextafterf(middle, value)), i);
+        assert_int_equal(pp_bf16(nextafterf(middle, next)), i + 1);
+    }
+    const float largest = 0x1.fffffep127f;
+    assert_true(isinf(pp_bf16_float(pp_bf16(largest))));
+    const uint32_t quiet = 0x7f800001; /* a NaN whose upper half alone is infinity */
+    float nan;
+    memcpy(&nan, &quiet, sizeof nan);
+    assert_true(isnan(pp_bf16_float(pp_bf16(nan))));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),          cmocka_unit_test(test_step_and_copies), cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

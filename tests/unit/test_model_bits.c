@@ -41,6 +41,26 @@ static void test_checkpoints_of_layers_same_bits(void **state)
         }
 }
 
+/* Tasks done in parts: all that one leaves for the next is where that finds it. Four layers in three and in four. */
+static void test_parts_same_bits(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int way = 0; way < 8; way++) {
+            struct runner whole = make_runner(of_kind(tiny, kind), 1), parts;
+            whole.shape.layers = 4;
+            whole.shape.head_dim = kind == LLAMA ? 6 : 0;
+            parts = whole;
+            parts.stages = 1 + way / 4;
+            parts.parts = way == 0 ? 3 : 4;
+            parts.split = way % 4 == 1;
+            parts.layers = way % 4 == 2;
+            parts.recompute = way % 4 == 3;
+            if (way == 5) parts.slot_chunks = 2, parts.batch_w = true;
+            compare_runs(whole, parts, way == 5 ? 1e-5f : 0);
+        }
+}
+
 /* Attention without stored scores: the same sums in another order, in other memory; the same scores dropped. Its own
  * bits, whatever the cut, recomputation and slots. Rows of several blocks of queries. */
 static void test_flash(void **state)
@@ -101,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split_backward_same_bits),
         cmocka_unit_test(test_checkpoints_of_layers_same_bits),
+        cmocka_unit_test(test_parts_same_bits),
         cmocka_unit_test(test_stages_and_recomputation_same_bits),
         cmocka_unit_test(test_flash),
         cmocka_unit_test(test_shared_slots_same_bits),

@@ -64,16 +64,20 @@ static struct pp_model *make_model(const struct pp_shape *shape, int stages)
     return model;
 }
 
-static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
+static void check_part(struct pp_shape shape, struct pp_class cls, const char *expected)
 {
     struct pp_model *model = make_model(&shape, 2);
     struct pp_program program;
-    const struct pp_class cls = {kind, stage, kind == PP_STEP ? 0 : 3};
     if (pp_model_program(model, &cls, &(struct pp_program_spec){SEQ, 3, true, false}, &program) != PP_OK)
         fail_msg("%s", pp_message());
     assert_string_equal(program.signature, expected);
     pp_program_free(&program);
     pp_model_free(model);
+}
+
+static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
+{
+    check_part(shape, (struct pp_class){kind, stage, kind == PP_STEP ? 0 : 3}, expected);
 }
 
 static void test_signatures(void **state)
@@ -186,9 +190,30 @@ static void test_tensors_of_llama(void **state)
     pp_model_free(model);
 }
 
+/* Parts of three layers: backward from the last ones on; a forward that has no input to bring says so. */
+static void test_signatures_of_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        struct pp_class cls;
+        const char *name;
+    } parts[] = {{{PP_F, 0, 3, 0, 2}, "F 1l+emb d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_F, 0, 3, 1, 2}, "F 2l part d8 h2 ff12 full seq5 rows3"},
+                 {{PP_F, 1, 3, 0, 3}, "F 1l d8 h2 ff12 full seq5 rows3"},
+                 {{PP_F, 1, 3, 1, 3}, "F 1l part d8 h2 ff12 full seq5 rows3"},
+                 {{PP_F, 1, 3, 2, 3}, "F 1l+dec part d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_B, 0, 3, 0, 2}, "B 2l d8 h2 ff12 full seq5 rows3"},
+                 {{PP_B, 0, 3, 1, 2}, "B 1l+emb d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_W, 1, 3, 0, 2}, "W 2l+dec d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_W, 1, 3, 1, 2}, "W 1l d8 h2 ff12 full seq5 rows3"}};
+    const struct pp_shape shape = {.d_model = 8, .heads = 2, .d_ff = 12, .layers = 6, .vocab = 11};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) check_part(shape, parts[i].cls, parts[i].name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_signatures),
+                                       cmocka_unit_test(test_signatures_of_parts),
                                        cmocka_unit_test(test_long_signature), cmocka_unit_test(test_tensors_of_llama)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

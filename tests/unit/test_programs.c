@@ -26,6 +26,7 @@ struct buffer {
     int64_t offset, bytes;
     int element_bytes;
     enum held held;
+    bool old; /* scratch of an earlier part of the task */
 };
 
 /* One way to run a stage: its programs in order, over one set of buffers. */
@@ -34,6 +35,7 @@ struct check {
     int stage;
     struct pp_program_spec spec;
     int rows; /* of the class */
+    int part, parts;
     struct buffer buffers[BUFFERS];
     int nbuffers;
     bool norms_summed; /* over the tensor ranks */
@@ -204,11 +206,16 @@ static struct buffer *find_buffer(struct check *c, const struct pp_operand *o, i
         struct buffer *b = &c->buffers[k];
         if (b->region != ref->region || b->offset >= ref->offset + bytes || ref->offset >= b->offset + b->bytes)
             continue;
+        if (b->old && (b->offset != ref->offset || b->bytes != bytes)) {
+            *b = c->buffers[--c->nbuffers];
+            k--;
+            continue;
+        }
         require(c, b->offset == ref->offset && b->bytes == bytes && b->element_bytes == o->element_bytes, i);
         return b;
     }
     require(c, c->nbuffers < BUFFERS, i);
-    c->buffers[c->nbuffers] = (struct buffer){ref->region, ref->offset, bytes, o->element_bytes, NOTHING};
+    c->buffers[c->nbuffers] = (struct buffer){ref->region, ref->offset, bytes, o->element_bytes, NOTHING, false};
     return &c->buffers[c->nbuffers++];
 }
 
@@ -274,16 +281,19 @@ static void check_operand(struct check *c, int i, const struct pp_program *progr
     if (bare) return;
     check_place(c, &o, i, program);
     check_type(c, &o, i);
+    require(c, c->part == 0 || region != PP_MEM_IN, i);
+    require(c, c->part + 1 == c->parts || region != PP_MEM_OUT, i);
     if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
     if (region == PP_MEM_STATE) check_state(c, i);
     if (!written_by_us(c, region)) return;
     check_held(c, find_buffer(c, &o, i, program), &o, i);
 }
 
-static void check_program(struct check *c, int kind)
+static void check_part(struct check *c, int kind)
 {
     struct pp_program program;
-    const struct pp_class cls = {kind, c->stage, kind == PP_NORM || kind == PP_STEP ? 0 : c->rows};
+    const int rows = kind == PP_NORM || kind == PP_STEP ? 0 : c->rows;
+    const struct pp_class cls = {kind, c->stage, rows, c->part, c->parts};
     if (pp_model_program(c->model, &cls, &c->spec, &program) != PP_OK) fail_msg("%s", pp_message());
     c->kind = pp_kinds[kind].name;
     for (int i = 0; i < program.ncalls; i++) {
@@ -293,20 +303,31 @@ static void check_program(struct check *c, int kind)
         for (int k = 0; k < PP_CALL_REFS; k++) check_operand(c, k, &program);
     }
     check_norm_sums(c, &program);
-    int kept = 0; /* scratch does not outlive its program */
-    for (int k = 0; k < c->nbuffers; k++)
-        if (c->buffers[k].region != PP_MEM_WORK) c->buffers[kept++] = c->buffers[k];
+    int kept = 0; /* scratch does not outlive its task */
+    for (int k = 0; k < c->nbuffers; k++) {
+        c->buffers[k].old = c->buffers[k].region == PP_MEM_WORK;
+        if (!c->buffers[k].old || c->part + 1 < c->parts) c->buffers[kept++] = c->buffers[k];
+    }
     c->nbuffers = kept;
     pp_program_free(&program);
 }
 
-/* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows. */
+/* F, B and W in so many parts, or as many as there are layers. */
+static void check_program(struct check *c, int kind, int parts)
+{
+    const int layers = c->model->stages[c->stage].layers;
+    c->parts = kind != PP_F && kind != PP_B && kind != PP_W ? 1 : parts < layers ? parts : layers;
+    for (c->part = 0; c->part < c->parts; c->part++) check_part(c, kind);
+}
+
+/* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows, in a third
+ * as many parts. */
 static void check_kinds(const struct pp_model *model, const struct pp_program_spec *spec, int rows, const int *kinds,
                         int n)
 {
     for (int stage = 0; stage < model->nstages; stage++) {
         struct check c = {.model = model, .stage = stage, .spec = *spec, .rows = rows};
-        for (int i = 0; i < n; i++) check_program(&c, kinds[i]);
+        for (int i = 0; i < n; i++) check_program(&c, kinds[i], spec->slot_rows / 3);
     }
 }
 

@@ -81,6 +81,29 @@ static void replicas_too(void **state)
     compare(SHORT "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --replicas 4 --clip 0");
 }
 
+/* Sums in parts beside the last backward, gathering beside the first forward. A part is a layer. */
+#define OVERLAP "--replicas 2 --overlap-grad-reduce --bucket-size 1B "
+#define GATHER OVERLAP "--zero 1 --overlap-param-gather "
+
+static void parts_beside_computations(void **state)
+{
+    (void)state;
+    queued_set(NULL);
+    compare_shapes(GATHER "--max-batches 2", 5 * STEP);
+    assert_true(compare(SHORT OVERLAP "--schedule 1f1b --stages 2 --chunks 2"));
+    assert_true(compare(SHORT OVERLAP "--schedule zbv --stages 2 --virtual 2 --chunks 4 --layers 8 --zero 1"));
+    assert_true(compare(SHORT GATHER "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --layers 8 --clip 0"));
+    assert_true(compare(SHORT GATHER "--schedule gpipe --stages 1 --chunks 1 --replicas 3 --optimizer adamw"));
+    assert_true(compare(SHORT GATHER "--tensor 2 --d-ff 24 --schedule zb-h1 --stages 2 --chunks 2 --norm pre"));
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
+        assert_true(compare(SHORT GATHER "--schedule 1f1b --stages 2 --chunks 2 --norm pre --checkpoint layers"));
+        assert_true(compare(SHORT GATHER "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --layers 8"));
+        assert_true(compare(SHORT OVERLAP "--schedule gpipe --stages 2 --chunks 2 --clip 0 --recv-buffers 1"));
+    }
+    queued_set(NULL);
+}
+
 #define PARTS SHORT "--tensor 2 --d-ff 24 "
 
 /* Sums over the workers of a rank, inside tasks. */
@@ -225,9 +248,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
-        cmocka_unit_test(workers_of_a_rank_too),       cmocka_unit_test(delays_change_nothing),
-        cmocka_unit_test(a_host_is_ahead_by_launches), cmocka_unit_test(traces_have_every_task_once),
-        cmocka_unit_test(a_failure_ends_all_workers),  cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(parts_beside_computations),   cmocka_unit_test(workers_of_a_rank_too),
+        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
+        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
+        cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);
