@@ -222,8 +222,8 @@ static int32_t from_stage(const struct pp_step *s, const struct pp_node *node, i
     return moved >= 0 ? moved : *place(s, s->made, from, node->microbatch, gradient);
 }
 
-/* The gathering that a forward waits for, where that begins the step: of its part, if it is the first of its stage in as
- * many parts; else one that is over. */
+/* The gathering that a forward waits for, where that begins the step: of its part, if it is the first of its stage in
+ * as many parts; else one that is over. */
 static int32_t gathered_for(const struct pp_step *s, int32_t task)
 {
     const struct pp_node *node = &s->nodes[task];

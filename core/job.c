@@ -208,7 +208,8 @@ static void add(struct additions *stage, int which, int32_t microbatch, bool *ot
 }
 
 /* Into *number: names the order in which gradients are added, where some stage does not add them in that of the
- * microbatches (a schedule of a file); 0: all do. Of embedding, layers and decoder, so that it does not matter how they are cut. */
+ * microbatches (a schedule of a file); 0: all do. Of embedding, layers and decoder, so that it does not matter how they
+ * are cut. */
 static pp_status other_order(const struct pp_job *job, uint32_t *number)
 {
     const struct pp_plan *plan = job->train;

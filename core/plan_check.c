@@ -13,6 +13,11 @@ struct slot_use {
     int32_t user, user_lane, first, first_lane;
 };
 
+/* Tasks of a stage; -1: none yet. */
+struct passed {
+    int32_t forward, gather, last_gather, step;
+};
+
 struct check {
     const struct pp_plan *plan;
     struct slot_use *slots; /* [nslots] -1: nobody */
@@ -20,7 +25,9 @@ struct check {
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
     int32_t *open;          /* [ranks] the last computation, if the next one is its next part; -1: it is not */
     int32_t *made;          /* [stages] the last B or W, or part of one; -1: none yet */
-    bool goes_on;           /* the task is the next part of an open one */
+    struct passed *passed;  /* [stages] what edges into the next step join */
+    struct pp_wrap *wraps;  /* [nwraps] sorted */
+    int32_t before;         /* the part before the task; -1: it is not the next part of an open one */
     struct pp_issue_check issue;
 };
 
@@ -65,6 +72,8 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
     if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
         return bad(plan, id, "it runs on a lane of another kind");
     if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
+    if (plan->classes[t->cls].kind != t->kind || plan->classes[t->cls].stage != t->stage)
+        return bad(plan, id, "a cost class of another kind or stage");
     if (!pp_is_transfer(t->kind)) return PP_OK;
     int next = pp_transfer_target(t->kind, t->stage);
     if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] ||
@@ -78,7 +87,7 @@ static pp_status check_work(struct check *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
-    if (t->kind > PP_W || c->goes_on) return PP_OK;
+    if (t->kind > PP_W || c->before >= 0) return PP_OK;
     uint8_t *cell = &c->seen[row_of(plan, t->stage) + t->microbatch], bit = (uint8_t)(1 << t->kind);
     uint8_t backward = 1 << PP_B | 1 << PP_I;
     if (t->count < 1 || t->microbatch + t->count > plan->microbatches || (t->count > 1 && t->kind != PP_W))
@@ -93,23 +102,63 @@ static pp_status check_work(struct check *c, int32_t id)
     return PP_OK;
 }
 
+static bool same_work(const struct pp_task *a, const struct pp_task *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->microbatch == b->microbatch && a->count == b->count &&
+           a->act == b->act && a->ckpt == b->ckpt && !((a->flags ^ b->flags) & PP_TASK_FIRST);
+}
+
 /* Parts of a task follow each other on their rank. */
 static pp_status check_part(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     const bool more = t->flags & PP_TASK_MORE;
     if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W) return bad(c->plan, id, "it has no parts");
-    c->goes_on = false;
+    c->before = -1;
     if (!computes(t)) return PP_OK;
-    const int32_t before = c->open[t->lane];
+    c->before = c->open[t->lane];
     c->open[t->lane] = more ? id : -1;
-    if (before < 0) return PP_OK;
-    const struct pp_task *other = &c->plan->tasks[before];
-    const bool same = t->kind == other->kind && t->stage == other->stage && t->microbatch == other->microbatch &&
-                      t->count == other->count && t->act == other->act && t->ckpt == other->ckpt &&
-                      !((t->flags ^ other->flags) & PP_TASK_FIRST);
-    c->goes_on = true;
-    return same ? PP_OK : bad(c->plan, id, "it comes between two parts of another task");
+    if (c->before < 0) return PP_OK;
+    const struct pp_task *before = &c->plan->tasks[c->before];
+    if (!same_work(t, before)) return bad(c->plan, id, "it comes between two parts of another task");
+    return t->in < 0 && before->out < 0 ? PP_OK : bad(c->plan, id, "a part in the middle has an input or output");
+}
+
+/* They come in their order, and all of them. */
+static pp_status check_place(const struct check *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    const struct pp_class *cls = &c->plan->classes[t->cls];
+    const struct pp_class *before = c->before < 0 ? NULL : &c->plan->classes[c->plan->tasks[c->before].cls];
+    if (t->kind > PP_W) return PP_OK;
+    const bool more = t->flags & PP_TASK_MORE, last = cls->part + 1 == (cls->parts > 1 ? cls->parts : 1);
+    const bool next = before ? cls->part == before->part + 1 && cls->parts == before->parts : cls->part == 0;
+    return next && more != last ? PP_OK : bad(c->plan, id, "it is another part than the one that is due");
+}
+
+/* Does it wait for the parameters of its stage, or of the same part of it? */
+static bool waits_for_parameters(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const struct pp_task *gather = t->dep[2] < 0 ? NULL : &plan->tasks[t->dep[2]];
+    if (!gather || gather->kind != PP_GATHER_PARAM || gather->stage != t->stage) return false;
+    const struct pp_class *cls = &plan->classes[t->cls], *gathered = &plan->classes[gather->cls];
+    return gathered->part == cls->part && gathered->parts == cls->parts;
+}
+
+/* The first forward of a stage, or each of its parts, waits for them where the step begins with gathering. */
+static pp_status check_parameters(struct check *c, int32_t id)
+{
+    const struct pp_plan *plan = c->plan;
+    const struct pp_task *t = &plan->tasks[id];
+    if (t->stage < 0) return PP_OK;
+    struct passed *passed = &c->passed[t->stage];
+    if (t->kind == PP_GATHER_PARAM && passed->gather < 0) passed->gather = id;
+    if (t->kind == PP_GATHER_PARAM) passed->last_gather = id;
+    if (t->kind == PP_STEP) passed->step = id;
+    if (t->kind != PP_F || (passed->forward >= 0 && c->before < 0)) return PP_OK;
+    if (passed->forward < 0) passed->forward = id;
+    if (!plan->gathers_first || waits_for_parameters(plan, t)) return PP_OK;
+    return bad(plan, id, "it does not wait for its parameters");
 }
 
 /* The first contribution to a stage's gradients, and it alone, is marked so: it overwrites what is there. */
@@ -119,7 +168,7 @@ static pp_status check_first(struct check *c, int32_t id)
     bool marked = t->flags & PP_TASK_FIRST;
     if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
         return marked ? bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
-    if (c->goes_on) return PP_OK;
+    if (c->before >= 0) return PP_OK;
     uint8_t bit = t->kind == PP_W ? 2 : 1;
     bool first = !(c->begun[t->stage] & bit);
     c->begun[t->stage] |= bit;
@@ -145,6 +194,8 @@ static pp_status check_complete(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;
     uint8_t fused = 1 << PP_F | 1 << PP_B, split = 1 << PP_F | 1 << PP_I | 1 << PP_W;
+    for (int r = 0; r < plan->ranks; r++)
+        if (c->open[r] >= 0) return bad(plan, c->open[r], "its next part is missing");
     for (int s = 0; s < plan->stages; s++)
         for (int m = 0; m < plan->microbatches; m++) {
             uint8_t have = c->seen[row_of(plan, s) + m];
@@ -152,8 +203,6 @@ static pp_status check_complete(const struct check *c)
                 return pp_fail(PP_INPUT, "the plan is wrong: rank %d: work of stage %d, microbatch %d is missing",
                                plan->stage_rank[s], s, m);
         }
-    for (int r = 0; r < plan->ranks; r++)
-        if (c->open[r] >= 0) return bad(plan, c->open[r], "its next part is missing");
     return PP_OK;
 }
 
@@ -173,7 +222,7 @@ static pp_status check_input(const struct check *c, int32_t id)
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
     int stage = source_stage(plan, t);
-    if (stage < 0 || c->goes_on) return PP_OK;
+    if (stage < 0 || c->before >= 0) return PP_OK;
     if (t->dep[0] < 0) return bad(plan, id, "nothing delivers its input");
     const struct pp_task *from = &plan->tasks[t->dep[0]];
     if (from->stage != stage || from->microbatch != t->microbatch || flow[from->kind] != flow[t->kind])
@@ -206,20 +255,55 @@ static pp_status check_slots(struct check *c, int32_t id)
     return PP_OK;
 }
 
-/* Slots that cross lanes carry an edge into the next step. */
+static int by_ends(const void *a, const void *b)
+{
+    const struct pp_wrap *x = a, *y = b;
+    if (x->from != y->from) return x->from < y->from ? -1 : 1;
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+static pp_status check_wrap(const struct check *c, int32_t from, int32_t to)
+{
+    const struct pp_wrap wanted = {from, to};
+    const struct pp_plan *plan = c->plan;
+    if (plan->nwraps && bsearch(&wanted, c->wraps, (size_t)plan->nwraps, sizeof wanted, by_ends)) return PP_OK;
+    return bad(plan, to, "an edge to it from the step before is missing");
+}
+
+/* A rank has a first task; what it gathers, or gathers for a stage, it has stepped before. */
+static pp_status check_gather_wraps(const struct check *c)
+{
+    const struct pp_plan *plan = c->plan;
+    for (int s = 0; s < plan->stages && plan->gathers_first; s++)
+        PP_TRY(check_wrap(c, c->passed[s].step, c->passed[s].gather));
+    for (int r = 0; r < plan->ranks && plan->zero && !plan->gathers_first; r++) {
+        int32_t first = INT32_MAX, last = -1;
+        for (int s = 0; s < plan->stages; s++) {
+            if (plan->stage_rank[s] != r) continue;
+            if (c->passed[s].forward < first) first = c->passed[s].forward;
+            if (c->passed[s].last_gather > last) last = c->passed[s].last_gather;
+        }
+        PP_TRY(check_wrap(c, last, first));
+    }
+    return PP_OK;
+}
+
+/* Slots that cross lanes carry an edge into the next step, and so do parameters. */
 static pp_status check_wraps(struct check *c)
 {
     const struct pp_plan *plan = c->plan;
-    int64_t needed = 0;
-    for (int32_t s = 0; s < plan->nslots; s++)
-        needed += c->slots[s].first >= 0 && c->slots[s].first_lane != c->slots[s].user_lane;
     for (int i = 0; i < plan->nwraps; i++) {
         const struct pp_wrap *w = &plan->wraps[i];
         if (w->from < 0 || w->from >= plan->ntasks || w->to < 0 || w->to >= plan->ntasks)
             return pp_fail(PP_INPUT, "the plan is wrong: wrap edge %d is out of range", i);
     }
-    if (plan->nwraps < needed) return pp_fail(PP_INPUT, "the plan is wrong: edges into the next step are missing");
-    return PP_OK;
+    PP_TRY(PP_NEW(&c->wraps, plan->nwraps));
+    if (plan->nwraps) memcpy(c->wraps, plan->wraps, (size_t)plan->nwraps * sizeof *c->wraps);
+    qsort(c->wraps, (size_t)plan->nwraps, sizeof *c->wraps, by_ends);
+    for (int32_t s = 0; s < plan->nslots; s++)
+        if (c->slots[s].first >= 0 && c->slots[s].first_lane != c->slots[s].user_lane)
+            PP_TRY(check_wrap(c, c->slots[s].user, c->slots[s].first));
+    return check_gather_wraps(c);
 }
 
 /* Activation slots of a large plan lie far apart: the processor begins to fetch those of a task before it comes. */
@@ -240,6 +324,8 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
         PP_TRY(check_sum(c, id));
+        PP_TRY(check_place(c, id));
+        PP_TRY(check_parameters(c, id));
         PP_TRY(check_input(c, id));
         PP_TRY(check_slots(c, id));
         pp_issue_check_task(&c->issue, id);
@@ -258,6 +344,8 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
     PP_TRY_DONE(PP_NEW(&c.open, plan->ranks));
     PP_TRY_DONE(PP_NEW(&c.made, plan->stages));
+    PP_TRY_DONE(PP_NEW(&c.passed, plan->stages));
+    memset(c.passed, 0xff, (size_t)plan->stages * sizeof *c.passed);
     memset(c.open, 0xff, (size_t)plan->ranks * sizeof *c.open);
     memset(c.made, 0xff, (size_t)plan->stages * sizeof *c.made);
     PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
@@ -269,6 +357,8 @@ done:
     free(c.begun);
     free(c.open);
     free(c.made);
+    free(c.passed);
+    free(c.wraps);
     pp_issue_check_release(&c.issue);
     return status;
 }

@@ -1,55 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans whose gradients are summed in parts beside the last backward, and whose parameters are gathered in parts beside
- * the first forward: every schedule over many shapes, plans broken on purpose, walks.
+ * the first forward: every schedule over many shapes, walks.
  */
 #include <stdio.h>
 
 #include "exec/walk.h"
 #include "schedules/csv.h"
-#include "tests/unit/sim_case.h"
+#include "tests/unit/overlap_case.h"
 
-enum { STAGES = 32, TAKES = PP_TASK_TAKE_ACT | PP_TASK_TAKE_CKPT, FREES = PP_TASK_FREE_ACT | PP_TASK_FREE_CKPT };
-
-/* Stages differ in their parts; one has none. */
-static const int some_parts[STAGES] = {3, 1, 2, 4, 2, 3, 1, 5, 2, 2, 3, 4, 1, 2, 3, 2,
-                                       3, 1, 2, 4, 2, 3, 1, 5, 2, 2, 3, 4, 1, 2, 3, 2};
-
-static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
-{
-    return (struct pp_plan_spec){.schedule = schedule,
-                                 .ranks = p,
-                                 .virtual_stages = v,
-                                 .microbatches = m,
-                                 .replicas = 2,
-                                 .recv_buffers = 2,
-                                 .training = true,
-                                 .optimizer = true,
-                                 .parts = some_parts};
-}
+enum { TAKES = PP_TASK_TAKE_ACT | PP_TASK_TAKE_CKPT, FREES = PP_TASK_FREE_ACT | PP_TASK_FREE_CKPT };
 
 static bool is_backward(int kind) { return kind == PP_B || kind == PP_W; }
-
-/* The task of a stage's part of a kind, which is the only one of its class; or the last of the kind, if it is whole. */
-static int32_t part_task(const struct pp_plan *plan, int kind, int stage, int part, int parts)
-{
-    int32_t found = -1;
-    int n = 0;
-    for (int32_t id = 0; id < plan->ntasks; id++) {
-        const struct pp_task *t = &plan->tasks[id];
-        const struct pp_class *cls = &plan->classes[t->cls];
-        if (t->stage != stage || t->kind != kind) continue;
-        assert_int_equal(cls->kind, kind);
-        assert_int_equal(cls->stage, stage);
-        if (parts > 1 && (cls->parts != parts || cls->part != part)) continue;
-        if (kind == PP_F && parts == 1 && n > 0) break; /* of the forwards, the first */
-        found = id;
-        n++;
-    }
-    if (found < 0 || (parts > 1 && n != 1))
-        fail_msg("%s of stage %d, part %d: %d", pp_kinds[kind].name, stage, part, n);
-    return found;
-}
 
 /* The first part has the input and takes slots, the last one has the output and frees them. */
 static void check_ends(const struct pp_plan *plan, int kind, int stage, int parts)
@@ -291,91 +253,13 @@ static void test_hash(void **state)
     pp_plan_free(plan);
 }
 
-/* --- plans broken on purpose --- */
-
-/* What the check says of the plan as it is; then good is put back. */
-static void expect_bad(struct pp_plan *plan, struct pp_task *task, struct pp_task good, const char *text)
-{
-    const pp_status status = pp_plan_check(plan);
-    *task = good;
-    if (status != PP_INPUT || !strstr(pp_message(), text))
-        fail_msg("%d, \"%s\", not \"%s\"", status, pp_message(), text);
-    assert_int_equal(pp_plan_check(plan), PP_OK);
-}
-
-#define BROKEN(task, change, text)                                                                                     \
-    do {                                                                                                               \
-        const struct pp_task good = *(task);                                                                           \
-        change;                                                                                                        \
-        expect_bad(plan, task, good, text);                                                                            \
-    } while (0)
-
-static void break_parts(struct pp_plan *plan, int kind)
-{
-    static const char between[] = "it comes between two parts of another task";
-    struct pp_task *t[3];
-    for (int i = 0; i < 3; i++) t[i] = &plan->tasks[part_task(plan, kind, 0, i, 3)];
-    BROKEN(t[0], t[0]->flags &= (uint8_t)~PP_TASK_MORE, "done twice");
-    BROKEN(t[1], t[1]->flags &= (uint8_t)~PP_TASK_MORE, "done twice");
-    BROKEN(t[1], t[1]->microbatch ^= 1, between);
-    BROKEN(t[1], t[1]->act = t[1]->act > 0 ? t[1]->act - 1 : t[1]->act + 1, between);
-    BROKEN(t[2], t[2]->ckpt++, between);
-    BROKEN(t[2], t[2]->count++, between);
-    BROKEN(t[2], t[2]->kind = kind == PP_F ? PP_B : PP_F, between);
-    if (kind != PP_F) BROKEN(t[1], t[1]->flags ^= PP_TASK_FIRST, between);
-}
-
-static struct pp_task *task_of(struct pp_plan *plan, int kind, int stage, int part)
-{
-    return &plan->tasks[part_task(plan, kind, stage, part, some_parts[stage])];
-}
-
-static void break_sums(struct pp_plan *plan, int kind)
-{
-    static const char early[] = "it sums gradients before they are made";
-    struct pp_task *sum = task_of(plan, PP_REDUCE_GRAD, 0, 1), *whole = task_of(plan, PP_REDUCE_GRAD, 1, 0);
-    BROKEN(sum, sum->flags |= PP_TASK_MORE, "it has no parts");
-    BROKEN(sum, sum->dep[0] = -1, early);
-    BROKEN(sum, sum->dep[0] = part_task(plan, kind, 0, 0, 3), early);
-    BROKEN(sum, sum->dep[0] = part_task(plan, kind, 0, 2, 3), "a cycle");
-    for (int32_t id = 0; id < plan->ntasks; id++) {
-        const struct pp_task *t = &plan->tasks[id];
-        if (t->kind != kind || t->stage != 1 || id == whole->dep[0]) continue;
-        BROKEN(whole, whole->dep[0] = id, early);
-        return;
-    }
-    fail();
-}
-
-static void test_broken(void **state)
-{
-    (void)state;
-    static const char *const schedules[] = {"1f1b", "zb-h1"};
-    for (int i = 0; i < 2; i++) {
-        struct pp_plan_spec spec = spec_of(schedules[i], 3, 1, 4);
-        spec.zero = spec.gather_first = true;
-        struct pp_plan *plan = build_plan(&spec);
-        const int kind = i ? PP_W : PP_B;
-        struct pp_task *last = task_of(plan, kind, 0, 2), *gather = task_of(plan, PP_GATHER_PARAM, 0, 1);
-        break_parts(plan, PP_F);
-        break_parts(plan, kind);
-        break_sums(plan, kind);
-        BROKEN(last, last->flags |= PP_TASK_MORE, "it comes between two parts");
-        BROKEN(gather, gather->flags |= PP_TASK_MORE, "it has no parts");
-        pp_plan_free(plan);
-        spec.optimizer = false; /* the rank does nothing behind its last backward */
-        plan = build_plan(&spec);
-        last = task_of(plan, kind, 0, 2);
-        BROKEN(last, last->flags |= PP_TASK_MORE, "its next part is missing");
-        pp_plan_free(plan);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes), cmocka_unit_test(test_csv),    cmocka_unit_test(test_without_effect),
-        cmocka_unit_test(test_hash),       cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_all_shapes),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_without_effect),
+        cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

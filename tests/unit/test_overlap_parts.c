@@ -169,24 +169,34 @@ static int parts_of(const char *options, int stage)
     return parts;
 }
 
-/* As many as have so many bytes; no more than layers; one where nothing was asked, or nothing is summed. */
+static long long layer_bytes(const char *options)
+{
+    struct pp_job *job = create_job(options);
+    const struct pp_stage *stage = &job->model->stages[0];
+    const struct pp_tensor *first = &job->model->tensors[stage->first_tensor + stage->embed];
+    const long long bytes = first[stage->layer_tensors].offset - first->offset;
+    pp_job_free(job);
+    return bytes;
+}
+
+/* Each with as many layers as have so many bytes, whatever the embedding has (stage 0 has four layers, stage 1 three);
+ * one where nothing was asked, or nothing is summed. */
 static void test_buckets(void **state)
 {
     (void)state;
-    struct pp_job *job = create_job(MODEL);
-    const long long bytes = job->model->stages[1].param_bytes;
-    pp_job_free(job);
+    const long long bytes = layer_bytes(MODEL);
     for (int n = 1; n <= 5; n++)
-        for (int more = 0; more < 2; more++) {
+        for (int more = -1; more < 2; more++) {
             char options[500];
-            snprintf(options, sizeof options, MODEL "--bucket-size %lldB", bytes / n + more);
-            const int expected = n - more > 1 ? n - more : 1;
-            assert_int_equal(parts_of(options, 1), expected < 3 ? expected : 3);
+            snprintf(options, sizeof options, MODEL "--bucket-size %lldB", bytes * n + more);
+            const int layers = n + (more > 0);
+            assert_int_equal(parts_of(options, 0), layers > 4 ? 1 : 4 / layers);
+            assert_int_equal(parts_of(options, 1), layers > 3 ? 1 : 3 / layers);
         }
     assert_int_equal(parts_of(MODEL, 0), 4);
     for (int zero = 0; zero < 2; zero++) { /* the gradients' bytes, not those of weights that are whole */
         char options[500];
-        snprintf(options, sizeof options, MODEL "--precision bf16 --zero %d --bucket-size %lldB", zero, bytes / 3);
+        snprintf(options, sizeof options, MODEL "--precision bf16 --zero %d --bucket-size %lldB", zero, bytes);
         assert_int_equal(parts_of(options, 1), 3);
     }
     assert_int_equal(parts_of(MODEL "--replicas 1", 0), 0);
