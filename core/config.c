@@ -74,6 +74,8 @@ static pp_status check_tensor(const struct pp_config *config)
 static pp_status check_overlap(const struct pp_config *config)
 {
     const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
+    if (pp_config_given(config, "bucket-size") && !config->overlap_grad_reduce)
+        return pp_fail(PP_USAGE, "--bucket-size is of --overlap-grad-reduce; add that, or leave it out");
     if (!config->overlap_param_gather || !lacks) return PP_OK;
     return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
                    lacks);

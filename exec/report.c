@@ -90,6 +90,13 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 
+/* What replicas do beside computations. */
+static const char *overlap_words(const struct pp_config *config)
+{
+    if (config->replicas == 1 || !config->overlap_grad_reduce) return "";
+    return config->overlap_param_gather ? ", overlap grad reduce and param gather" : ", overlap grad reduce";
+}
+
 static void pipeline_line(const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
@@ -98,10 +105,10 @@ static void pipeline_line(const struct pp_job *job)
     char tensor[48] = "";
     if (plan->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", plan->tensor, parts ? ", sequence parallel" : "");
-    pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
+    pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
             pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->replicas,
-            pp_plural(plan->replicas), plan->zero ? ", zero 1" : "", mode ? ", checkpoint " : "", mode ? mode : "",
-            (unsigned long long)plan->hash);
+            pp_plural(plan->replicas), plan->zero ? ", zero 1" : "", overlap_words(job->config),
+            mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
 }
 
 static void header(const struct pp_exec *exec, const struct pp_session *s)

@@ -126,17 +126,17 @@ static pp_status cut_time(const struct pp_shape *shape, int stages, const double
 /* May the stage have so few layers? */
 static bool has_work(int stage, int stages, long layers)
 {
-    return layers > 0 || (layers == 0 && stages > 1 && (stage == 0 || stage == stages - 1));
+    return layers > 0 || (layers == 0 && (stage == 0 || stage == stages - 1));
 }
 
 /* "3,5": layers of each stage. */
 static pp_status cut_list(const struct pp_shape *shape, int stages, const char *split, int *out)
 {
     const char *at = split;
+    char *end = NULL;
     int n = 0;
     int64_t sum = 0;
     while (n < stages) {
-        char *end;
         errno = 0;
         long value = strtol(at, &end, 10);
         if (end == at || errno || !has_work(n, stages, value) || value > INT_MAX || (*end && *end != ','))
@@ -149,7 +149,7 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
         at = end + (*end == ',');
         if (!*end) break;
     }
-    if (n != stages || *at)
+    if (n != stages || *end)
         return pp_fail(PP_USAGE, "--split %s: there %s %d stage%s, the list must have as many numbers", split,
                        stages == 1 ? "is" : "are", stages, pp_plural(stages));
     if (sum != shape->layers)

@@ -357,7 +357,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * w.stage->layers +
+    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * (w.part.end - w.part.begin) +
                                    (cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape) : 0)));
     write_calls(&w, cls->kind);
     pp_write_signature(&w, cls->kind);

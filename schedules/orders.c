@@ -133,8 +133,9 @@ static pp_status check_checkpoint(const struct reading *e)
         if (e->split[s])
             return pp_fail(PP_USAGE,
                            "--checkpoint layers: %s cuts backwards into I and W, which needs all layers' activations "
-                           "at once; use --checkpoint always, or a schedule that does not, such as 1f1b",
-                           batched(plan) ? "--batch-w" : plan->schedule);
+                           "at once; use --checkpoint always, or %s",
+                           batched(plan) ? "--batch-w" : plan->schedule,
+                           batched(plan) ? "leave --batch-w out" : "a schedule that does not, such as 1f1b");
     return PP_OK;
 }
 

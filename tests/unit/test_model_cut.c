@@ -83,7 +83,9 @@ static void test_impossible_cuts(void **state)
     check_refused(4, 2, "1,2", "add up to 3");
     check_refused(4, 2, "-1,5", "positive");
     check_refused(4, 3, "2,0,2", "positive");
-    check_refused(4, 1, "0", "positive");
+    check_refused(4, 1, "0", "add up to 0");
+    check_refused(4, 1, "0,4", "there is 1 stage");
+    check_refused(4, 2, "0,4,", "2 stages");
     check_refused(2, 5, "0,1,1,0,0", "--layers is 2");
     check_refused(2, 5, "parameters", "--layers is 2");
     check_refused(4, 2, "evenly", "uniform");
