@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
- * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each part,
- * its operands are in the caches. I and W alone make the same calls in the same order, so they give the same bits.
- * Where the inputs of layers are checkpoints, B makes a layer's activations again before its gradients.
+ * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each of these,
+ * while its operands are in the caches. I and W alone make the same calls in the same order, so they give the same
+ * bits. Where the inputs of layers are checkpoints, B makes a layer's activations again before its gradients.
  */
 #include "kernels/model_program.h"
 
@@ -12,7 +12,7 @@ struct path {
     struct pp_ref incoming; /* gradient of the next layer's input; read by the first kernels of a layer */
     struct pp_ref stream;   /* scratch [T, d], as incoming of the worker's tokens */
     struct pp_ref dctx;     /* scratch [T, c], c: the width of the context */
-    struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be; see shared_product */
+    struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
     struct pp_ref du;       /* scratch [T, ff], where the backward is not split, and with swiglu */
     struct pp_ref scratch;  /* of attention */
