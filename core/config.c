@@ -178,6 +178,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .replicas = config->replicas,
         .zero = config->zero && config->replicas > 1,
         .sequence = config->sequence_parallel,
+        .tied = config->tie_embeddings,
     };
 }
 

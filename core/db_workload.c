@@ -103,6 +103,7 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->activation != PP_RELU) add(t, config->activation == PP_GELU ? " gelu" : " swiglu");
     if (config->bias == PP_NO_BIAS) add(t, " nobias");
+    if (config->tie_embeddings) add(t, " tied");
     if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
 }
 

@@ -85,6 +85,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .training = true,
                                  .optimizer = true,
                                  .clip = config->clip > 0,
+                                 .tied = config->tie_embeddings,
                                  .act_group = stages->groups,
                                  .parts = stages->parts,
                                  .gather_first = config->overlap_param_gather && !config->times,
@@ -309,8 +310,9 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
 {
     static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
     char rope[40] = "";
+    const char *tied = shape->tied ? ", tied embeddings" : "";
     if (shape->positions == PP_POSITIONS_ROPE) snprintf(rope, sizeof rope, ", rope of base %g", shape->rope_theta);
-    snprintf(buf, size, "%s%s%s%s%s%s", rope, shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
+    snprintf(buf, size, "%s%s%s%s%s%s%s", tied, rope, shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
              activations[shape->activation], shape->bias == PP_NO_BIAS ? ", no bias" : "");
 }
@@ -319,7 +321,7 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[128], columns[24] = "", of_keys[40] = "";
+    char words[160], columns[24] = "", of_keys[40] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     add_layer_words(shape, words, sizeof words);

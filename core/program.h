@@ -180,6 +180,7 @@ struct pp_tensor {
     int stage;
     int init; /* enum pp_init */
     double bound;
+    bool copy; /* of the model's first tensor, the embedding (pp_shape.tied): counts in no norm, stands in no file */
 };
 
 struct pp_stage {
@@ -247,6 +248,24 @@ static inline struct pp_extent pp_part_gradients(const struct pp_model *model, c
     const struct pp_tensor *first = &model->tensors[stage->first_tensor + t.first];
     const int64_t end = t.first + t.n < stage->tensors ? first[t.n].offset : stage->param_bytes;
     return (struct pp_extent){first->offset, end - first->offset};
+}
+
+/* Of the embedding, or of its copy: the gradient that the two stages sum, in the stage's region; of shares a replica's
+ * own. Copies are shared out as what they are copies of. */
+static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, int tensor, int replica)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    const bool shared = model->shape.zero && t->part_elements > 0;
+    const int64_t bytes = (shared ? t->part_elements : t->local_elements) * (int64_t)sizeof(float);
+    return (struct pp_extent){t->offset + (shared ? replica * bytes : 0), bytes};
+}
+
+/* The embedding's copy; only where pp_shape.tied. */
+static inline int pp_tied_copy(const struct pp_model *model)
+{
+    int i = model->ntensors - 1;
+    while (i > 0 && !model->tensors[i].copy) i--;
+    return i;
 }
 
 /* Where the share of a weight that is split begins in its stage's PP_MEM_STATE. */

@@ -65,6 +65,9 @@ struct pp_shape {
      * workers has a part of the tokens. All tokens are gathered before products over a part of the tensors, and summed
      * by parts behind them. Without effect on one worker. */
     bool sequence;
+    /* The decoder's weight is the embedding's (Press and Wolf 2017, "Using the Output Embedding to Improve Language
+     * Models"; GPT-2): one parameter, of which the first and the last stage have a copy each. */
+    bool tied;
 };
 
 /* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */

@@ -53,7 +53,7 @@ static const struct tensor_row layer_rows[] = {
 static const struct tensor_row last_rows[] = {
     {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
     {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
-    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS}, /* see is_copy() */
     {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
 };
 
@@ -162,13 +162,19 @@ static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE -
 
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
 
-/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and what products read has a bfloat16
- * copy. */
+/* The decoder's weight, where it is the embedding's. */
+static bool is_copy(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    return shape->tied && row->dim[0] == DIM_VOCAB && row->dim[1] == DIM_D && row != embedding_rows;
+}
+
+/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and so has what it is a copy of; what
+ * products read has a bfloat16 copy. */
 static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct tensor_row *row,
                          struct pp_tensor *t)
 {
     const bool embedding = row == embedding_rows;
-    const bool pads = row->dim[0] == DIM_VOCAB && !embedding;
+    const bool pads = row->dim[0] == DIM_VOCAB && (!embedding || local->tied);
     const int parts = pp_shape_parts(local);
     int64_t elements = (pads ? pp_padded_vocab(local) : t->local[0]) * t->local[1];
     if (parts > 1) {
@@ -207,10 +213,11 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         t->split = pp_shape_tensor(shape) > 1 ? rows[i].split : PP_SPLIT_NONE;
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
+        t->copy = is_copy(shape, &rows[i]);
         set_init(shape, rows[i].rule[shape->lab_init], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
-        model->parameters += t->elements;
+        if (!t->copy) model->parameters += t->elements;
         if (t->part_elements / PP_PART_LINE > INT_MAX)
             return pp_fail(PP_USAGE, "%s is too large to be shared by %d replicas", t->name, shape->replicas);
         if (model->parameters > most_parameters)

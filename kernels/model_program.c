@@ -259,7 +259,7 @@ static void write_norm(struct pp_writer *w)
     const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = norm_calls(shape);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        for (int k = 0; k < calls; k++) {
+        for (int k = 0; k < calls && !t->copy; k++) {
             struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, t->split == PP_SPLIT_NONE);
             const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
             set_extent(t, parts > 1, call);
@@ -268,7 +268,8 @@ static void write_norm(struct pp_writer *w)
     }
 }
 
-/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only. */
+/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only, unless it
+ * has the decoder's, too. */
 static void write_step(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -277,7 +278,7 @@ static void write_step(struct pp_writer *w, enum pp_kernel kernel)
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
         set_extent(t, shape->zero, call);
-        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0;
+        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
         call->ref[0] = share_of(w, t, ref_in(PP_MEM_PARAM, t), sizeof(float));
         if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
         call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));

@@ -58,6 +58,12 @@ static void write_tensor(const struct pp_shape *shape, char *text, size_t size)
         snprintf(text, size, " tp%d%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "");
 }
 
+/* What differs in norm and step of a stage that has a copy of a tensor, or what it is a copy of. */
+static const char *tied_word(const struct pp_writer *w)
+{
+    return w->model->shape.tied && (w->stage->embed || w->stage->decode) ? " tied" : "";
+}
+
 /* "B 2l+emb d200". part: an F whose input is where the part before it left it. */
 static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
 {
@@ -86,8 +92,8 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     const int used = write_layers(w, kind, text, size);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
-                 layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
+                 layers, tied_word(w), kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
                  parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,

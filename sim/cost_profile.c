@@ -104,8 +104,7 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
         if (pp_combines(kind) && *found)
-            class->ns = pp_placement_reduce_ns(placement, plan->stage_rank[plan->classes[c].stage], class->bytes,
-                                               latency, per_byte);
+            class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, latency, per_byte);
         if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
         if (pp_kinds[kind].computes && *found) pp_placement_set_sums(placement, s->job, c, latency, per_byte, class);
