@@ -35,7 +35,7 @@ RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0
 
 
 LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero")
-FLAGS = ("sequence_parallel",)
+FLAGS = ("sequence_parallel", "tie_embeddings")
 
 
 def number(value):
@@ -111,6 +111,8 @@ def random_options(dice):
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
+    if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero
+        made.update(tie_embeddings=True)
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)

@@ -106,6 +106,7 @@ COMMON = dict(
     head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
+    tie_embeddings=False,
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -211,6 +212,8 @@ class Model(nn.Module):
         if o["norm"] == "pre":
             self.norm = make_norm(o)
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
+        if o["tie_embeddings"]:
+            self.decoder.weight = self.embedding.weight
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
         if o["kv_heads"] or o["head_dim"] or self.rotary:
