@@ -262,6 +262,13 @@ static inline bool pp_combines(int kind)
     return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || kind == PP_REDUCE_TIED;
 }
 
+/* Does a rank sum tied gradients with another one? Where first and last stage are on one rank, it has both copies. */
+static inline bool pp_ties_ranks(const struct pp_plan *plan, int rank)
+{
+    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
+    return plan->tied && first != last && (rank == first || rank == last);
+}
+
 /* The ranks that take part in what runs on a lane: how many, and the i-th of them; of a channel the sender first. */
 static inline int pp_lane_ranks(const struct pp_plan *plan, const struct pp_lane *lane)
 {

@@ -152,13 +152,6 @@ struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int tenso
                              apart * plan->tensor, apart ? 2 : 1};
 }
 
-bool pp_sums_tied(const struct pp_plan *plan, int worker)
-{
-    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
-    const int rank = pp_worker_rank(plan, worker);
-    return plan->tied && first != last && (rank == first || rank == last);
-}
-
 /* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
  * sender, work that the sender needs may wait, too. */
 static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
@@ -169,7 +162,8 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
-        const int lines = crossing_lanes(world, job, i) + sums + pp_sums_tied(job->train, i) +
+        const int lines = crossing_lanes(world, job, i) + sums +
+                          pp_ties_ranks(job->train, pp_worker_rank(job->train, i)) +
                           joined_sums(job, pp_worker_rank(job->train, i));
         if (lines <= most) continue;
         most = lines;
@@ -213,7 +207,7 @@ static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job 
                                          .sums = true};
         const bool mine = pp_worker_replica(plan, port->me) == i / plan->tensor &&
                           pp_worker_tensor_rank(plan, port->me) == i % plan->tensor;
-        if (mine && pp_sums_tied(plan, port->me)) PP_TRY(open_sum(&spec, &out->tied));
+        if (mine && pp_ties_ranks(plan, pp_worker_rank(plan, port->me))) PP_TRY(open_sum(&spec, &out->tied));
         PP_TRY(meet(port));
     }
     return PP_OK;

@@ -69,7 +69,7 @@ static pp_status open_tied(struct pp_worker *w)
 {
     const struct pp_plan *plan = w->job->train;
     const struct pp_group group = pp_tied_group(plan, w->replica, w->tensor_rank);
-    if (!pp_sums_tied(plan, w->me)) return PP_OK;
+    if (!pp_ties_ranks(plan, w->rank)) return PP_OK;
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
 }
 
@@ -217,9 +217,9 @@ static pp_status start_reduction(struct pp_worker *w)
     const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
     const int64_t elements = c.bytes / (int64_t)sizeof(float);
     w->reduction_start_ns = pp_now_ns();
-    w->reducing = !c.tied ? w->reduce : w->tied;
-    if (c.shares) return pp_reduce_start_shares(w->world, w->reducing, c.memory, c.shares);
-    if (w->reducing) return pp_reduce_start(w->world, w->reducing, c.memory, elements);
+    w->busy = !c.tied ? w->reduce : w->tied;
+    if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
+    if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
     memcpy(c.copy, c.memory, (size_t)c.bytes);
     return PP_OK;
@@ -231,8 +231,8 @@ static pp_status advance_reductions(struct pp_worker *w)
     while (w->reductions_done < w->reductions_asked) {
         int32_t task = w->reductions[w->reductions_done];
         if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
-        if (w->reducing) PP_TRY(pp_reduce_poll(w->world, w->reducing));
-        if (w->reducing && !w->reducing->done) break;
+        if (w->busy) PP_TRY(pp_reduce_poll(w->world, w->busy));
+        if (w->busy && !w->busy->done) break;
         PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
         w->reductions_done++;
     }

@@ -136,8 +136,7 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_cla
                                double latency_ns, double ns_per_byte)
 {
     const bool tied = cls->kind == PP_REDUCE_TIED;
-    const struct pp_ring ring =
-        tied ? pp_placement_tied(p) : pp_placement_replicas(p, p->plan->stage_rank[cls->stage]);
+    const struct pp_ring ring = tied ? pp_placement_tied(p) : pp_placement_replicas(p, p->plan->stage_rank[cls->stage]);
     return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied ? 1 : 2, bytes, latency_ns, ns_per_byte);
 }
 
