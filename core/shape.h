@@ -60,7 +60,8 @@ struct pp_shape {
     int max_positions; /* learned: places that have a row of weights, at least the tokens of any row */
     /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
      * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
-     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+     * vocabulary by rows of embedding and decoder. Norms, learnt positions, and biases behind sums, are whole in
+     * each. */
     int tensor;
     /* Sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"):
      * of what is not cut so, norms, dropout of residuals and the stream between layers and stages, each of these

@@ -38,8 +38,8 @@ void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t see
 pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                        int *layers_out) PP_MUST_CHECK;
 
-/* Elements of the embedding with learnt positions, of one layer and of the decoder with its bias and, where there is one, the norm before it.
- */
+/* Elements of the embedding with learnt positions, of one layer, and of the decoder with its bias and, where there is
+ * one, the norm before it. */
 int64_t pp_shape_embedding(const struct pp_shape *shape);
 int64_t pp_shape_layer(const struct pp_shape *shape);
 int64_t pp_shape_decoder(const struct pp_shape *shape);

@@ -87,11 +87,8 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, SECOND},
     {PP_KERNEL_EMBED, {2, 5, 30, 4, 1}, 1, false, SECOND},
-    {PP_KERNEL_EMBED, {1, 1, 2, 1, 2}, 1, false},
-    {PP_KERNEL_EMBED, {3, 9, 12, 100, 2}, 3.5f, false},
     {PP_KERNEL_EMBED, {2, 35, 200, 101, 2}, 1, false},
     {PP_KERNEL_EMBED, {2, 5, 30, 17, 2}, 1, true},
-    {PP_KERNEL_EMBED, {3, 9, 12, 50, 2}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED, {2, 5, 30, 4, 2}, 1, false, SECOND},
     {PP_KERNEL_EMBED_GRAD, {1, 1, 2, 1}, 1, false},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FIRST},
@@ -104,8 +101,6 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED_GRAD, {5, 35, 12, 28782}, 1, true},
     {PP_KERNEL_EMBED_GRAD, {5, 1000, 4, 300}, 2, true}, /* more tokens than are sorted at a time */
     /* rows, seq, d, places */
-    {PP_KERNEL_POSITIONS_GRAD, {1, 1, 2, 1}, PLAIN},
-    {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 9}, PLAIN},
     {PP_KERNEL_POSITIONS_GRAD, {7, 35, 200, 64}, PLAIN},
     {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN},
     {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 16}, PLAIN, SECOND},

@@ -25,7 +25,8 @@ static const struct pp_shape tiny = {.d_model = 12,
                                      .scale_embedding = true};
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
- * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and with GPT-2's. */
+ * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
+ * positions and biases. */
 enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, KINDS };
 static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
