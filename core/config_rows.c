@@ -60,8 +60,9 @@ const struct pp_opt pp_config_rows[] = {
      "of the feed-forward part; gelu is the exact one; swiglu, as Llama's, multiplies one half of linear1's output by "
      "the SiLU of the other",
      LATER | TIMED},
-    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no",
-     "do linear layers add a bias: those of attention and feed-forward, and the decoder; norms keep theirs",
+    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no|layers",
+     "do linear layers add a bias: those of attention and feed-forward, and the decoder; layers: all but the decoder, "
+     "as GPT-2's; norms keep theirs",
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
      "words in the vocabulary; a text folder sets it", FIXED | TIMED},
@@ -74,10 +75,12 @@ const struct pp_opt pp_config_rows[] = {
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
      "far less memory for long rows, some more arithmetic (flash)",
      LATER | TIMED},
-    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope",
-     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's, and the "
-     "embedding is not scaled (rope)",
+    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope|learned",
+     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's (rope), "
+     "or weights of each place are added, as GPT-2's (learned); with these two the embedding is not scaled",
      LATER | TIMED},
+    {"max-positions", PP_OPT_INT, AT(max_positions), PP_RUNS, MODEL, NULL, "0", 0, 1 << 24, NULL,
+     "of learned: places that have weights, at least --tokens (0 = as many)", LATER | TIMED},
     {"rope-theta", PP_OPT_REAL, AT(rope_theta), PP_RUNS, MODEL, "BASE", "10000", 1, FLT_MAX, NULL,
      "of rope: the slowest rotation takes nearly so many times as long as the fastest; Llama 3 has 500000",
      LATER | TIMED},

@@ -102,9 +102,10 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->activation != PP_RELU) add(t, config->activation == PP_GELU ? " gelu" : " swiglu");
-    if (config->bias == PP_NO_BIAS) add(t, " nobias");
+    if (config->bias != PP_BIAS) add(t, config->bias == PP_NO_BIAS ? " nobias" : " layerbias");
     if (config->tie_embeddings) add(t, " tied");
     if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
+    if (config->positions == PP_POSITIONS_LEARNED) add(t, " learned%d", pp_config_max_positions(config));
 }
 
 static pp_status add_model_and_data(struct text *t, const struct pp_config *config, const struct pp_job *job)

@@ -186,6 +186,7 @@ struct pp_tensor {
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */
+    int embed_tensors;         /* of the embedding, before those of layers; 0: it has none */
     int first_tensor, tensors; /* range in pp_model.tensors */
     int layer_tensors;         /* of each of its layers */
     int64_t param_bytes;       /* of the gradients, and of the values if all are whole */
@@ -222,8 +223,8 @@ struct pp_tensor_range {
 static inline struct pp_tensor_range pp_part_tensors(const struct pp_stage *stage, const struct pp_class *cls)
 {
     const struct pp_stage_part part = pp_stage_part_of(stage, cls);
-    const int first = part.lowest ? 0 : stage->embed + part.begin * stage->layer_tensors;
-    const int end = part.highest ? stage->tensors : stage->embed + part.end * stage->layer_tensors;
+    const int first = part.lowest ? 0 : stage->embed_tensors + part.begin * stage->layer_tensors;
+    const int end = part.highest ? stage->tensors : stage->embed_tensors + part.end * stage->layer_tensors;
     return (struct pp_tensor_range){first, end - first};
 }
 

@@ -15,7 +15,7 @@ enum {
 /* Behind the tensors of so many layers; NULL: place is -1. */
 static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
 {
-    const int first = w->stage->first_tensor + w->stage->embed;
+    const int first = w->stage->first_tensor + w->stage->embed_tensors;
     return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->local) + place];
 }
 
@@ -59,6 +59,12 @@ struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tens
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
 {
     return ref_in(region, &w->model->tensors[w->stage->first_tensor]);
+}
+
+struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region)
+{
+    const bool learned = w->model->shape.positions == PP_POSITIONS_LEARNED;
+    return ref_in(region, learned ? &w->model->tensors[w->stage->first_tensor + 1] : NULL);
 }
 
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor)
@@ -322,6 +328,9 @@ static void write_calls(struct pp_writer *w, int kind)
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
+    if (model->shape.positions == PP_POSITIONS_LEARNED && seq > model->shape.max_positions)
+        return pp_fail(PP_USAGE, "rows of %d tokens have places without weights: --max-positions is %d", seq,
+                       model->shape.max_positions);
     const int tensor = pp_shape_tensor(&model->shape);
     const int64_t tokens = (int64_t)cls->rows * seq;
     if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||

@@ -105,10 +105,11 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; a tensor behind the layers. No
- * memory where the model does not have it. */
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; learnt positions; a tensor behind
+ * the layers. No memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
+struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor);
 /* The weights of the same, as products read them. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);

@@ -260,6 +260,8 @@ static void write_attention_weights(struct pp_writer *w, const struct path *path
                        pp_writer_gather(w, OTHERS, pp_ref_x(w, l)), d);
 }
 
+/* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
+ * all tokens then. */
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -269,6 +271,12 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
     call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
     call->ref[2] = dy;
+    if (shape->positions != PP_POSITIONS_LEARNED) return;
+    call = pp_writer_call(w, PP_KERNEL_POSITIONS_GRAD, w->rows, w->seq, shape->d_model, shape->max_positions);
+    pp_writer_embedding(w, call);
+    call->f[0] = 0; /* only words are scaled */
+    call->ref[0] = pp_ref_positions(w, PP_MEM_GRAD);
+    call->ref[1] = dy;
 }
 
 /* The gradient at the output of the last layer, in `out`, becomes path->incoming. */

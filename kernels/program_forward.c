@@ -27,8 +27,10 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         call->ref[0] = w->by_tokens ? w->full[0] : x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
-        call->n[4] = pp_writer_rotates(w);
-        if (!call->n[4]) call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        call->n[4] = shape->positions;
+        if (shape->positions == PP_POSITIONS_SINUSOIDAL)
+            call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        call->ref[4] = pp_ref_positions(w, PP_MEM_PARAM);
         write_sum(w, x);
         return;
     }

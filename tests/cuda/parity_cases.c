@@ -9,6 +9,9 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_EMBED_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE,
                               .probability = 1,
                               .tolerance = {5e-6, 5e-6, 5e-6}},
+    [PP_KERNEL_POSITIONS_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE,
+                                  .probability = 1,
+                                  .tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
@@ -84,6 +87,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, SECOND},
     {PP_KERNEL_EMBED, {2, 5, 30, 4, 1}, 1, false, SECOND},
+    {PP_KERNEL_EMBED, {2, 35, 200, 101, 2}, 1, false},
+    {PP_KERNEL_EMBED, {2, 5, 30, 17, 2}, 1, true},
+    {PP_KERNEL_EMBED, {2, 5, 30, 4, 2}, 1, false, SECOND},
     {PP_KERNEL_EMBED_GRAD, {1, 1, 2, 1}, 1, false},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, SECOND},
@@ -94,6 +100,12 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED_GRAD, {2, 9, 4096, 40}, 64, true},
     {PP_KERNEL_EMBED_GRAD, {5, 35, 12, 28782}, 1, true},
     {PP_KERNEL_EMBED_GRAD, {5, 1000, 4, 300}, 2, true}, /* more tokens than are sorted at a time */
+    /* rows, seq, d, places */
+    {PP_KERNEL_POSITIONS_GRAD, {7, 35, 200, 64}, PLAIN},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN},
+    {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 16}, PLAIN, SECOND},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 9, 4096, 12}, LARGE},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 300, 6, 3000}, LARGE},
     /* m, n, k, mode, wide */
     {PP_KERNEL_GEMM_NT, {1, 1, 1, PP_GEMM_WRITE, 0}, PLAIN},
     {PP_KERNEL_GEMM_NT, {27, 36, 12, PP_GEMM_WRITE, 0}, PLAIN},

@@ -76,7 +76,7 @@ def random_options(dice):
         norm=dice.choice(("post", "pre")),
         normalization=dice.choice(("layernorm", "rmsnorm")),
         activation=dice.choice(("relu", "gelu", "swiglu")),
-        bias=dice.choice(("yes", "yes", "no")),
+        bias=dice.choice(("yes", "yes", "no", "layers")),
         mask=dice.choice(("none", "causal")),
         dropout=dice.choice((0.0, 0.0, 0.2, 0.55)),
         rows=rows,
@@ -109,6 +109,8 @@ def random_options(dice):
     if dice.random() < 0.5:
         made.update(kv_heads=dice.choice([n for n in range(1, heads + 1) if heads % n == 0]))
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
+    elif dice.random() < 0.6:
+        made.update(positions="learned", max_positions=dice.choice((0, made["tokens"], made["tokens"] + 5)))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
     if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero

@@ -144,6 +144,8 @@ CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
 # Tokens that 4 workers have unequal parts of, the last one none.
 CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropout=0.2)
+# GPT-2's: learnt positions, of which there are more than tokens, and no bias of the decoder.
+CASES["d24-gpt2"] = dict(GPT, d_ff=32, dropout=0.2, positions="learned", max_positions=12, bias="layers")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
 
 

@@ -58,6 +58,8 @@ static void test_spellings(void **state)
         {"--dropout 0.2", "--dropout .20", true},
         {"--dropout 0.2", "--dropout 0.20000001", false},
         {"--layers 4", "--layers 4 --split 2,2", true},
+        {"--positions learned", "--positions learned --max-positions 35", true},
+        {"--positions learned", "--positions learned --max-positions 36", false},
         {"--layers 4 --split 3,1", "--layers 4 --split 03,1", true},
         {"--layers 4 --split 3,1", "--layers 4 --split 1,3", false},
         {"--layers 4", "--layers 4 --split 3,1", false},
@@ -93,6 +95,8 @@ static void test_text(void **state)
         {"--norm pre --activation gelu", "2l d200 h2 f200 v28782 causal pre gelu p0.2 20x35 uniform"},
         {"--kv-heads 2 --positions sinusoidal", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
         {"--kv-heads 1 --positions rope", "2l d200 h2 kv1 f200 v28782 causal rope10000 p0.2 20x35 uniform"},
+        {"--positions learned --bias layers", "2l d200 h2 f200 v28782 causal layerbias learned35 p0.2 20x35 uniform"},
+        {"--positions learned --max-positions 64", "2l d200 h2 f200 v28782 causal learned64 p0.2 20x35 uniform"},
         {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},
         {"--times 5,5.50,5,1 --straggler 1:1.5 --jitter 1", "5,5.5,5,1 ms, rank 1:1.5, jitter 1 %"},
     };
