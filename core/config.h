@@ -39,7 +39,7 @@ struct pp_config {
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
     bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
-    bool tie_embeddings;                                       /* the decoder's weight is the embedding's */
+    int tie_embeddings;                                        /* 1: the decoder's weight is the embedding's */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
     bool overlap_param_gather;                                 /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */

@@ -66,8 +66,8 @@ const struct pp_opt pp_config_rows[] = {
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
      "words in the vocabulary; a text folder sets it", FIXED | TIMED},
-    {"tie-embeddings", PP_OPT_FLAG, AT(tie_embeddings), PP_RUNS, MODEL, NULL, NULL, 0, 0, NULL,
-     "the decoder's weight is the embedding's, as in GPT-2: first and last stage have a copy each, and sum their "
+    {"tie-embeddings", PP_OPT_CHOICE, AT(tie_embeddings), PP_RUNS, MODEL, NULL, "no", 0, 0, "no|yes",
+     "is the decoder's weight the embedding's, as in GPT-2: then first and last stage have a copy each, and sum their "
      "gradients in each step",
      LATER | TIMED},
     {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask", FIXED | TIMED},

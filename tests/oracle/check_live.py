@@ -35,7 +35,7 @@ RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0
 
 
 LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero")
-FLAGS = ("sequence_parallel", "tie_embeddings")
+FLAGS = ("sequence_parallel",)
 
 
 def number(value):
@@ -114,7 +114,7 @@ def random_options(dice):
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
     if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero
-        made.update(tie_embeddings=True)
+        made.update(tie_embeddings="yes")
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
@@ -167,13 +167,13 @@ def check_facts(args):
         ("tutorial-12", 1444261998),
         ("small", 12025582),
         ("lab", 5068),
-        ("gpt-small", 162301009),
-        ("gpt-6.7b", 6855918673),
+        ("gpt-small", 124439808),
+        ("gpt-6.7b", 6658404352),
         ("llama-2-7b", 6738415616),
         ("llama-3-8b", 8030261248),
         ("llama-3-70b", 70553706496),
         ("mistral-nemo-12b", 12247782400),
-        ("gpt-175b", 175196701777),
+        ("gpt-175b", 174604259328),
         ("llama-3-405b", 405853388800),
     ):
         done = subprocess.run(

@@ -138,7 +138,7 @@ LLAMA = dict(GPT, d_model=16, kv_heads=2, positions="rope", rope_theta=500000.0,
 CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
 # One tensor at both ends of the pipeline, as GPT-2 has it.
-CASES["d24-tied"] = dict(GPT, tie_embeddings=True, dropout=0.2)
+CASES["d24-tied"] = dict(GPT, tie_embeddings="yes", dropout=0.2)
 # Heads that are wider together than the model, and narrower.
 CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")

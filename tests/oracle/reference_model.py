@@ -107,7 +107,7 @@ COMMON = dict(
     positions="sinusoidal",
     rope_theta=10000.0,
     max_positions=0,
-    tie_embeddings=False,
+    tie_embeddings="no",
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -216,7 +216,7 @@ class Model(nn.Module):
         if o["norm"] == "pre":
             self.norm = make_norm(o)
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
-        if o["tie_embeddings"]:
+        if o["tie_embeddings"] == "yes":
             self.decoder.weight = self.embedding.weight
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
