@@ -307,7 +307,8 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 /* What the layers are beside the tutorials'. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
-    static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
+    static const char *const activations[] = {
+        [PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu", [PP_GELU_TANH] = ", gelu-tanh"};
     char rope[40] = "";
     if (shape->positions == PP_POSITIONS_ROPE) snprintf(rope, sizeof rope, ", rope of base %g", shape->rope_theta);
     snprintf(buf, size, "%s%s%s%s%s%s", rope, shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",

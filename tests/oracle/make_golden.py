@@ -128,6 +128,7 @@ GPT = dict(CASES["d24-drop"], dropout=0.0, seed=1, norm="pre", activation="gelu"
 CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
 CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
 CASES["d24-gelu"] = dict(GPT, norm="post")
+CASES["d24-gelu-tanh"] = dict(GPT, activation="gelu-tanh")
 CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
 # Llama's norms, activation and linears without biases.
 CASES["d24-llama-parts"] = dict(
@@ -142,7 +143,7 @@ CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
 # Tokens that 4 workers have unequal parts of, the last one none.
 CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropout=0.2)
-SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
+SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 
 
 def save(path, tensors):
