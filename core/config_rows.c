@@ -56,9 +56,9 @@ const struct pp_opt pp_config_rows[] = {
      "what all norms do, with an epsilon of 1e-5: rmsnorm divides by the root mean square alone and has a weight, but "
      "no bias, as Llama's",
      LATER | TIMED},
-    {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu",
-     "of the feed-forward part; gelu is the exact one; swiglu, as Llama's, multiplies one half of linear1's output by "
-     "the SiLU of the other",
+    {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu|gelu-tanh",
+     "of the feed-forward part; gelu is the exact one, gelu-tanh its approximation in GPT-2; swiglu, as Llama's, "
+     "multiplies one half of linear1's output by the SiLU of the other",
      LATER | TIMED},
     {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no|layers",
      "do linear layers add a bias: those of attention and feed-forward, and the decoder; layers: all but the decoder, "

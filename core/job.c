@@ -308,7 +308,8 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 /* What the layers are beside the tutorials'. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
-    static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
+    static const char *const activations[] = {
+        [PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu", [PP_GELU_TANH] = ", gelu-tanh"};
     static const char *const biases[] = {
         [PP_BIAS] = "", [PP_NO_BIAS] = ", no bias", [PP_BIAS_LAYERS] = ", no bias of the decoder"};
     char positions[40] = "";

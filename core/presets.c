@@ -4,9 +4,9 @@
  * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small is the smallest GPT-2 (Radford et
  * al., 2019), gpt-6.7b and gpt-175b have the sizes of GPT-3 (Brown et al., 2020, table 2.1), whose attention sees less
  * in every other layer; all learn by the rate, betas, decay and clipping of the latter. llama-2-7b (Touvron et al.,
- * 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are those models, number for number, but for the schedule
- * of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the sizes
- * that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published.
+ * 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are those models, number for number, but for the
+ * schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the
+ * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published.
  */
 #include "core/config.h"
 

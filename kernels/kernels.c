@@ -277,6 +277,10 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
         return embed_words[call->n[4]];
+    case PP_KERNEL_GELU:
+    case PP_KERNEL_GELU_GRAD:
+        snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", lacks_bias(call) ? " nobias" : "");
+        return buf;
     case PP_KERNEL_ATTENTION:
     case PP_KERNEL_ATTENTION_GRAD:
     case PP_KERNEL_FLASH:

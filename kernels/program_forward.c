@@ -80,14 +80,17 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
 /* linear1 and the activation: x [T, d] -> u [T, ff]. Relu works in place, others keep what they are of. */
 static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
 {
-    static const enum pp_kernel kernels[] = {
-        [PP_RELU] = PP_KERNEL_RELU, [PP_GELU] = PP_KERNEL_GELU, [PP_SWIGLU] = PP_KERNEL_SWIGLU};
+    static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU,
+                                             [PP_GELU] = PP_KERNEL_GELU,
+                                             [PP_SWIGLU] = PP_KERNEL_SWIGLU,
+                                             [PP_GELU_TANH] = PP_KERNEL_GELU};
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
     const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
     write_linear(w, a, pp_linear1_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
                  pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
+    struct pp_call *call =
+        pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     int i = 0;
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[i++] = u;

@@ -10,7 +10,8 @@ static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_AD
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
-static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
+static const char *const activation_words[] = {
+    [PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu", [PP_GELU_TANH] = " gelu-tanh"};
 
 static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
 {

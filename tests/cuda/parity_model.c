@@ -303,6 +303,7 @@ void parity_model(const struct parity_device *d)
     gpt.norm = first.norm = PP_NORM_FIRST;
     gpt.activation = gelu.activation = PP_GELU;
     gpt.attention = flash.attention = PP_ATTENTION_FLASH;
+    flash.activation = PP_GELU_TANH;
     llama = gpt;
     llama.normalization = PP_RMSNORM;
     llama.activation = PP_SWIGLU;

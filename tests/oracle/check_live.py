@@ -75,7 +75,7 @@ def random_options(dice):
         layers=ranks * virtual + dice.randint(0, 3),
         norm=dice.choice(("post", "pre")),
         normalization=dice.choice(("layernorm", "rmsnorm")),
-        activation=dice.choice(("relu", "gelu", "swiglu")),
+        activation=dice.choice(("relu", "gelu", "gelu-tanh", "swiglu")),
         bias=dice.choice(("yes", "yes", "no", "layers")),
         mask=dice.choice(("none", "causal")),
         dropout=dice.choice((0.0, 0.0, 0.2, 0.55)),

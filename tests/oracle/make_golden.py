@@ -128,6 +128,7 @@ GPT = dict(CASES["d24-drop"], dropout=0.0, seed=1, norm="pre", activation="gelu"
 CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
 CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
 CASES["d24-gelu"] = dict(GPT, norm="post")
+CASES["d24-gelu-tanh"] = dict(GPT, activation="gelu-tanh")
 CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
 # Llama's norms, activation and linears without biases.
 CASES["d24-llama-parts"] = dict(
@@ -144,9 +145,10 @@ CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
 # Tokens that 4 workers have unequal parts of, the last one none.
 CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropout=0.2)
-# GPT-2's: learnt positions, of which there are more than tokens, and no bias of the decoder.
-CASES["d24-gpt2"] = dict(GPT, d_ff=32, dropout=0.2, positions="learned", max_positions=12, bias="layers")
-SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
+# GPT-2: learnt positions, of which there are more than tokens, no bias of the decoder, tied embeddings, its GELU.
+GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embeddings="yes", activation="gelu-tanh")
+CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
+SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 
 
 def save(path, tensors):

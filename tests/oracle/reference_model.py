@@ -9,6 +9,7 @@ the loss is the mean over all tokens of all replicas, so D replicas of r rows tr
 """
 
 import copy
+import functools
 import math
 
 import torch
@@ -176,6 +177,10 @@ def swiglu(x):
     return nn.functional.silu(gate) * up
 
 
+# Those that PyTorch's layer does not know by name.
+ACTIVATIONS = {"swiglu": swiglu, "gelu-tanh": functools.partial(nn.functional.gelu, approximate="tanh")}
+
+
 def make_norm(o):
     return nn.RMSNorm(o["d_model"], eps=1e-5) if o["normalization"] == "rmsnorm" else nn.LayerNorm(o["d_model"])
 
@@ -191,7 +196,7 @@ def make_layer(o):
         o["dropout"],
         batch_first=True,
         norm_first=o["norm"] == "pre",
-        activation=swiglu if gated else o["activation"],
+        activation=ACTIVATIONS.get(o["activation"], o["activation"]),
         bias=bias,
     )
     if gated:

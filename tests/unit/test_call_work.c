@@ -110,6 +110,8 @@ static void test_arithmetic(void **state)
         assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&wide, true).shared_bytes == 0);
         check_flops(wide, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
+    check_flops((struct pp_call){PP_KERNEL_GELU, {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
     const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
     check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
     /* 128 fragments of 512 bytes for a tile of a warp, and an eighth of 64 keys and values of 128 bytes */

@@ -200,6 +200,7 @@ static void impossible_numbers_are_refused(void **state)
         {"--attention flush", "did you mean flash?"},
         {"--norm first", "post"},
         {"--activation swish", "gelu"},
+        {"--activation gelu_tanh", "did you mean gelu-tanh?"},
         {"--normalization rms", "rmsnorm"},
         {"--bias none", "did you mean no?"},
         {"--epochs 3", "an option of ppexec"},

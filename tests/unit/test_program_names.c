@@ -54,6 +54,9 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "swiglu 5x35x200 nobias drop bf16");
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");
+    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200, 1}, .site = 3}, "gelu 5x35x200 tanh nobias drop");
+    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, "gelu 5x35x200 nobias");
+    check_text((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 35, 200, 1}}, "gelu_grad 5x35x200 tanh");
     check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}, .ref[3] = {.region = PP_MEM_PARAM}},
                "attention 5x35x2x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
@@ -95,6 +98,10 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
+    shape.activation = PP_GELU_TANH;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 pre gelu-tanh seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101");
+    shape.activation = PP_GELU;
     shape.attention = PP_ATTENTION_FLASH;
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");

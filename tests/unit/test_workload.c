@@ -93,6 +93,7 @@ static void test_text(void **state)
         {"--normalization rmsnorm --activation swiglu --bias no",
          "2l d200 h2 f200 v28782 causal rmsnorm swiglu nobias p0.2 20x35 uniform"},
         {"--norm pre --activation gelu", "2l d200 h2 f200 v28782 causal pre gelu p0.2 20x35 uniform"},
+        {"--activation gelu-tanh", "2l d200 h2 f200 v28782 causal gelu-tanh p0.2 20x35 uniform"},
         {"--kv-heads 2 --positions sinusoidal", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
         {"--kv-heads 1 --positions rope", "2l d200 h2 kv1 f200 v28782 causal rope10000 p0.2 20x35 uniform"},
         {"--positions learned --bias layers", "2l d200 h2 f200 v28782 causal layerbias learned35 p0.2 20x35 uniform"},

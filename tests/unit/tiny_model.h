@@ -26,12 +26,12 @@ static const struct pp_shape tiny = {.d_model = 12,
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
  * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
- * positions and biases. */
+ * positions, biases and GELU. */
 enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, KINDS };
 static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
-    shape.activation = kind == SHARED_AND_ROTATED || kind == GPT2 ? PP_GELU : kind == LLAMA ? PP_SWIGLU : kind / 2;
+    shape.activation = kind == SHARED_AND_ROTATED || kind == GPT2 ? PP_GELU_TANH : kind == LLAMA ? PP_SWIGLU : kind / 2;
     if (shape.activation == PP_SWIGLU) {
         shape.normalization = PP_RMSNORM;
         shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
