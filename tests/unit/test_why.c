@@ -28,6 +28,10 @@ struct habits {
 /* One microbatch on one rank, which is two workers. */
 static const struct synthetic_case two_workers = {"gpipe", 1, 1, 1, 1, PP_CHECKPOINT_NEVER, 0, 2};
 static const struct synthetic_case two_ranks = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0};
+/* First and last stage on two ranks of three, or on one: the sum of their gradients comes behind those over
+ * replicas, and behind it norm and step. */
+static const struct synthetic_case tied_ranks = {"1f1b", 3, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, .tied = true},
+                                   tied_rank = {"gpipe", 1, 1, 4, 1, PP_CHECKPOINT_NEVER, 0, .tied = true};
 
 /* One step of one replica, of the first worker of each rank; returns its makespan (it begins at 0). */
 static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct pp_trace *trace)
@@ -50,9 +54,9 @@ static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct 
             synthetic_event(trace, lane->src * plan->tensor, i, PP_SIDE_SEND, send, start, end[i]);
             synthetic_event(trace, lane->dst * plan->tensor, i, PP_SIDE_RECV, start, start, end[i]);
         } else {
-            const bool norm = lane->kind == PP_LANE_NORM;
-            for (int r = norm ? 0 : lane->src; r < (norm ? plan->ranks : lane->src + 1); r++)
-                synthetic_event(trace, r * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start, start, end[i]);
+            for (int k = 0; k < pp_lane_ranks(plan, lane); k++)
+                synthetic_event(trace, pp_lane_rank(lane, k) * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start,
+                                start, end[i]);
         }
         if (computes && end[i] > last) last = end[i];
     }
@@ -101,13 +105,14 @@ static void check_sums(const struct pp_path *path, int64_t batch_ns)
     for (int c = 0; c < PP_CAUSE_OUTSIDE; c++) assert_true(path->cause_ns[c] >= 0);
 }
 
-static struct pp_why why_of(const struct habits *predicted, const struct habits *measured)
+static struct pp_why why_of(const struct synthetic_case *c, const struct habits *predicted,
+                            const struct habits *measured)
 {
     struct pp_db *db = fresh();
     struct pp_table table;
     struct pp_why why;
-    store(db, &two_ranks, true, predicted);
-    store(db, &two_ranks, false, measured);
+    store(db, c, true, predicted);
+    store(db, c, false, measured);
     must(pp_compare_read(db, 0, &table));
     must(pp_why_read(db, &table, 0, &why));
     check_sums(&why.predicted, why.predicted_ns);
@@ -137,6 +142,7 @@ static void test_each_cause(void **state)
     static const struct {
         enum pp_cause cause;
         struct habits habits;
+        const struct synthetic_case *c; /* NULL: two_ranks */
     } cases[] = {
         {PP_CAUSE_F, {.longer_ns[PP_F] = 1009}},
         {PP_CAUSE_B, {.longer_ns[PP_B] = 1009}},
@@ -147,12 +153,15 @@ static void test_each_cause(void **state)
         {PP_CAUSE_COMBINING, {.longer_ns[PP_NORM] = 1009}},
         {PP_CAUSE_COMBINING, {.longer_ns[PP_NORM_ALL] = 1009}},
         {PP_CAUSE_STEP, {.longer_ns[PP_STEP] = 1009}},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_TIED] = 1009}, &tied_ranks},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_GRAD] = 1009}, &tied_ranks},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_TIED] = 1009}, &tied_rank},
         {PP_CAUSE_OUTSIDE, {.between_ns = 1009}},
         {PP_CAUSE_UNTRACED, {.other_ns = 1009}},
     };
     const struct habits none = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_why why = why_of(&none, &cases[i].habits);
+        struct pp_why why = why_of(cases[i].c ? cases[i].c : &two_ranks, &none, &cases[i].habits);
         if (cases[i].habits.slot_ns == 0) check_only(&why, cases[i].cause, 1009);
         assert_true(why.measured.cause_ns[cases[i].cause] > why.predicted.cause_ns[cases[i].cause]);
         assert_int_equal(why.measured.cause_ns[PP_CAUSE_RESIDUAL], 0);
@@ -184,7 +193,7 @@ static void test_sharing(void **state)
     (void)state;
     const struct habits none = {0};
     struct pp_table table;
-    struct pp_why with, without = why_of(&none, &none);
+    struct pp_why with, without = why_of(&two_ranks, &none, &none);
     struct pp_db *db = fresh();
     add_profile(db);
     store(db, &two_ranks, true, &none);
@@ -247,10 +256,16 @@ static void test_any_trace(void **state)
 {
     (void)state;
     static const struct synthetic_case shapes[] = {
-        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0},  {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
-        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},    {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
-        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0},  {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
-        {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2}, {"interleaved", 2, 2, 4, 1, PP_CHECKPOINT_ALWAYS, 0, 3},
+        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0},
+        {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},
+        {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
+        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0},
+        {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2},
+        {"interleaved", 2, 2, 4, 1, PP_CHECKPOINT_ALWAYS, 0, 3},
+        {"1f1b", 3, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2, true},
+        {"zbv", 2, 2, 4, 1, PP_CHECKPOINT_NEVER, 0, 1, true},
     };
     const struct pp_path_sharing sharing = {.alone = {0.5, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1, 1, 0.3}, .cores = 2};
     struct pp_db *db = fresh();
