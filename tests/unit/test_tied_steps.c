@@ -80,7 +80,7 @@ static void test_by_hand(void **state)
     }
 }
 
-/* One rank with both stages; where something is clipped, the norms wait, and steps for them. 100 + 200, sum, 3, 5, 20. */
+/* One rank with both stages; where something is clipped, norms wait, and steps for them: 300, the sum, 3, 5, 20. */
 static void test_on_one_rank(void **state)
 {
     (void)state;

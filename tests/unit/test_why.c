@@ -105,12 +105,31 @@ static void check_sums(const struct pp_path *path, int64_t batch_ns)
     for (int c = 0; c < PP_CAUSE_OUTSIDE; c++) assert_true(path->cause_ns[c] >= 0);
 }
 
-static struct pp_why why_of(const struct synthetic_case *c, const struct habits *predicted,
+static void add_profile(struct pp_db *db)
+{
+    struct synthetic s;
+    int64_t run;
+    synthetic_open(&s, &two_ranks);
+    s.config.split = "parameters"; /* another cut of the same model */
+    struct pp_run info = {"ppprof", "cpu", "synthetic", NULL, NULL, 1, 2};
+    must(pp_db_run_begin(db, &info, &s.config, NULL, &run));
+    for (int load = 1; load <= 2; load++) {
+        struct pp_sample sample = {
+            .name = "B 4l seq35 rows5", .load = load, .count = 9, .median_ns = 3000 + 1000 * load};
+        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    }
+    struct pp_run_result result = {.status = "ok"};
+    must(pp_db_run_end(db, run, &result));
+    synthetic_close(&s);
+}
+
+static struct pp_why why_of(const struct synthetic_case *c, bool profile, const struct habits *predicted,
                             const struct habits *measured)
 {
     struct pp_db *db = fresh();
     struct pp_table table;
     struct pp_why why;
+    if (profile) add_profile(db);
     store(db, c, true, predicted);
     store(db, c, false, measured);
     must(pp_compare_read(db, 0, &table));
@@ -161,7 +180,7 @@ static void test_each_cause(void **state)
     };
     const struct habits none = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_why why = why_of(cases[i].c ? cases[i].c : &two_ranks, &none, &cases[i].habits);
+        struct pp_why why = why_of(cases[i].c ? cases[i].c : &two_ranks, false, &none, &cases[i].habits);
         if (cases[i].habits.slot_ns == 0) check_only(&why, cases[i].cause, 1009);
         assert_true(why.measured.cause_ns[cases[i].cause] > why.predicted.cause_ns[cases[i].cause]);
         assert_int_equal(why.measured.cause_ns[PP_CAUSE_RESIDUAL], 0);
@@ -169,48 +188,20 @@ static void test_each_cause(void **state)
     }
 }
 
-static void add_profile(struct pp_db *db)
-{
-    struct synthetic s;
-    int64_t run;
-    synthetic_open(&s, &two_ranks);
-    s.config.split = "parameters"; /* another cut of the same model */
-    struct pp_run info = {"ppprof", "cpu", "synthetic", NULL, NULL, 1, 2};
-    must(pp_db_run_begin(db, &info, &s.config, NULL, &run));
-    for (int load = 1; load <= 2; load++) {
-        struct pp_sample sample = {
-            .name = "B 4l seq35 rows5", .load = load, .count = 9, .median_ns = 3000 + 1000 * load};
-        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
-    }
-    struct pp_run_result result = {.status = "ok"};
-    must(pp_db_run_end(db, run, &result));
-    synthetic_close(&s);
-}
-
 /* Loaded tasks take 5/4 of their time alone: while both ranks compute, a fifth of it is lost. */
 static void test_sharing(void **state)
 {
     (void)state;
     const struct habits none = {0};
-    struct pp_table table;
-    struct pp_why with, without = why_of(&two_ranks, &none, &none);
-    struct pp_db *db = fresh();
-    add_profile(db);
-    store(db, &two_ranks, true, &none);
-    store(db, &two_ranks, false, &none);
-    must(pp_compare_read(db, 0, &table));
-    must(pp_why_read(db, &table, 0, &with));
-    check_sums(&with.measured, with.measured_ns);
+    struct pp_why without = why_of(&two_ranks, false, &none, &none), with = why_of(&two_ranks, true, &none, &none);
     const int64_t *alone = without.measured.cause_ns, *shared = with.measured.cause_ns;
     assert_int_equal(alone[PP_CAUSE_SHARING], 0);
     assert_true(shared[PP_CAUSE_SHARING] > 0);
     assert_true(shared[PP_CAUSE_SHARING] < alone[PP_CAUSE_B] / 5);
     assert_int_equal(shared[PP_CAUSE_SHARING] + shared[PP_CAUSE_B], alone[PP_CAUSE_B]);
     assert_int_equal(shared[PP_CAUSE_F], alone[PP_CAUSE_F]);
-    pp_table_free(&table);
     pp_why_free(&with);
     pp_why_free(&without);
-    must(pp_db_close(db));
 }
 
 /* A prediction of one of the two workers stands for both: what of B is lost with both busy, is lost all the time. */
@@ -218,20 +209,11 @@ static void test_sharing_of_workers(void **state)
 {
     (void)state;
     const struct habits none = {0};
-    struct pp_table table;
-    struct pp_why why;
-    struct pp_db *db = fresh();
-    add_profile(db);
-    store(db, &two_workers, true, &none);
-    store(db, &two_workers, false, &none);
-    must(pp_compare_read(db, 0, &table));
-    must(pp_why_read(db, &table, 0, &why));
+    struct pp_why why = why_of(&two_workers, true, &none, &none);
     const int64_t *causes = why.predicted.cause_ns;
     assert_true(causes[PP_CAUSE_B] > 0);
     assert_int_equal(4 * causes[PP_CAUSE_SHARING], causes[PP_CAUSE_B]);
-    pp_table_free(&table);
     pp_why_free(&why);
-    must(pp_db_close(db));
 }
 
 static uint64_t state_of_dice = 1;
