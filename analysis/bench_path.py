@@ -47,6 +47,7 @@ def lengths_of(db, run):
 def edges_of(tasks):
     """task -> tasks it needs, beside the one before it on its lane (core/plan.h, Waiting)"""
     made, needs = {}, {}
+    last = max((stage for _, _, stage, *_ in tasks), default=0)
     for task, kind, stage, first, count, _ in tasks:
         group = range(first, first + count)
         if kind == "F":
@@ -57,12 +58,20 @@ def edges_of(tasks):
             needs[task] = [made[kind[-1], stage, m] for m in group]
         elif kind == "REDUCE_GRAD":
             needs[task] = made.get(("grad", stage), [])
+        elif kind == "REDUCE_TIED":
+            needs[task] = [t for s in (0, last) for t in final(made, s)]
+            made["sum", 0] = made["sum", last] = task
         elif kind == "NORM_ALL":
             needs[task] = made.get("norm", [])
         else:
             needs[task] = [made.get(("sum", stage)), made.get("norm all")]
         keep(made, task, kind, stage, group)
     return {task: [t for t in wanted if t is not None] for task, wanted in needs.items()}
+
+
+def final(made, stage):
+    """After which tasks a stage's gradients are final, but for those that are tied to another's"""
+    return [made["sum", stage]] if ("sum", stage) in made else made.get(("grad", stage), [])
 
 
 def keep(made, task, kind, stage, group):

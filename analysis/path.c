@@ -27,6 +27,7 @@ static const uint8_t cause_of[PP_KINDS] = {
     [PP_NORM_ALL] = PP_CAUSE_COMBINING,
     [PP_STEP] = PP_CAUSE_STEP,
     [PP_GATHER_PARAM] = PP_CAUSE_COMBINING,
+    [PP_REDUCE_TIED] = PP_CAUSE_COMBINING,
 };
 
 /* Time alone against time with most workers busy, of the tasks of a kind together: of the newest profile of the model,
@@ -139,19 +140,27 @@ static pp_status pass_computation(struct walk *w, int32_t task)
     return PP_OK;
 }
 
-/* A transfer or collective that rank `rank` had waited for, back to the end of the computation before it. */
-static int32_t pass_exchange(struct walk *w, int32_t task, int rank)
+/* A transfer or collective that rank `rank` had waited for, back to the end of what comes before it. */
+static int32_t pass_one(struct walk *w, int32_t task, int rank)
 {
     const struct pp_node *node = &w->step->nodes[task];
-    const bool norm = node->kind == PP_NORM_ALL;
     const int32_t from = pp_step_needs(w->step, task);
-    back_to(w, norm ? w->step->norm_end_ns[rank] : node->end_ns, PP_CAUSE_POLLING);
+    back_to(w, pp_step_end_ns(w->step, task, rank), PP_CAUSE_POLLING);
     w->path->cause_count[cause_of[node->kind]]++;
     back_to(w, node->start_ns, cause_of[node->kind]);
     if (from < 0) return -1;
-    int64_t posted = norm ? w->step->norm_posted_ns[w->step->nodes[from].src] : node->posted_ns;
+    const int64_t posted = pp_step_posted_ns(w->step, task, w->step->nodes[from].src);
     back_to(w, posted > w->step->nodes[from].end_ns ? posted : w->step->nodes[from].end_ns, PP_CAUSE_WAITING);
     back_to(w, w->step->nodes[from].end_ns, PP_CAUSE_POLLING);
+    return from;
+}
+
+/* Back to the computation before it: the sum of tied gradients comes behind the sum over replicas. */
+static int32_t pass_exchange(struct walk *w, int32_t task, int rank)
+{
+    const struct pp_node *nodes = w->step->nodes;
+    int32_t from = pass_one(w, task, rank);
+    while (from >= 0 && !pp_kinds[nodes[from].kind].computes) from = pass_one(w, from, nodes[from].src);
     return from;
 }
 
@@ -161,7 +170,7 @@ static int32_t pass_gap(struct walk *w, int32_t task)
     const struct pp_node *nodes = w->step->nodes, *node = &nodes[task];
     const int32_t before = node->before, needs = pp_step_needs(w->step, task);
     int64_t given = INT64_MIN, turn = before >= 0 ? nodes[before].end_ns : INT64_MIN;
-    if (needs >= 0) given = nodes[needs].kind == PP_NORM_ALL ? w->step->norm_end_ns[node->src] : nodes[needs].end_ns;
+    if (needs >= 0) given = pp_step_end_ns(w->step, needs, node->src);
     if (needs >= 0 && given > turn) {
         if (!pp_kinds[nodes[needs].kind].computes) return pass_exchange(w, needs, node->src);
         back_to(w, given, PP_CAUSE_POLLING);

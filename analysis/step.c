@@ -60,8 +60,8 @@ static pp_status make_tables(struct pp_step *s)
     PP_TRY(PP_NEW(&s->nodes, s->nnodes));
     PP_TRY(PP_NEW(&s->made, places));
     PP_TRY(PP_NEW(&s->moved, places));
-    PP_TRY(PP_NEW(&s->norm_posted_ns, s->ranks));
-    PP_TRY(PP_NEW(&s->norm_end_ns, s->ranks));
+    PP_TRY(PP_NEW(&s->norm, s->ranks));
+    PP_TRY(PP_NEW(&s->tied, s->ranks));
     for (int64_t i = 0; i < places; i++) s->made[i] = s->moved[i] = -1;
     return PP_OK;
 }
@@ -105,6 +105,24 @@ static void index_node(struct pp_step *s, int32_t task, const struct pp_node *no
     if (pp_is_transfer(node->kind)) *place(s, s->moved, node->stage, node->microbatch, gradient) = task;
 }
 
+/* NULL: each rank does such tasks alone, or it is a transfer. */
+static struct pp_joining *joining_of(const struct pp_step *s, int kind, int rank)
+{
+    return kind == PP_NORM_ALL ? &s->norm[rank] : kind == PP_REDUCE_TIED ? &s->tied[rank] : NULL;
+}
+
+int64_t pp_step_posted_ns(const struct pp_step *s, int32_t task, int rank)
+{
+    const struct pp_joining *joining = joining_of(s, s->nodes[task].kind, rank);
+    return joining ? joining->posted_ns : s->nodes[task].posted_ns;
+}
+
+int64_t pp_step_end_ns(const struct pp_step *s, int32_t task, int rank)
+{
+    const struct pp_joining *joining = joining_of(s, s->nodes[task].kind, rank);
+    return joining ? joining->end_ns : s->nodes[task].end_ns;
+}
+
 static void keep_event(struct pp_step *s, const struct row *row)
 {
     struct pp_node *node = &s->nodes[row->task];
@@ -124,9 +142,8 @@ static void keep_event(struct pp_step *s, const struct row *row)
     }
     if (row->side == PP_SIDE_SEND) node->posted_ns = row->posted_ns;
     if (row->side == PP_SIDE_RECV) node->start_ns = row->start_ns, node->end_ns = row->end_ns;
-    if (row->kind != PP_NORM_ALL) return;
-    s->norm_posted_ns[row->worker / s->tensor] = row->posted_ns;
-    s->norm_end_ns[row->worker / s->tensor] = row->end_ns;
+    struct pp_joining *joining = joining_of(s, row->kind, (int)row->worker / s->tensor);
+    if (joining) *joining = (struct pp_joining){row->posted_ns, row->end_ns};
 }
 
 static pp_status add_edges(struct pp_step *s, int64_t *capacity, const struct row *row)
@@ -196,8 +213,8 @@ void pp_step_free(struct pp_step *s)
     free(s->nodes);
     free(s->made);
     free(s->moved);
-    free(s->norm_posted_ns);
-    free(s->norm_end_ns);
+    free(s->norm);
+    free(s->tied);
     free(s->edges);
     *s = (struct pp_step){0};
 }
@@ -243,6 +260,22 @@ static int32_t later_of(const struct pp_step *s, int32_t a, int32_t b)
     return s->nodes[a].end_ns > s->nodes[b].end_ns ? a : b;
 }
 
+/* The sum after which a stage's gradients are final; -1: its last backward made them so. Embedding and decoder, if they
+ * are tied, are in the first and in the last stage. */
+static int32_t summed_for(const struct pp_step *s, int32_t task)
+{
+    const int stage = s->nodes[task].stage;
+    const int32_t tied = stage == 0 || stage == s->stages - 1 ? last_of(s, task, 1u << PP_REDUCE_TIED, 0) : -1;
+    return tied >= 0 ? tied : last_of(s, task, 1u << PP_REDUCE_GRAD, stage);
+}
+
+/* What made, or summed over replicas, a stage's last gradients before the task. */
+static int32_t made_for(const struct pp_step *s, int32_t task, int stage)
+{
+    const int32_t sum = last_of(s, task, 1u << PP_REDUCE_GRAD, stage);
+    return sum >= 0 ? sum : last_of(s, task, 1u << PP_B | 1u << PP_W, stage);
+}
+
 int32_t pp_step_needs(const struct pp_step *s, int32_t task)
 {
     const struct pp_node *node = &s->nodes[task];
@@ -263,14 +296,17 @@ int32_t pp_step_needs(const struct pp_step *s, int32_t task)
         found = last_of(s, task, 1u << PP_B | 1u << PP_W, node->stage);
         break;
     case PP_NORM:
-        found = last_of(s, task, 1u << PP_REDUCE_GRAD, node->stage);
+        found = summed_for(s, task);
         break;
     case PP_NORM_ALL:
         found = last_of(s, task, 1u << PP_NORM, -1);
         break;
     case PP_STEP:
         found = last_of(s, task, 1u << PP_NORM_ALL, -1);
-        if (found < 0) found = last_of(s, task, 1u << PP_REDUCE_GRAD, node->stage);
+        if (found < 0) found = summed_for(s, task);
+        break;
+    case PP_REDUCE_TIED:
+        found = later_of(s, made_for(s, task, 0), made_for(s, task, s->stages - 1));
         break;
     case PP_GATHER_PARAM:
         found = last_of(s, task, 1u << PP_STEP, node->stage);

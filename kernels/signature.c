@@ -13,13 +13,15 @@ static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNO
 static const char *const activation_words[] = {
     [PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu", [PP_GELU_TANH] = " gelu-tanh"};
 
-static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
+/* tensors: of norm and step, to which a tied embedding is as large as the decoder's weight. */
+static void write_vocabulary(const struct pp_writer *w, bool tensors, char *text, size_t size)
 {
     const struct pp_stage *stage = w->stage;
     const int vocab = w->model->shape.vocab, padded = pp_padded_vocab(&w->model->local);
-    const bool decode = stage->decode && w->part.highest;
-    if ((stage->embed && w->part.lowest) || decode) snprintf(text, size, " v%d", vocab);
-    if (decode && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
+    const bool embed = stage->embed && w->part.lowest, decode = stage->decode && w->part.highest;
+    const bool pads = decode || (embed && tensors && w->model->shape.tied);
+    if (embed || decode) snprintf(text, size, " v%d", vocab);
+    if (pads && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
 }
 
 /* Where only the decoder lacks a bias, nothing else differs. */
@@ -103,7 +105,7 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
-    write_vocabulary(w, vocab, sizeof vocab);
+    write_vocabulary(w, tensors, vocab, sizeof vocab);
     if (pp_writer_drops(w))
         snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     write_precision(shape, precision, sizeof precision);

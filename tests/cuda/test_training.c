@@ -151,6 +151,14 @@ static void with_layers_of_gpt_and_heads_of_llama(void **state)
     same_bits(1, GPT "--chunks 2 --dropout 0.2 --kv-heads 1 --head-dim 6 --positions rope");
 }
 
+static void with_tied_embeddings(void **state)
+{
+    (void)state;
+    same_bits(2, "--chunks 2 --dropout 0.2 --tie-embeddings");
+    leave_out_where_slow();
+    same_bits(1, "--chunks 2 --tie-embeddings --optimizer adamw --adam-eps 1e-4 --lr 0.01 --vocab-multiple 16");
+}
+
 #define LLAMA "--norm pre --normalization rmsnorm --activation swiglu --bias no "
 
 static void with_parts_of_llama(void **state)
@@ -195,6 +203,7 @@ int main(void)
         cmocka_unit_test(with_workers_that_share_tensors),
         cmocka_unit_test(with_positions_of_gpt2),
         cmocka_unit_test(with_layers_of_gpt_and_heads_of_llama),
+        cmocka_unit_test(with_tied_embeddings),
         cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(in_bfloat16),
     };

@@ -58,6 +58,14 @@ class Path(unittest.TestCase):
         # needed at 45 + 5 = 50.
         self.assertEqual(length(GPIPE + CLIP), 45)
 
+    def test_tied_gradients_join_the_first_and_the_last_stage(self):
+        # As without a norm, but for the sum of 7 behind the first stage's last backward; then STEP 2.
+        tied = [("REDUCE_TIED", 0, -1, 0, 4, 7), ("STEP", 0, -1, 0, 0, 2), ("STEP", 1, -1, 0, 1, 5)]
+        self.assertEqual(length(GPIPE + tied), 39 + 7 + 2)
+        # Behind the sums over replicas, of which the last stage's is longer: it begins at 27. 47, 7, 2.
+        sums = [("REDUCE_GRAD", 1, -1, 0, 5, 20), ("REDUCE_GRAD", 0, -1, 0, 6, 3)]
+        self.assertEqual(length(GPIPE + sums + tied), 47 + 7 + 2)
+
     def test_a_run_of_a_database(self):
         db = sqlite3.connect(":memory:")
         db.execute("CREATE TABLE run (id, tool, status, schedule, transport, plan, ms_per_batch)")

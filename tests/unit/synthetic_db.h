@@ -29,6 +29,7 @@ struct synthetic_case {
     int stages, virtual_stages, chunks, replicas, checkpoint;
     double error;
     int tensor; /* 0: 1 */
+    bool tied;
 };
 
 /* The first failure ends the program: there is nothing to test then. */
@@ -65,7 +66,8 @@ static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
                                 .recv_buffers = 2,
                                 .training = true,
                                 .optimizer = true,
-                                .clip = true};
+                                .clip = true,
+                                .tied = c->tied};
     must(pp_plan_build(&spec, &s->job.train));
     s->model = (struct pp_model){.nstages = s->job.train->stages, .stages = s->stages, .parameters = 12025582};
     s->model.shape.d_model = s->config.d_model;
@@ -84,8 +86,11 @@ static int64_t synthetic_ns(const struct pp_plan *plan, const struct pp_task *ta
     static const int64_t per_row[PP_KINDS] = {
         [PP_F] = 2000000, [PP_B] = 4000000,     [PP_I] = 2000000,    [PP_W] = 2000000,
         [PP_R] = 2000000, [PP_XFER_F] = 100000, [PP_XFER_B] = 100000};
-    static const int64_t fixed[PP_KINDS] = {
-        [PP_NORM] = 1500000, [PP_STEP] = 6000000, [PP_REDUCE_GRAD] = 8000000, [PP_NORM_ALL] = 200000};
+    static const int64_t fixed[PP_KINDS] = {[PP_NORM] = 1500000,
+                                            [PP_STEP] = 6000000,
+                                            [PP_REDUCE_GRAD] = 8000000,
+                                            [PP_NORM_ALL] = 200000,
+                                            [PP_REDUCE_TIED] = 3000000};
     int rows = task->microbatch >= 0 ? plan->rows[task->microbatch] : 0;
     return fixed[task->kind] + per_row[task->kind] * rows / plan->virtual_stages;
 }
@@ -132,11 +137,9 @@ static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica,
             synthetic_event(trace, pp_worker_at(plan, replica, lane->dst, tensor_rank), i, PP_SIDE_RECV, start / 2,
                             start, end[i]);
         } else {
-            int first = lane->kind == PP_LANE_NORM ? 0 : lane->src,
-                stop = lane->kind == PP_LANE_NORM ? plan->ranks : lane->src + 1;
-            for (int r = first; r < stop; r++)
-                synthetic_event(trace, pp_worker_at(plan, replica, r, tensor_rank), i, PP_SIDE_RUN, ready, start,
-                                end[i]);
+            for (int k = 0; k < pp_lane_ranks(plan, lane); k++)
+                synthetic_event(trace, pp_worker_at(plan, replica, pp_lane_rank(lane, k), tensor_rank), i, PP_SIDE_RUN,
+                                ready, start, end[i]);
         }
         if (end[i] > last) last = end[i];
     }

@@ -59,8 +59,53 @@ static void test_first_workers(void **state)
     }
 }
 
+/* The sum of tied gradients is over on rank 1 so much later than on rank 0, and all that waits for it there. */
+static struct pp_path late_on_rank_1(int64_t late_ns)
+{
+    const struct synthetic_case c = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0, 1, true};
+    const struct pp_path_sharing sharing = {.alone = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    struct synthetic s;
+    struct pp_trace trace = {0};
+    struct pp_path path;
+    struct pp_db *db;
+    int64_t run;
+    unlink("path.db");
+    must(pp_db_open("path.db", PP_DB_WRITE, &db));
+    synthetic_open(&s, &c);
+    struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
+    must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
+    must(pp_db_add_tasks(db, &s.job, s.job.train));
+    synthetic_step(s.job.train, 0, 0, 0, 1, 0, 0, &trace);
+    for (int64_t i = 0; i < trace.nevents; i++) {
+        struct pp_event *e = &trace.events[i];
+        const int kind = s.job.train->tasks[e->task].kind;
+        const bool after = kind == PP_NORM_ALL || kind == PP_STEP || (kind == PP_NORM && e->worker == 1);
+        if (after) e->posted_ns += late_ns, e->start_ns += late_ns;
+        if (after || (kind == PP_REDUCE_TIED && e->worker == 1)) e->end_ns += late_ns;
+    }
+    must(pp_db_add_events(db, run, s.job.train, &trace));
+    must(pp_path_read(db, run, 0, &sharing, &path));
+    must(pp_db_close(db));
+    pp_trace_clear(&trace);
+    synthetic_close(&s);
+    return path;
+}
+
+/* What ranks do together is over at its own time on each. */
+static void test_ends_on_ranks(void **state)
+{
+    (void)state;
+    struct pp_path even = late_on_rank_1(0), late = late_on_rank_1(500);
+    assert_int_equal(late.length_ns, even.length_ns + 500);
+    for (int c = 0; c < PP_CAUSES; c++)
+        assert_int_equal(late.cause_ns[c], even.cause_ns[c] + (c == PP_CAUSE_COMBINING ? 500 : 0));
+    assert_int_equal(late.cause_count[PP_CAUSE_COMBINING], 3); /* the sum, NORM, NORM_ALL */
+    pp_path_free(&even);
+    pp_path_free(&late);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_workers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_workers), cmocka_unit_test(test_ends_on_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

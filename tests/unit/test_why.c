@@ -28,6 +28,10 @@ struct habits {
 /* One microbatch on one rank, which is two workers. */
 static const struct synthetic_case two_workers = {"gpipe", 1, 1, 1, 1, PP_CHECKPOINT_NEVER, 0, 2};
 static const struct synthetic_case two_ranks = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0};
+/* First and last stage on two ranks of three, or on one: the sum of their gradients comes behind those over
+ * replicas, and behind it norm and step. */
+static const struct synthetic_case tied_ranks = {"1f1b", 3, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, .tied = true},
+                                   tied_rank = {"gpipe", 1, 1, 4, 1, PP_CHECKPOINT_NEVER, 0, .tied = true};
 
 /* One step of one replica, of the first worker of each rank; returns its makespan (it begins at 0). */
 static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct pp_trace *trace)
@@ -50,9 +54,9 @@ static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct 
             synthetic_event(trace, lane->src * plan->tensor, i, PP_SIDE_SEND, send, start, end[i]);
             synthetic_event(trace, lane->dst * plan->tensor, i, PP_SIDE_RECV, start, start, end[i]);
         } else {
-            const bool norm = lane->kind == PP_LANE_NORM;
-            for (int r = norm ? 0 : lane->src; r < (norm ? plan->ranks : lane->src + 1); r++)
-                synthetic_event(trace, r * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start, start, end[i]);
+            for (int k = 0; k < pp_lane_ranks(plan, lane); k++)
+                synthetic_event(trace, pp_lane_rank(lane, k) * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start,
+                                start, end[i]);
         }
         if (computes && end[i] > last) last = end[i];
     }
@@ -101,13 +105,33 @@ static void check_sums(const struct pp_path *path, int64_t batch_ns)
     for (int c = 0; c < PP_CAUSE_OUTSIDE; c++) assert_true(path->cause_ns[c] >= 0);
 }
 
-static struct pp_why why_of(const struct habits *predicted, const struct habits *measured)
+static void add_profile(struct pp_db *db)
+{
+    struct synthetic s;
+    int64_t run;
+    synthetic_open(&s, &two_ranks);
+    s.config.split = "parameters"; /* another cut of the same model */
+    struct pp_run info = {"ppprof", "cpu", "synthetic", NULL, NULL, 1, 2};
+    must(pp_db_run_begin(db, &info, &s.config, NULL, &run));
+    for (int load = 1; load <= 2; load++) {
+        struct pp_sample sample = {
+            .name = "B 4l seq35 rows5", .load = load, .count = 9, .median_ns = 3000 + 1000 * load};
+        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    }
+    struct pp_run_result result = {.status = "ok"};
+    must(pp_db_run_end(db, run, &result));
+    synthetic_close(&s);
+}
+
+static struct pp_why why_of(const struct synthetic_case *c, bool profile, const struct habits *predicted,
+                            const struct habits *measured)
 {
     struct pp_db *db = fresh();
     struct pp_table table;
     struct pp_why why;
-    store(db, &two_ranks, true, predicted);
-    store(db, &two_ranks, false, measured);
+    if (profile) add_profile(db);
+    store(db, c, true, predicted);
+    store(db, c, false, measured);
     must(pp_compare_read(db, 0, &table));
     must(pp_why_read(db, &table, 0, &why));
     check_sums(&why.predicted, why.predicted_ns);
@@ -137,6 +161,7 @@ static void test_each_cause(void **state)
     static const struct {
         enum pp_cause cause;
         struct habits habits;
+        const struct synthetic_case *c; /* NULL: two_ranks */
     } cases[] = {
         {PP_CAUSE_F, {.longer_ns[PP_F] = 1009}},
         {PP_CAUSE_B, {.longer_ns[PP_B] = 1009}},
@@ -147,12 +172,15 @@ static void test_each_cause(void **state)
         {PP_CAUSE_COMBINING, {.longer_ns[PP_NORM] = 1009}},
         {PP_CAUSE_COMBINING, {.longer_ns[PP_NORM_ALL] = 1009}},
         {PP_CAUSE_STEP, {.longer_ns[PP_STEP] = 1009}},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_TIED] = 1009}, &tied_ranks},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_GRAD] = 1009}, &tied_ranks},
+        {PP_CAUSE_COMBINING, {.longer_ns[PP_REDUCE_TIED] = 1009}, &tied_rank},
         {PP_CAUSE_OUTSIDE, {.between_ns = 1009}},
         {PP_CAUSE_UNTRACED, {.other_ns = 1009}},
     };
     const struct habits none = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_why why = why_of(&none, &cases[i].habits);
+        struct pp_why why = why_of(cases[i].c ? cases[i].c : &two_ranks, false, &none, &cases[i].habits);
         if (cases[i].habits.slot_ns == 0) check_only(&why, cases[i].cause, 1009);
         assert_true(why.measured.cause_ns[cases[i].cause] > why.predicted.cause_ns[cases[i].cause]);
         assert_int_equal(why.measured.cause_ns[PP_CAUSE_RESIDUAL], 0);
@@ -160,48 +188,20 @@ static void test_each_cause(void **state)
     }
 }
 
-static void add_profile(struct pp_db *db)
-{
-    struct synthetic s;
-    int64_t run;
-    synthetic_open(&s, &two_ranks);
-    s.config.split = "parameters"; /* another cut of the same model */
-    struct pp_run info = {"ppprof", "cpu", "synthetic", NULL, NULL, 1, 2};
-    must(pp_db_run_begin(db, &info, &s.config, NULL, &run));
-    for (int load = 1; load <= 2; load++) {
-        struct pp_sample sample = {
-            .name = "B 4l seq35 rows5", .load = load, .count = 9, .median_ns = 3000 + 1000 * load};
-        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
-    }
-    struct pp_run_result result = {.status = "ok"};
-    must(pp_db_run_end(db, run, &result));
-    synthetic_close(&s);
-}
-
 /* Loaded tasks take 5/4 of their time alone: while both ranks compute, a fifth of it is lost. */
 static void test_sharing(void **state)
 {
     (void)state;
     const struct habits none = {0};
-    struct pp_table table;
-    struct pp_why with, without = why_of(&none, &none);
-    struct pp_db *db = fresh();
-    add_profile(db);
-    store(db, &two_ranks, true, &none);
-    store(db, &two_ranks, false, &none);
-    must(pp_compare_read(db, 0, &table));
-    must(pp_why_read(db, &table, 0, &with));
-    check_sums(&with.measured, with.measured_ns);
+    struct pp_why without = why_of(&two_ranks, false, &none, &none), with = why_of(&two_ranks, true, &none, &none);
     const int64_t *alone = without.measured.cause_ns, *shared = with.measured.cause_ns;
     assert_int_equal(alone[PP_CAUSE_SHARING], 0);
     assert_true(shared[PP_CAUSE_SHARING] > 0);
     assert_true(shared[PP_CAUSE_SHARING] < alone[PP_CAUSE_B] / 5);
     assert_int_equal(shared[PP_CAUSE_SHARING] + shared[PP_CAUSE_B], alone[PP_CAUSE_B]);
     assert_int_equal(shared[PP_CAUSE_F], alone[PP_CAUSE_F]);
-    pp_table_free(&table);
     pp_why_free(&with);
     pp_why_free(&without);
-    must(pp_db_close(db));
 }
 
 /* A prediction of one of the two workers stands for both: what of B is lost with both busy, is lost all the time. */
@@ -209,20 +209,11 @@ static void test_sharing_of_workers(void **state)
 {
     (void)state;
     const struct habits none = {0};
-    struct pp_table table;
-    struct pp_why why;
-    struct pp_db *db = fresh();
-    add_profile(db);
-    store(db, &two_workers, true, &none);
-    store(db, &two_workers, false, &none);
-    must(pp_compare_read(db, 0, &table));
-    must(pp_why_read(db, &table, 0, &why));
+    struct pp_why why = why_of(&two_workers, true, &none, &none);
     const int64_t *causes = why.predicted.cause_ns;
     assert_true(causes[PP_CAUSE_B] > 0);
     assert_int_equal(4 * causes[PP_CAUSE_SHARING], causes[PP_CAUSE_B]);
-    pp_table_free(&table);
     pp_why_free(&why);
-    must(pp_db_close(db));
 }
 
 static uint64_t state_of_dice = 1;
@@ -247,10 +238,16 @@ static void test_any_trace(void **state)
 {
     (void)state;
     static const struct synthetic_case shapes[] = {
-        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0},  {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
-        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},    {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
-        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0},  {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
-        {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2}, {"interleaved", 2, 2, 4, 1, PP_CHECKPOINT_ALWAYS, 0, 3},
+        {"gpipe", 1, 1, 3, 1, PP_CHECKPOINT_ALWAYS, 0},
+        {"gpipe", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 4, 1, 5, 1, PP_CHECKPOINT_NEVER, 0},
+        {"interleaved", 2, 2, 4, 3, PP_CHECKPOINT_EXCEPT_LAST, 0},
+        {"1f1b", 3, 1, 10, 2, PP_CHECKPOINT_ALWAYS, 0},
+        {"interleaved", 4, 2, 4, 1, PP_CHECKPOINT_NEVER, 0},
+        {"1f1b", 2, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2},
+        {"interleaved", 2, 2, 4, 1, PP_CHECKPOINT_ALWAYS, 0, 3},
+        {"1f1b", 3, 1, 4, 2, PP_CHECKPOINT_NEVER, 0, 2, true},
+        {"zbv", 2, 2, 4, 1, PP_CHECKPOINT_NEVER, 0, 1, true},
     };
     const struct pp_path_sharing sharing = {.alone = {0.5, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1, 1, 0.3}, .cores = 2};
     struct pp_db *db = fresh();

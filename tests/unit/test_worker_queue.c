@@ -117,6 +117,26 @@ static void workers_of_a_rank_too(void **state)
     assert_true(compare(PARTS "--schedule zbv --stages 2 --virtual 2 --chunks 4 --clip 0 --no-eval"));
 }
 
+#define TIED SHORT "--tie-embeddings --dropout 0.2 "
+
+/* The gradients of embedding and decoder are summed over two ranks, or on one that has both. */
+static void tied_embeddings_too(void **state)
+{
+    (void)state;
+    queued_set(NULL);
+    compare_shapes("--tie-embeddings --max-batches 2", 5 * STEP);
+    assert_true(compare(TIED "--schedule zbv --stages 2 --virtual 2 --chunks 4 --optimizer adamw"));
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
+        assert_true(compare(TIED "--schedule 1f1b --stages 2 --chunks 2 --replicas 2"));
+        assert_true(compare(TIED "--schedule zbv --stages 2 --virtual 2 --chunks 4 --replicas 2 --clip 0"));
+        assert_true(compare(TIED GATHER "--schedule interleaved --stages 2 --virtual 2 --chunks 2 --clip 0"));
+        assert_true(compare(TIED "--schedule gpipe --stages 1 --chunks 2 --replicas 2 --zero 1 --optimizer adamw"));
+        assert_true(compare(TIED "--tensor 2 --d-ff 24 --schedule 1f1b --stages 2 --chunks 2"));
+    }
+    queued_set(NULL);
+}
+
 /* Whatever a dependency was forgotten for, a delay brings out. */
 static void delays_change_nothing(void **state)
 {
@@ -174,27 +194,39 @@ static void check_events(struct pp_db *db, int64_t tasks_and_ends)
                                "WHERE e.side = 2 AND u.kind = 'F' AND u.microbatch = t.microbatch "
                                "AND t.kind = 'XFER_F' AND u.stage = t.stage + 1 AND e.end_ns > f.start_ns"),
                      0);
+    /* and the sum of tied gradients, over both ranks, before what needs it */
+    assert_int_equal(count(db, "SELECT count(*) " EVENTS "JOIN event f ON " OF_WORKER
+                               "JOIN task u ON u.plan = t.plan AND u.id = f.task "
+                               "WHERE t.kind = 'REDUCE_TIED' AND u.kind IN ('NORM', 'STEP') AND e.end_ns > f.start_ns"),
+                     0);
     assert_true(count(db, "SELECT count(*) " EVENTS "WHERE t.kind = 'F' AND e.end_ns > e.start_ns") > 0);
 }
 
-static void traces_have_every_task_once(void **state)
+static void check_trace(bool tied)
 {
-    (void)state;
+    char options[OPTIONS];
     struct pp_db *db;
     struct outcome out;
     queued_set(&(struct queued_settings){.seed = 7, .most_delay_us = 100});
     unlink("trace.db");
     assert_int_equal(pp_db_open("trace.db", PP_DB_WRITE, &db), PP_OK);
-    if (train(&pp_backend_queued,
-              SHORT "--schedule 1f1b --stages 2 --chunks 4 --replicas 2 --max-batches 6 --trace-steps 2", db,
-              &out) != PP_OK)
-        fail_msg("%s", pp_message());
+    snprintf(options, sizeof options,
+             SHORT "--schedule 1f1b --stages 2 --chunks 4 --replicas 2 --max-batches 6 --trace-steps 2 %s",
+             tied ? "--tie-embeddings" : "");
+    if (train(&pp_backend_queued, options, db, &out) != PP_OK) fail_msg("%s", pp_message());
     /* A step of a replica: 3 microbatches through 2 stages, F and B; 3 transfers each way with two ends; of each stage
-     * its reduction, norm and step; the global norm on both ranks. */
-    check_events(db, 2 * 2 * (3 * 2 * 2 + 3 * 2 * 2 + 2 * 3 + 2));
+     * its reduction, norm and step; the global norm on both ranks, and the sum of tied gradients. */
+    check_events(db, 2 * 2 * (3 * 2 * 2 + 3 * 2 * 2 + 2 * 3 + 2 + 2 * tied));
     assert_int_equal(pp_db_close(db), PP_OK);
     free(out.weights);
     queued_set(NULL);
+}
+
+static void traces_have_every_task_once(void **state)
+{
+    (void)state;
+    check_trace(false);
+    check_trace(true);
 }
 
 /* --- failures --- */
@@ -249,9 +281,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
         cmocka_unit_test(parts_beside_computations),   cmocka_unit_test(workers_of_a_rank_too),
-        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
-        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
-        cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(tied_embeddings_too),         cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(a_host_is_ahead_by_launches), cmocka_unit_test(traces_have_every_task_once),
+        cmocka_unit_test(a_failure_ends_all_workers),  cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);
