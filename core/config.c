@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/devices.h"
+#include "core/log.h"
 
 static pp_status check_optimizer(const struct pp_config *config)
 {
@@ -141,6 +142,17 @@ void pp_config_cut_rows(struct pp_config *config)
         while (same < chunks->n && chunks->v[same] != n) same++;
         if (same == chunks->n) chunks->v[chunks->n++] = n;
     }
+}
+
+void pp_config_remarks(const struct pp_config *config)
+{
+    int tensor = 1;
+    for (int i = 0; i < config->tensor.n; i++)
+        if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
+    if (config->sequence_parallel && tensor == 1)
+        pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
+    if (config->overlap_grad_reduce && config->replicas == 1 && !config->workers)
+        pp_warn("--overlap-grad-reduce changes nothing without --replicas 2 or more");
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)

@@ -110,6 +110,9 @@ int pp_config_virtual(const struct pp_config *config, int standard, int i, int *
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
+/* Warns of flags that change nothing of any configuration, as there is only one worker of what they are for. */
+void pp_config_remarks(const struct pp_config *config);
+
 /* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where
  * nothing was, `standard`. */
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);

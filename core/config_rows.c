@@ -154,7 +154,8 @@ const struct pp_opt pp_config_rows[] = {
      "the next step, as Megatron-LM does, not all at the end of a step; the same bits",
      TIMED},
     {"bucket-size", PP_OPT_BYTES, AT(bucket_size), PP_RUNS, PIPELINE, NULL, "25M", 1, 0x1p62, NULL,
-     "with --overlap-grad-reduce: bytes of a part's gradients, at least and on average; parts are whole layers",
+     "with --overlap-grad-reduce: a part is of so many layers that their gradients have so many bytes or more (or all "
+     "layers of the stage); embedding and decoder do not count, and go with the first and the last part",
      TIMED},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0,
      "never|except_last|always|layers",

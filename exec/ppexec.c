@@ -200,6 +200,7 @@ static pp_status prepare(struct session *s)
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
+    pp_config_remarks(config);
     const pp_status status = prepare_joined(s);
     return status == PP_OK || status == PP_USAGE ? pp_agree_on_options(exec, s->npoints, status) : status;
 }

@@ -322,7 +322,8 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
-/* --split time: by the profile's kernels, or where a data sheet is all there is, by that. */
+/* --split time: by the profile's kernels, or where these are not all there or a data sheet is all there is, by that: as
+ * for the times of tasks, but for all kernels, as a cut compares them. */
 static pp_status find_split(struct session *s, const struct pp_backend *backend)
 {
     struct pp_predictor *p = &s->predictor;
@@ -332,7 +333,12 @@ static pp_status find_split(struct session *s, const struct pp_backend *backend)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
                        "way has another; name another --split, or a --machine that has a data sheet alone");
-    return pp_split_time(&s->config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts);
+    pp_status status = pp_split_time(&s->config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts);
+    if (status != PP_INPUT || !s->config.machine) return status;
+    PP_TRY(pp_machine_split_time(&p->machine, &s->config, &pp_model_ops));
+    pp_warn("--split time: the profile lacks kernels of this model: layers are cut by computed times of machine %s",
+            p->machine.name);
+    return PP_OK;
 }
 
 static pp_status answer(struct session *s)

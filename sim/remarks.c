@@ -78,6 +78,7 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
     PP_TRY(tell_model(r->predictor));
     tell_batch(config);
     tell_cuts(config, ways, nways);
+    pp_config_remarks(config);
     return PP_OK;
 }
 

@@ -45,7 +45,6 @@ follow_cpu() { # options...
 }
 
 export PP_EMULATE_JITTER_US=50 PP_EMULATE_DEVICES=4
-compare 2 --schedule gpipe --stages 2 --chunks 3
 compare 2 --schedule interleaved --stages 2 --virtual 2 --chunks 2
 compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
 compare 2 --schedule gpipe --stages 2 --chunks 6 --checkpoint layers

@@ -2,23 +2,7 @@
  *
  * Simulated steps in which gradients are summed, and parameters gathered, in parts beside the computations.
  */
-#include "tests/unit/sim_case.h"
-
-/* Stages differ in their parts; one has none. */
-static const int some_parts[] = {3, 1, 2, 4, 2, 3, 1, 5};
-
-static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
-{
-    return (struct pp_plan_spec){.schedule = schedule,
-                                 .ranks = p,
-                                 .virtual_stages = v,
-                                 .microbatches = m,
-                                 .replicas = 2,
-                                 .recv_buffers = 2,
-                                 .training = true,
-                                 .optimizer = true,
-                                 .parts = some_parts};
-}
+#include "tests/unit/overlap_case.h"
 
 static void set_ns(struct sim_case *c, int kind, const int64_t *parts, int64_t whole)
 {

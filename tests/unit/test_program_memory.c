@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model's memory is: copies of weights, activation slots against the formula of docs/METRICS.md, and bfloat16.
+ * What a model's memory is: copies of weights, and activation slots against the formula of docs/METRICS.md.
  */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "core/bf16.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 
@@ -107,37 +105,11 @@ static void test_memory_formula(void **state)
         }
 }
 
-/* Every bfloat16 keeps its value; what lies between two goes to the nearer, a tie to the even one. */
-static void test_rounding(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < 0x10000; i++) {
-        const float value = pp_bf16_float((uint16_t)i), next = pp_bf16_float((uint16_t)(i + 1));
-        if (isnan(value)) {
-            assert_true(isnan(pp_bf16_float(pp_bf16(value))));
-            continue;
-        }
-        assert_int_equal(pp_bf16(value), i);
-        if (!isfinite(value) || !isfinite(next)) continue;
-        const float middle = value / 2 + next / 2;
-        assert_int_equal(pp_bf16(middle), i + i % 2);
-        assert_int_equal(pp_bf16(nextafterf(middle, value)), i);
-        assert_int_equal(pp_bf16(nextafterf(middle, next)), i + 1);
-    }
-    const float largest = 0x1.fffffep127f;
-    assert_true(isinf(pp_bf16_float(pp_bf16(largest))));
-    const uint32_t quiet = 0x7f800001; /* a NaN whose upper half alone is infinity */
-    float nan;
-    memcpy(&nan, &quiet, sizeof nan);
-    assert_true(isnan(pp_bf16_float(pp_bf16(nan))));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies_of_weights),
         cmocka_unit_test(test_memory_formula),
-        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
