@@ -64,7 +64,7 @@ const struct pp_opt pp_config_rows[] = {
      "do linear layers add a bias: those of attention and feed-forward, and the decoder; norms keep theirs",
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
-     "words in the vocabulary; a text folder sets it", FIXED | TIMED},
+     "words in the vocabulary; a text folder sets it, tokens are below it", FIXED | TIMED},
     {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask", FIXED | TIMED},
     {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
@@ -182,7 +182,8 @@ const struct pp_opt pp_config_rows[] = {
     {"warmup", PP_OPT_INT, AT(warmup), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
      "first steps that do not count as measured (default the smaller of 3 and a quarter of the steps)", 0},
     {"data", PP_OPT_TEXT, AT(data), PP_RUNS, TRAINING, "WHAT", NULL, 0, 0, NULL,
-     "a folder with train.txt, valid.txt and test.txt, or constant, or generated (default generated; lab: constant)",
+     "a folder with train.txt, valid.txt and test.txt, or with tokens in train.bin, val.bin and test.bin (it may be "
+     "missing), or constant, or generated (default generated; lab: constant)",
      OWN},
     {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
      "length of the generated training text", OWN},
