@@ -64,7 +64,7 @@ const struct pp_opt pp_config_rows[] = {
      "do linear layers add a bias: those of attention and feed-forward, and the decoder; norms keep theirs",
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
-     "words in the vocabulary; a text folder sets it, tokens are below it", FIXED | TIMED},
+     "words in the vocabulary; a text folder sets it", FIXED | TIMED},
     {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask", FIXED | TIMED},
     {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
