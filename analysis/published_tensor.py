@@ -37,6 +37,7 @@ class Run:
             *("--machine", "a100", "--precision", "bf16", "--d-model", self.width, "--heads", self.heads),
             *("--d-ff", 4 * self.width, "--layers", self.layers, "--vocab", VOCABULARY, "--vocab-multiple", 128),
             *("--tokens", TOKENS, "--mask", "causal", "--norm", "pre", "--activation", "gelu", "--dropout", 0.1),
+            *("--positions", "learned", "--bias", "layers", "--tie-embeddings", "yes"),
             *("--optimizer", "adamw", "--clip", 1, "--no-eval", *kept),
             *("--stages", self.ranks, "--tensor", self.tensor, "--replicas", self.replicas),
             *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),

@@ -48,8 +48,20 @@ static pp_status check_heads(const struct pp_config *config)
                        config->d_model, config->heads, columns);
     if ((int64_t)config->heads * columns > 1 << 24)
         return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
+    return PP_OK;
+}
+
+static pp_status check_positions(const struct pp_config *config)
+{
+    const bool learned = config->positions == PP_POSITIONS_LEARNED;
     if (config->positions != PP_POSITIONS_ROPE && pp_config_given(config, "rope-theta"))
         return pp_fail(PP_USAGE, "--rope-theta is of --positions rope; add that, or leave it out");
+    if (!learned && pp_config_given(config, "max-positions"))
+        return pp_fail(PP_USAGE, "--max-positions is of --positions learned; add that, or leave it out");
+    if (learned && config->tokens > pp_config_max_positions(config))
+        return pp_fail(PP_USAGE,
+                       "--max-positions %d: rows of --tokens %d have places without weights; choose %d or more",
+                       config->max_positions, config->tokens, config->tokens);
     return PP_OK;
 }
 
@@ -85,6 +97,7 @@ static pp_status check_overlap(const struct pp_config *config)
 static pp_status check(const struct pp_config *config)
 {
     PP_TRY(check_heads(config));
+    PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_optimizer(config));
@@ -112,6 +125,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     pp_config_cut_rows(out);
     if (gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
+    if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
     return check(out);
 }
@@ -149,6 +163,11 @@ void pp_config_found_device(struct pp_config *config, const char *device)
     if (found > 1) config->vocab_multiple = found;
 }
 
+int pp_config_max_positions(const struct pp_config *config)
+{
+    return config->max_positions ? config->max_positions : config->tokens;
+}
+
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
 {
     bool lab = config->style == PP_STYLE_LAB;
@@ -169,6 +188,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,
+        .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,
         .lab_init = lab,
@@ -178,6 +198,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .replicas = config->replicas,
         .zero = config->zero && config->replicas > 1,
         .sequence = config->sequence_parallel,
+        .tied = config->tie_embeddings,
     };
 }
 

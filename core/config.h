@@ -24,6 +24,7 @@ struct pp_config {
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
     int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
     int head_dim;                                         /* 0: d_model / heads */
+    int max_positions;                                    /* 0: as many as tokens */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
     /* batch and optimizer */
@@ -38,6 +39,7 @@ struct pp_config {
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
     bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
+    int tie_embeddings;                                        /* 1: the decoder's weight is the embedding's */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
     bool overlap_param_gather;                                 /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */
@@ -100,6 +102,8 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
+/* Places that have a row of weights, where positions are learnt. */
+int pp_config_max_positions(const struct pp_config *config);
 /* V for a schedule: what was asked, else its standard. The list's entry i; n in *n. */
 int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n);
 

@@ -56,24 +56,31 @@ const struct pp_opt pp_config_rows[] = {
      "what all norms do, with an epsilon of 1e-5: rmsnorm divides by the root mean square alone and has a weight, but "
      "no bias, as Llama's",
      LATER | TIMED},
-    {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu",
-     "of the feed-forward part; gelu is the exact one; swiglu, as Llama's, multiplies one half of linear1's output by "
-     "the SiLU of the other",
+    {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu|gelu-tanh",
+     "of the feed-forward part; gelu is the exact one, gelu-tanh its approximation in GPT-2; swiglu, as Llama's, "
+     "multiplies one half of linear1's output by the SiLU of the other",
      LATER | TIMED},
-    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no",
-     "do linear layers add a bias: those of attention and feed-forward, and the decoder; norms keep theirs",
+    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no|layers",
+     "do linear layers add a bias: those of attention and feed-forward, and the decoder; layers: all but the decoder, "
+     "as GPT-2's; norms keep theirs",
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
      "words in the vocabulary; a text folder sets it", FIXED | TIMED},
+    {"tie-embeddings", PP_OPT_CHOICE, AT(tie_embeddings), PP_RUNS, MODEL, NULL, "no", 0, 0, "no|yes",
+     "is the decoder's weight the embedding's, as in GPT-2: then first and last stage have a copy each, and sum their "
+     "gradients in each step",
+     LATER | TIMED},
     {"mask", PP_OPT_CHOICE, AT(mask), PP_RUNS, MODEL, NULL, NULL, 0, 0, "none|causal", "attention mask", FIXED | TIMED},
     {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
      "far less memory for long rows, some more arithmetic (flash)",
      LATER | TIMED},
-    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope",
-     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's, and the "
-     "embedding is not scaled (rope)",
+    {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope|learned",
+     "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's (rope), "
+     "or weights of each place are added, as GPT-2's (learned); with these two the embedding is not scaled",
      LATER | TIMED},
+    {"max-positions", PP_OPT_INT, AT(max_positions), PP_RUNS, MODEL, NULL, "0", 0, 1 << 24, NULL,
+     "of learned: places that have weights, at least --tokens (0 = as many)", LATER | TIMED},
     {"rope-theta", PP_OPT_REAL, AT(rope_theta), PP_RUNS, MODEL, "BASE", "10000", 1, FLT_MAX, NULL,
      "of rope: the slowest rotation takes nearly so many times as long as the fastest; Llama 3 has 500000",
      LATER | TIMED},

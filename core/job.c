@@ -49,8 +49,8 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
 {
     const struct pp_stage *s = &model->stages[stage];
     if (!config->overlap_grad_reduce || config->times || s->layers == 0) return 1;
-    const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed];
-    const bool alone = s->embed + s->layer_tensors == s->tensors;
+    const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
+    const bool alone = s->embed_tensors + s->layer_tensors == s->tensors;
     const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;
     const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* of a part */
     return layers < s->layers ? (int)(s->layers / layers) : 1;
@@ -85,6 +85,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .training = true,
                                  .optimizer = true,
                                  .clip = config->clip > 0,
+                                 .tied = config->tie_embeddings,
                                  .act_group = stages->groups,
                                  .parts = stages->parts,
                                  .gather_first = config->overlap_param_gather && !config->times,
@@ -307,19 +308,27 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 /* What the layers are beside the tutorials'. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
-    static const char *const activations[] = {[PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu"};
-    char rope[40] = "";
-    if (shape->positions == PP_POSITIONS_ROPE) snprintf(rope, sizeof rope, ", rope of base %g", shape->rope_theta);
-    snprintf(buf, size, "%s%s%s%s%s%s", rope, shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
+    static const char *const activations[] = {
+        [PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu", [PP_GELU_TANH] = ", gelu-tanh"};
+    static const char *const biases[] = {
+        [PP_BIAS] = "", [PP_NO_BIAS] = ", no bias", [PP_BIAS_LAYERS] = ", no bias of the decoder"};
+    char positions[40] = "";
+    if (shape->positions == PP_POSITIONS_ROPE)
+        snprintf(positions, sizeof positions, ", rope of base %g", shape->rope_theta);
+    if (shape->positions == PP_POSITIONS_LEARNED)
+        snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
+                 pp_plural(shape->max_positions));
+    snprintf(buf, size, "%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
+             shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
-             activations[shape->activation], shape->bias == PP_NO_BIAS ? ", no bias" : "");
+             activations[shape->activation], biases[shape->bias]);
 }
 
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[128], columns[24] = "", of_keys[40] = "";
+    char words[160], columns[24] = "", of_keys[40] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     add_layer_words(shape, words, sizeof words);

@@ -11,6 +11,7 @@
  *   - then one lane per directed channel (source rank, destination rank, activation or gradient) that is used;
  *   - then, if there are replicas, one collective lane per rank (sums of gradients, and what shares of the optimizer's
  *     work make of the parameters);
+ *   - then, if embedding and decoder are tied, one collective lane for the sum of their gradients;
  *   - then, if the gradient is clipped, one collective lane for the global norm.
  * A transfer is one task, on its channel's lane. Its two ends stand in the issue lists of two ranks.
  *
@@ -22,6 +23,8 @@
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
  *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
+ *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
@@ -56,7 +59,8 @@
     X(NORM, "NORM", true, "sums of squares of a stage's gradients")                                                    \
     X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks")                                             \
     X(STEP, "STEP", true, "clip and optimizer step of a stage")                                                        \
-    X(GATHER_PARAM, "GATHER_PARAM", false, "a stage's parameters, of which each replica has stepped a share")
+    X(GATHER_PARAM, "GATHER_PARAM", false, "a stage's parameters, of which each replica has stepped a share")          \
+    X(REDUCE_TIED, "REDUCE_TIED", false, "sum of the gradients of embedding and decoder, which are one tensor")
 
 enum pp_kind {
 #define X(id, name, computes, meaning) PP_##id,
@@ -105,11 +109,13 @@ struct pp_class {
     int32_t part, parts; /* of so many; parts 0: all of it */
 };
 
-enum pp_lane_kind { PP_LANE_COMPUTE, PP_LANE_CHANNEL, PP_LANE_REDUCE, PP_LANE_NORM };
+enum pp_lane_kind { PP_LANE_COMPUTE, PP_LANE_CHANNEL, PP_LANE_REDUCE, PP_LANE_NORM, PP_LANE_TIED };
 
 struct pp_lane {
-    int32_t kind;     /* enum pp_lane_kind */
-    int32_t src, dst; /* channel: ranks. compute, reduce: src = dst = the rank. norm: -1 */
+    int32_t kind; /* enum pp_lane_kind */
+    /* channel: ranks. compute, reduce: src = dst = the rank. norm: -1. tied: the ranks of the first and the last stage,
+     * which may be one */
+    int32_t src, dst;
     int32_t transfer; /* channel: PP_XFER_F or PP_XFER_B; else -1 */
 };
 
@@ -163,6 +169,7 @@ struct pp_plan_spec {
     bool training;        /* false: forward only (evaluation) */
     bool optimizer;       /* adds STEP */
     bool clip;            /* adds NORM and NORM_ALL */
+    bool tied;            /* see struct pp_plan; adds REDUCE_TIED */
     const int *act_group; /* [stages] stages with equal numbers use slots of one size; NULL = all one group */
     /* K > 1: up to K successive microbatches' weight gradients of a stage are one W task (count > 1), where the order
      * of the schedule, with each B cut into I and W, allows the W to wait. 0 and 1: as the schedule has them. */
@@ -188,6 +195,9 @@ struct pp_plan {
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
+    /* The decoder's weight is the embedding's: first and last stage have a copy each, and add up what they have made of
+     * its gradient (behind the sum over replicas, as Megatron-LM does it in its group of embeddings). */
+    bool tied;
     /* ZeRO stage 1: each of several replicas has an equal share of every gradient tensor, keeps what the optimizer
      * keeps of it, and steps it. REDUCE_GRAD then is a reduce-scatter, NORM and STEP work on the share, NORM_ALL is
      * among all workers of all replicas, and GATHER_PARAM is an all-gather, for which the rank's next step waits. */
@@ -222,6 +232,11 @@ struct pp_plan {
     double *peak_microbatches;
 };
 
+/* Of the i-th rank that takes part in a task (pp_lane_rank()). */
+static inline int32_t pp_issue_entry(const struct pp_lane *lane, int32_t task, int i)
+{
+    return task << 1 | (lane->kind == PP_LANE_CHANNEL && i == 1);
+}
 static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
 static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
@@ -241,8 +256,36 @@ static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
     return kind == PP_REDUCE_GRAD || (plan->zero && (kind == PP_NORM_ALL || kind == PP_GATHER_PARAM));
 }
 
-/* Is it a collective of the replicas on a rank's own lane for those? */
-static inline bool pp_combines(int kind) { return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM; }
+/* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
+static inline bool pp_combines(int kind)
+{
+    return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || kind == PP_REDUCE_TIED;
+}
+
+/* Does a rank sum tied gradients with another one? Where first and last stage are on one rank, it has both copies. */
+static inline bool pp_ties_ranks(const struct pp_plan *plan, int rank)
+{
+    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
+    return plan->tied && first != last && (rank == first || rank == last);
+}
+
+/* The ranks that take part in what runs on a lane: how many, and the i-th of them; of a channel the sender first. */
+static inline int pp_lane_ranks(const struct pp_plan *plan, const struct pp_lane *lane)
+{
+    if (lane->kind == PP_LANE_NORM) return plan->ranks;
+    return lane->src != lane->dst ? 2 : 1;
+}
+static inline int pp_lane_rank(const struct pp_lane *lane, int i)
+{
+    return lane->kind == PP_LANE_NORM ? i : i == 0 ? lane->src : lane->dst;
+}
+
+/* Does a rank take part in the tasks of a class that combine? */
+static inline bool pp_combines_on(const struct pp_plan *plan, const struct pp_class *cls, int rank)
+{
+    const bool last = cls->kind == PP_REDUCE_TIED && plan->stage_rank[plan->stages - 1] == rank;
+    return pp_combines(cls->kind) && (last || plan->stage_rank[cls->stage] == rank);
+}
 
 /* Workers are numbered (replica * ranks + rank) * tensor + tensor rank. */
 static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->tensor; }

@@ -71,6 +71,8 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
     const struct pp_lane *lane = &plan->lanes[t->lane];
     if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
         return bad(plan, id, "it runs on a lane of another kind");
+    if ((t->kind == PP_REDUCE_TIED) != (lane->kind == PP_LANE_TIED) || (lane->kind == PP_LANE_TIED && !plan->tied))
+        return bad(plan, id, "it runs on a lane of another kind");
     if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
     if (plan->classes[t->cls].kind != t->kind || plan->classes[t->cls].stage != t->stage)
         return bad(plan, id, "a cost class of another kind or stage");
@@ -332,6 +334,7 @@ static pp_status run_checks(struct check *c)
     }
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
+    if (plan->tied) PP_TRY(pp_tied_check(plan));
     return pp_issue_check_end(&c->issue);
 }
 

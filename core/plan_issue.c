@@ -40,8 +40,8 @@ static int32_t head(const struct walk *c, int rank)
     return c->at[rank] < c->plan->issue_start[rank + 1] ? c->plan->issue[c->at[rank]] : -1;
 }
 
-/* Steps over entries of `rank` while they can go: compute alone, a transfer when its other end is at the head too.
- * *other: the rank that moved along, or -1. */
+/* Steps over entries of `rank` while they can go: compute alone, what joins two ranks when its other end is at the head
+ * too. *other: the rank that moved along, or -1. */
 static pp_status advance(struct walk *c, int rank, int *other)
 {
     const struct pp_plan *plan = c->plan;
@@ -50,16 +50,16 @@ static pp_status advance(struct walk *c, int rank, int *other)
         int32_t id = pp_issue_task(entry);
         const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
         if (lane->kind == PP_LANE_NORM) return PP_OK;
-        if (lane->kind != PP_LANE_CHANNEL) {
+        if (lane->kind != PP_LANE_CHANNEL && lane->src == lane->dst) {
             if (lane->src != rank) return pp_plan_bad(plan, id, "it stands in the list of another rank");
             c->ends[id] |= 1;
             continue;
         }
-        int peer = pp_issue_is_recv(entry) ? lane->src : lane->dst;
-        if (rank != (pp_issue_is_recv(entry) ? lane->dst : lane->src))
-            return pp_plan_bad(plan, id, "it stands in the list of another rank");
-        if (head(c, peer) != (entry ^ 1)) return PP_OK;
-        c->ends[id] |= 3;
+        const int place = lane->kind == PP_LANE_TIED ? rank == lane->dst : pp_issue_is_recv(entry);
+        const int peer = pp_lane_rank(lane, !place);
+        if (rank != pp_lane_rank(lane, place)) return pp_plan_bad(plan, id, "it stands in the list of another rank");
+        if (head(c, peer) != pp_issue_entry(lane, id, !place)) return PP_OK;
+        c->ends[id] |= lane->kind == PP_LANE_TIED ? 1 : 3;
         c->at[peer]++;
         *other = peer;
         c->at[rank]++;

@@ -31,6 +31,9 @@ void pp_issue_check_release(struct pp_issue_check *c);
 /* After all tasks. PP_INPUT with a message that names rank and task. */
 pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
 
+/* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. PP_INPUT. */
+pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
 /* "the plan is wrong: rank R, task N (F s0 m0): what" */
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
 
@@ -50,15 +53,11 @@ static inline bool pp_issue_check_next(struct pp_issue_check *c, int rank, int32
 static inline void pp_issue_check_task(struct pp_issue_check *c, int32_t id)
 {
     const struct pp_lane *lane = &c->plan->lanes[c->plan->tasks[id].lane];
-    const int32_t entry = id << 1;
+    const int ranks = pp_lane_ranks(c->plan, lane);
     if (!c->ascending) return;
-    if (lane->kind != PP_LANE_NORM) {
-        c->ascending = pp_issue_check_next(c, lane->src, entry);
-        if (lane->kind == PP_LANE_CHANNEL)
-            c->ascending &= lane->src != lane->dst && pp_issue_check_next(c, lane->dst, entry | 1);
-        return;
-    }
-    for (int r = 0; r < c->plan->ranks; r++) c->ascending &= pp_issue_check_next(c, r, entry);
+    c->ascending = lane->kind != PP_LANE_CHANNEL || ranks == 2;
+    for (int i = 0; i < ranks; i++)
+        c->ascending &= pp_issue_check_next(c, pp_lane_rank(lane, i), pp_issue_entry(lane, id, i));
 }
 
 #endif

@@ -82,6 +82,8 @@ int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
     if (replicas > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
     if (tensor > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(tensor, pp_most_joined_bytes(job)));
+    if (pp_ties_ranks(job->train, rank))
+        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(2, pp_tied_gradient(job->model, 0, 0).bytes));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);
 }
 

@@ -180,11 +180,13 @@ struct pp_tensor {
     int stage;
     int init; /* enum pp_init */
     double bound;
+    bool copy; /* of the model's first tensor, the embedding (pp_shape.tied): counts in no norm, stands in no file */
 };
 
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* holds the embedding; holds decoder and loss */
+    int embed_tensors;         /* of the embedding, before those of layers; 0: it has none */
     int first_tensor, tensors; /* range in pp_model.tensors */
     int layer_tensors;         /* of each of its layers */
     int64_t param_bytes;       /* of the gradients, and of the values if all are whole */
@@ -221,8 +223,8 @@ struct pp_tensor_range {
 static inline struct pp_tensor_range pp_part_tensors(const struct pp_stage *stage, const struct pp_class *cls)
 {
     const struct pp_stage_part part = pp_stage_part_of(stage, cls);
-    const int first = part.lowest ? 0 : stage->embed + part.begin * stage->layer_tensors;
-    const int end = part.highest ? stage->tensors : stage->embed + part.end * stage->layer_tensors;
+    const int first = part.lowest ? 0 : stage->embed_tensors + part.begin * stage->layer_tensors;
+    const int end = part.highest ? stage->tensors : stage->embed_tensors + part.end * stage->layer_tensors;
     return (struct pp_tensor_range){first, end - first};
 }
 
@@ -247,6 +249,24 @@ static inline struct pp_extent pp_part_gradients(const struct pp_model *model, c
     const struct pp_tensor *first = &model->tensors[stage->first_tensor + t.first];
     const int64_t end = t.first + t.n < stage->tensors ? first[t.n].offset : stage->param_bytes;
     return (struct pp_extent){first->offset, end - first->offset};
+}
+
+/* Of the embedding, or of its copy: the gradient that the two stages sum, in the stage's region; of shares a replica's
+ * own. Copies are shared out as what they are copies of. */
+static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, int tensor, int replica)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    const bool shared = model->shape.zero && t->part_elements > 0;
+    const int64_t bytes = (shared ? t->part_elements : t->local_elements) * (int64_t)sizeof(float);
+    return (struct pp_extent){t->offset + (shared ? replica * bytes : 0), bytes};
+}
+
+/* The embedding's copy; only where pp_shape.tied. */
+static inline int pp_tied_copy(const struct pp_model *model)
+{
+    int i = model->ntensors - 1;
+    while (i > 0 && !model->tensors[i].copy) i--;
+    return i;
 }
 
 /* Where the share of a weight that is split begins in its stage's PP_MEM_STATE. */

@@ -21,11 +21,13 @@ enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 enum pp_attention_kind { PP_ATTENTION_MATH, PP_ATTENTION_FLASH };
 enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
 enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
-enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU };
-enum pp_bias { PP_BIAS, PP_NO_BIAS };
-/* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), or queries and
- * keys of each layer rotated (Su et al. 2021). */
-enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE };
+/* GELU (Hendrycks and Gimpel, 2016): exact, or by a hyperbolic tangent, as GPT-2 has it. */
+enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU, PP_GELU_TANH };
+/* Which linears have one: all, none, or (GPT-2) those of layers and not the decoder. */
+enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS };
+/* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), queries and
+ * keys of each layer rotated (Su et al. 2021), or a row of weights for each place, added to the embedding (GPT). */
+enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
  * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads, head_dim and positions). swiglu:
@@ -47,7 +49,7 @@ struct pp_shape {
     int vocab_multiple;
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
     int normalization;    /* enum pp_normalization: of all norms */
-    int bias;             /* enum pp_bias: of all linears; norms keep theirs */
+    int bias;             /* enum pp_bias; norms keep theirs */
     int replicas;         /* that train the model together; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
@@ -56,15 +58,20 @@ struct pp_shape {
     int head_dim;      /* columns of a head; 0: d_model / heads */
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
+    int max_positions; /* learned: places that have a row of weights, at least the tokens of any row */
     /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
      * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
-     * vocabulary by rows of embedding and decoder. Norms, and biases behind sums, are whole in each. */
+     * vocabulary by rows of embedding and decoder. Norms, learnt positions, and biases behind sums, are whole in
+     * each. */
     int tensor;
     /* Sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"):
      * of what is not cut so, norms, dropout of residuals and the stream between layers and stages, each of these
      * workers has a part of the tokens. All tokens are gathered before products over a part of the tensors, and summed
      * by parts behind them. Without effect on one worker. */
     bool sequence;
+    /* The decoder's weight is the embedding's (Press and Wolf 2017, "Using the Output Embedding to Improve Language
+     * Models"; GPT-2): one parameter, of which the first and the last stage have a copy each. */
+    bool tied;
 };
 
 /* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */

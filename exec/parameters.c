@@ -35,6 +35,13 @@ static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int tenso
 
 /* --- from a file or `init` --- */
 
+/* Of what has the values of a tensor; of one in a file, where the model may be there several times. */
+static int source_of(const struct pp_model *model, int number)
+{
+    const int tensor = number % model->ntensors;
+    return model->tensors[tensor].copy ? number - tensor : number;
+}
+
 /* This worker's elements first .. first + n - 1 of a tensor of a file, in which the model may be there several times,
  * or, where whole is not NULL, of these values of all of it. */
 static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reader, int number, const float *whole,
@@ -47,7 +54,7 @@ static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reade
         else if (whole)
             memcpy(out + done, whole + s.whole, (size_t)s.n * sizeof *out);
         else
-            PP_TRY(pp_weights_read(reader, number, s.whole, s.n, out + done));
+            PP_TRY(pp_weights_read(reader, source_of(w->job->model, number), s.whole, s.n, out + done));
         done += s.n;
     }
     return PP_OK;
@@ -60,7 +67,7 @@ static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_i
     const struct pp_tensor *t = &model->tensors[tensor];
     float *whole = out;
     if (t->split != PP_SPLIT_NONE) PP_TRY(PP_NEW(&whole, t->elements));
-    init(model, tensor, seed, whole);
+    init(model, source_of(model, tensor), seed, whole);
     if (whole == out) return PP_OK;
     const pp_status status = take(w, NULL, tensor, whole, 0, t->local_elements, out);
     free(whole);
@@ -272,7 +279,7 @@ static pp_status append(struct pp_worker *w, struct pp_weights_writer *writer, i
     for (int i = 0; i < model->ntensors; i++) {
         const int64_t elements = model->tensors[i].elements;
         memset(reached, 0, (size_t)pp_shape_tensor(&model->shape) * sizeof *reached);
-        for (window->first = 0; window->first < elements; window->first = window->end) {
+        for (window->first = 0; window->first < elements && !model->tensors[i].copy; window->first = window->end) {
             window->end = elements - window->first < PIECE ? elements : window->first + PIECE;
             PP_TRY(collect(w, i, part, from, reached, window));
             if (w->me == 0) PP_TRY(pp_weights_append(writer, window->values, window->end - window->first));

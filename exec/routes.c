@@ -144,6 +144,14 @@ static int joined_sums(const struct pp_job *job, int rank)
     return n;
 }
 
+struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int tensor_rank)
+{
+    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
+    const int apart = first < last ? last - first : first - last;
+    return (struct pp_group){pp_worker_at(plan, replica, first < last ? first : last, tensor_rank),
+                             apart * plan->tensor, apart ? 2 : 1};
+}
+
 /* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
  * sender, work that the sender needs may wait, too. */
 static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
@@ -154,7 +162,9 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
-        const int lines = crossing_lanes(world, job, i) + sums + joined_sums(job, pp_worker_rank(job->train, i));
+        const int lines = crossing_lanes(world, job, i) + sums +
+                          pp_ties_ranks(job->train, pp_worker_rank(job->train, i)) +
+                          joined_sums(job, pp_worker_rank(job->train, i));
         if (lines <= most) continue;
         most = lines;
         worker = i;
@@ -179,6 +189,25 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
                                          .sums = !plan->zero,
                                          .shares = plan->zero};
         if (worker == mine) PP_TRY(open_sum(&spec, &out->gradient));
+        PP_TRY(meet(port));
+    }
+    return PP_OK;
+}
+
+/* Of the copies of the embedding, replica after replica, one tensor rank after the other. */
+static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    const struct pp_plan *plan = job->train;
+    for (int i = 0; i < plan->replicas * plan->tensor; i++) {
+        const struct pp_sum_spec spec = {.port = *port,
+                                         .group = pp_tied_group(plan, i / plan->tensor, i % plan->tensor),
+                                         .most_elements =
+                                             pp_tied_gradient(job->model, 0, 0).bytes / (int64_t)sizeof(float),
+                                         .type = PP_SUM_FLOAT,
+                                         .sums = true};
+        const bool mine = pp_worker_replica(plan, port->me) == i / plan->tensor &&
+                          pp_worker_tensor_rank(plan, port->me) == i % plan->tensor;
+        if (mine && pp_ties_ranks(plan, pp_worker_rank(plan, port->me))) PP_TRY(open_sum(&spec, &out->tied));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -229,6 +258,7 @@ pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, s
     PP_TRY(open_lanes(port, job, train, out));
     PP_TRY(open_lanes(port, job, job->eval, out));
     PP_TRY(pp_context(open_gradient_sums(port, job, out), "sum of gradients"));
+    if (train->tied) PP_TRY(pp_context(open_tied_sums(port, job, out), "sum of tied gradients"));
     if (train->clip) PP_TRY(pp_context(open_norm_sums(port, job, out), "sum of squares"));
     return pp_context(open_joined_sums(port, job, out), "sum over the workers of a rank");
 }
@@ -243,6 +273,7 @@ void pp_routes_close(struct pp_routes *routes)
     for (int i = 0; i < routes->n; i++)
         if (routes->routes[i].carrier) routes->routes[i].carrier->close(routes->routes[i].channel);
     close_sum(&routes->gradient);
+    close_sum(&routes->tied);
     close_sum(&routes->norm);
     for (int type = 0; type < PP_SUM_TYPES; type++) close_sum(&routes->joined[type]);
     free(routes->routes);
@@ -259,6 +290,7 @@ pp_status pp_routes_check(const struct pp_routes *routes)
     for (int i = 0; i < routes->n; i++) PP_TRY(routes->routes[i].carrier->check(routes->routes[i].channel));
     for (int type = 0; type < PP_SUM_TYPES; type++) PP_TRY(check_sum(&routes->joined[type]));
     PP_TRY(check_sum(&routes->gradient));
+    PP_TRY(check_sum(&routes->tied));
     return check_sum(&routes->norm);
 }
 
@@ -272,6 +304,7 @@ void pp_routes_abort(const struct pp_routes *routes)
     for (int i = 0; i < routes->n; i++)
         if (routes->routes[i].channel) routes->routes[i].carrier->abort(routes->routes[i].channel);
     abort_sum(&routes->gradient);
+    abort_sum(&routes->tied);
     abort_sum(&routes->norm);
     for (int type = 0; type < PP_SUM_TYPES; type++) abort_sum(&routes->joined[type]);
 }

@@ -25,18 +25,23 @@ struct pp_routes {
     int n;
     struct pp_route *routes; /* [n] */
     struct pp_sum_route gradient, norm;
+    struct pp_sum_route tied;                 /* with the rank that has the other copy of the embedding */
     struct pp_sum_route joined[PP_SUM_TYPES]; /* over the workers of the rank; those types that its programs sum */
 };
 
 /* Collective over all workers: all open what they take part in, in one order: channels in the order of replicas and of
- * lanes, training before evaluation; then gradient sums, norms, the sums of ranks; where that may keep GPUs busy, one
- * after the other. Closed by the caller even after a failure. */
+ * lanes, training before evaluation; then gradient sums, those of copies, norms, the sums of ranks; where that may keep
+ * GPUs busy, one after the other. Closed by the caller even after a failure. */
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out) PP_MUST_CHECK;
 void pp_routes_close(struct pp_routes *routes);
 /* Failures that no call reported. */
 pp_status pp_routes_check(const struct pp_routes *routes) PP_MUST_CHECK;
 /* After a failure: what is in queues ends soon. */
 void pp_routes_abort(const struct pp_routes *routes);
+/* Those who sum the gradients of the embedding's copies: of a replica the workers of the first and of the last stage
+ * that have the same part; one, where it has both. */
+struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int tensor_rank);
+
 /* NULL if there is none. */
 const struct pp_route *pp_routes_find(const struct pp_routes *routes, int src, int dst, int kind);
 

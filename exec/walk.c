@@ -8,7 +8,7 @@ struct mark {
     int32_t task;
     int32_t stop;  /* its number among the stops; -1 = it is none */
     int32_t end;   /* transfers: index into recv[] or send[] */
-    int32_t index; /* transfers: number on their channel. Collectives of replicas: those of this rank up to it */
+    int32_t index; /* transfers: number on their channel. What combines: those of this rank up to it */
 };
 
 struct making {
@@ -100,7 +100,7 @@ static void add_stop(struct making *m, int32_t task, int *reductions)
     if (input) {
         const struct pp_task *before = &m->walk->plan->tasks[input->task];
         if (is_transfer(m->walk->plan, input->task)) stop.recv_lane = input->end, stop.recv_index = input->index;
-        if (before->kind == PP_REDUCE_GRAD) stop.reductions = input->index;
+        if (pp_combines(before->kind)) stop.reductions = input->index;
         stop.after_norm = before->kind == PP_NORM_ALL;
     }
     mark->stop = m->walk->nstops;

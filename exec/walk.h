@@ -15,7 +15,7 @@ struct pp_stop {
     int32_t recv_lane,
         recv_index;     /* the receive that brings its input: index into recv[], number in the step; -1 = none */
     int32_t send_lane;  /* where its output goes: index into send[]; -1 = nowhere */
-    int32_t reductions; /* of this rank, collectives of the replicas that must be done */
+    int32_t reductions; /* of what combines on this rank, so much must be done */
     bool after_norm;    /* needs the global norm */
 };
 

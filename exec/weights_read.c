@@ -181,7 +181,8 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
     json_object_foreach(header, name, value)
     {
         bool known = !strcmp(name, "__metadata__");
-        for (int i = 0; i < model->ntensors && !known; i++) known = !strcmp(name, model->tensors[i].name);
+        for (int i = 0; i < model->ntensors && !known; i++)
+            known = !model->tensors[i].copy && !strcmp(name, model->tensors[i].name);
         if (known) continue;
         const bool checkpoint = json_object_get(json_object_get(header, "__metadata__"), PP_NOTE_CHECKPOINT) != NULL;
         return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; %s", r->path, name,
@@ -198,7 +199,8 @@ static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *
     pp_status status;
     PP_TRY_DONE(read_header(r, &header));
     PP_TRY_DONE(check_ranges(r, header));
-    for (int i = 0; i < model->ntensors; i++) PP_TRY_DONE(check_tensor(r, header, &model->tensors[i], &r->begin[i]));
+    for (int i = 0; i < model->ntensors; i++)
+        if (!model->tensors[i].copy) PP_TRY_DONE(check_tensor(r, header, &model->tensors[i], &r->begin[i]));
     PP_TRY_DONE(check_no_other(r, header, model));
     int64_t spare = r->data_bytes - model->parameters * (int64_t)sizeof(float);
     if (spare != 0)

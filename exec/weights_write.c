@@ -80,6 +80,7 @@ static json_t *make_header(const struct pp_model *model, const struct pp_notes *
     int64_t offset = 0;
     for (int i = 0; i < model->ntensors && whole; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
+        if (tensor->copy) continue;
         int64_t end = offset + tensor->elements * (int64_t)sizeof(float);
         whole = json_object_set_new(header, tensor->name, make_entry(tensor, offset, end)) == 0;
         offset = end;

@@ -65,9 +65,9 @@ static pp_status open_reductions(struct pp_worker *w)
     PP_TRY(PP_NEW(&w->shares, plan->nclasses));
     for (int i = 0; i < plan->nclasses; i++) {
         const struct pp_class *cls = &plan->classes[i];
-        if (!pp_combines(cls->kind) || plan->stage_rank[cls->stage] != w->rank) continue;
+        if (!pp_combines_on(plan, cls, w->rank)) continue;
         w->most_reductions++; /* there is one task of it */
-        if (plan->zero) PP_TRY(pp_shares_create(w->job, cls, &w->shares[i]));
+        if (plan->zero && cls->kind != PP_REDUCE_TIED) PP_TRY(pp_shares_create(w->job, cls, &w->shares[i]));
     }
     return PP_NEW(&w->reductions, w->most_reductions);
 }
@@ -167,10 +167,30 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, enum pp_join_o
     return w->parts;
 }
 
+/* Of a tensor: what this worker sums with the rank that has a copy. */
+static char *tied_gradient(const struct pp_worker *w, int tensor, int64_t *bytes)
+{
+    const struct pp_extent extent = pp_tied_gradient(w->job->model, tensor, w->replica);
+    *bytes = extent.bytes;
+    return w->arena + w->job->layout->grad_offset[w->job->model->tensors[tensor].stage] + extent.offset;
+}
+
+static struct pp_combining combine_tied(const struct pp_worker *w)
+{
+    struct pp_combining c = {.tied = true};
+    if (pp_worker_has(w, w->job->train->stages - 1)) c.copy = tied_gradient(w, pp_tied_copy(w->job->model), &c.bytes);
+    if (pp_worker_has(w, 0)) c.memory = tied_gradient(w, 0, &c.bytes);
+    if (c.memory) return c;
+    c.memory = c.copy;
+    c.copy = NULL;
+    return c;
+}
+
 struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
 {
     const struct pp_plan *plan = w->step.phase->plan;
     const int32_t cls = plan->tasks[w->reductions[i]].cls;
+    if (plan->classes[cls].kind == PP_REDUCE_TIED) return combine_tied(w);
     if (w->shares[cls]) return (struct pp_combining){.memory = w->arena, .shares = w->shares[cls]};
     const struct pp_extent extent = pp_part_gradients(w->job->model, &plan->classes[cls]);
     char *gradients = w->arena + w->job->layout->grad_offset[plan->classes[cls].stage];

@@ -103,11 +103,13 @@ struct pp_worker {
     int nsums;
     int position;              /* stops passed in this step */
     struct pp_reduce *reduce;  /* NULL with one replica */
+    struct pp_reduce *tied;    /* with the rank that has the other copy of the embedding; NULL where none is there */
+    struct pp_reduce *busy;    /* which of the two is under way; NULL: what needs no others */
     struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
     struct pp_join join;       /* of the rank's workers; no run() with one */
     struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */
     struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */
-    int32_t *reductions;       /* [most_reductions] tasks of this step in order: REDUCE_GRAD, GATHER_PARAM */
+    int32_t *reductions;       /* [most_reductions] tasks of this step in order that combine */
     int most_reductions;
     bool whole; /* parameters: gathered since the last training step */
     int64_t *reduction_posted_ns;

@@ -65,6 +65,14 @@ static pp_status open_join(struct pp_worker *w)
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
 }
 
+static pp_status open_tied(struct pp_worker *w)
+{
+    const struct pp_plan *plan = w->job->train;
+    const struct pp_group group = pp_tied_group(plan, w->replica, w->tensor_rank);
+    if (!pp_ties_ranks(plan, w->rank)) return PP_OK;
+    return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
+}
+
 static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 {
     (void)traces;
@@ -81,6 +89,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(PP_NEW(&w->sums, w->nsums));
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     PP_TRY(open_join(w));
+    PP_TRY(open_tied(w));
     const struct pp_group group = {pp_worker_at(plan, 0, w->rank, w->tensor_rank), plan->ranks * plan->tensor,
                                    plan->replicas};
     return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
@@ -92,6 +101,7 @@ static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
     pp_reduce_free(w->joined);
+    pp_reduce_free(w->tied);
     free(w->reduction_posted_ns);
     free(w->norm.blocks);
     free(w->sums);
@@ -205,9 +215,14 @@ static pp_status ask_reduction(struct pp_worker *w)
 static pp_status start_reduction(struct pp_worker *w)
 {
     const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
+    const int64_t elements = c.bytes / (int64_t)sizeof(float);
     w->reduction_start_ns = pp_now_ns();
-    if (c.shares) return pp_reduce_start_shares(w->world, w->reduce, c.memory, c.shares);
-    return pp_reduce_start(w->world, w->reduce, c.memory, c.bytes / (int64_t)sizeof(float));
+    w->busy = !c.tied ? w->reduce : w->tied;
+    if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
+    if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
+    w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
+    memcpy(c.copy, c.memory, (size_t)c.bytes);
+    return PP_OK;
 }
 
 /* One at a time, in the order of the plan. */
@@ -216,8 +231,8 @@ static pp_status advance_reductions(struct pp_worker *w)
     while (w->reductions_done < w->reductions_asked) {
         int32_t task = w->reductions[w->reductions_done];
         if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
-        PP_TRY(pp_reduce_poll(w->world, w->reduce));
-        if (!w->reduce->done) break;
+        if (w->busy) PP_TRY(pp_reduce_poll(w->world, w->busy));
+        if (w->busy && !w->busy->done) break;
         PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
         w->reductions_done++;
     }

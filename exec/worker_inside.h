@@ -43,11 +43,13 @@ extern const struct pp_worker_ops pp_worker_direct, pp_worker_queued;
 
 /* --- worker.c --- */
 
-/* What the collective of the replicas that was entered as number i of the step works on: gradients, or shares. */
+/* What the collective that was entered as number i of the step works on: gradients, or shares. */
 struct pp_combining {
     char *memory;
     int64_t bytes;                  /* without shares */
     const struct pp_shares *shares; /* NULL: all is summed */
+    bool tied;                      /* over the ranks with the copies of the embedding, not over the replicas */
+    char *copy;                     /* of those, where this rank has both: the other one's gradient, else NULL */
 };
 struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);
 /* What a join of so many bytes inside a task works on; NULL: all of them. One at a time. */

@@ -202,16 +202,38 @@ static pp_status ask_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
+/* In the compute queue: this rank has both copies. */
+static pp_status sum_here(struct pp_worker *w, const struct pp_combining *c, struct pp_parcel *parcel)
+{
+    const void *const both[] = {c->memory, c->copy};
+    if (parcel->begun) PP_TRY(record(w, parcel->begun));
+    PP_TRY(PP_OPS(w, sum, w->queue->compute, c->memory, both, 2, c->bytes / (int64_t)sizeof(float), PP_SUM_FLOAT));
+    PP_TRY(PP_OPS(w, copy, w->queue->compute, c->copy, c->memory, c->bytes));
+    parcel->issued = true;
+    return record(w, parcel->done);
+}
+
+/* The gradients have been summed over the replicas in a queue of their own: what comes now waits for that. */
+static pp_status start_tied(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
+{
+    if (w->reductions_done > 0) PP_TRY(hold_for(w, w->queue->gradients[w->reductions_done - 1].parcel.done));
+    if (c->copy) return sum_here(w, c, &summing->parcel);
+    PP_TRY(record(w, summing->after));
+    return start_sum(&w->queue->routes.tied, summing);
+}
+
+/* One at a time, in the order of the plan. */
 static pp_status advance_reductions(struct pp_worker *w)
 {
-    const struct pp_sum_route *route = &w->queue->routes.gradient;
     while (w->reductions_done < w->reductions_asked) {
         struct pp_summing *summing = &w->queue->gradients[w->reductions_done];
+        const struct pp_combining c = pp_worker_combining(w, w->reductions_done);
+        const struct pp_sum_route *route = c.tied ? &w->queue->routes.tied : &w->queue->routes.gradient;
         if (w->reductions_begun == w->reductions_done) {
             w->reductions_begun++;
-            PP_TRY(start_sum(route, summing));
+            PP_TRY(c.tied ? start_tied(w, &c, summing) : start_sum(route, summing));
         }
-        PP_TRY(route->carrier->sum_poll(route->sum, &summing->parcel));
+        if (!summing->parcel.issued) PP_TRY(route->carrier->sum_poll(route->sum, &summing->parcel));
         if (!summing->parcel.issued) break;
         w->reductions_done++;
     }

@@ -100,7 +100,7 @@ static pp_status make_sums(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     PP_TRY(PP_NEW(&q->gradients, w->most_reductions));
-    for (int i = 0; i < w->most_reductions && q->routes.gradient.sum; i++) PP_TRY(make_summing(w, &q->gradients[i]));
+    for (int i = 0; i < w->most_reductions; i++) PP_TRY(make_summing(w, &q->gradients[i]));
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
 }
 

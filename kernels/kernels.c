@@ -84,10 +84,13 @@ double pp_call_flops(const struct pp_call *call)
     X(EMBED, 0, out, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                                      \
     X(EMBED, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                     \
     X(EMBED, 2, weight, PP_TYPE_FLOAT, READ, n[2] * n[3], t * n[2])                                                    \
-    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[4] ? 0 : n[1] * n[2], t * n[2])                                       \
+    X(EMBED, 3, scratch, PP_TYPE_FLOAT, WRITE, n[4] == PP_POSITIONS_SINUSOIDAL ? n[1] * n[2] : 0, t * n[2])            \
+    X(EMBED, 4, positions, PP_TYPE_FLOAT, READ, n[4] == PP_POSITIONS_LEARNED ? n[1] * n[2] : 0, t * n[2])              \
     X(EMBED_GRAD, 0, weight_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], 2 * t * n[2] + n[2] * n[3])                        \
     X(EMBED_GRAD, 1, tokens, PP_TYPE_INT32, READ, t, 0)                                                                \
     X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                   \
+    X(POSITIONS_GRAD, 0, positions_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], n[2] * n[3])                                \
+    X(POSITIONS_GRAD, 1, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                               \
     PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2])                                                                      \
     PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2])                                                                      \
     PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2])                                                                      \
@@ -203,11 +206,14 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     return operand;
 }
 
-/* Products read what they add to; the gradient of the embedding is not cleared. */
+/* Products read what they add to; the gradient of the embedding is not cleared; that of positions is read as far as
+ * there are tokens, and not cleared beyond. */
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
     if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
+    if (call->kernel == PP_KERNEL_POSITIONS_GRAD)
+        return (double)sizeof(float) * call->n[2] * (2.0 * call->n[1] - call->n[3]);
     return call->kernel == PP_KERNEL_EMBED_GRAD ? -(double)sizeof(float) * call->n[2] * call->n[3] : 0;
 }
 
@@ -260,13 +266,21 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
     return buf;
 }
 
+/* By positions. */
+static const char *const embed_words[] = {
+    [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
+
 /* What tells calls of one shape apart. */
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)
 {
     if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
-        return call->n[4] ? " plain" : "";
+        return embed_words[call->n[4]];
+    case PP_KERNEL_GELU:
+    case PP_KERNEL_GELU_GRAD:
+        snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", lacks_bias(call) ? " nobias" : "");
+        return buf;
     case PP_KERNEL_ATTENTION:
     case PP_KERNEL_ATTENTION_GRAD:
     case PP_KERNEL_FLASH:

@@ -12,9 +12,15 @@
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
- * embed           rows, seq, d, vocab, plain   scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d]
- *                 out = drop(weight[token] * scale + position(t)); plain: without position, and no scratch
+ * embed           rows, seq, d, vocab, positions
+ *                                              scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d],
+ *                                                        positions [seq,d]
+ *                 out = drop(weight[token] * scale + position(t)), t the token's place in its row. positions: enum
+ *                 pp_positions. Sinusoidal: made in scratch; rope: none is added; learned: those of ref[4]
  * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dy [T,d]
+ * positions_grad  rows, seq, d, places         -, p      grad positions [places,d], dy [T,d]
+ *                 with embed's dropout, but not its scale: the gradient of place t is the sum of that of token t of
+ *                 each row, in the order of the rows; of places from seq on 0, or as it was where the frame accumulates
  * gemm_nt         m, n, k, mode, wide                         C [m,n], A [m,k], B [n,k]      C = A B'
  * gemm_nn         m, n, k, mode, wide                         C [m,n], A [m,k], B [k,n]      C = A B
  * gemm_tn         m, n, k, mode, wide                         C [m,n], A [k,m], B [k,n]      C = A' B
@@ -59,9 +65,10 @@
  * residual_grad   rows, seq, d, 0, whole       p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
  * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
  * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
- * gelu            rows, seq, width             p         u [T,width], a [T,width] in place, bias [width]
- *                 a = a + bias; u = drop(gelu(a)), gelu(a) = a (1 + erf(a / sqrt(2))) / 2
- * gelu_grad       rows, seq, width             p         du in place, a: du = gelu'(a) du / (1 - p) where u was kept,
+ * gelu            rows, seq, width, tanh       p         u [T,width], a [T,width] in place, bias [width]
+ *                 a = a + bias; u = drop(gelu(a)), gelu(a) = a (1 + erf(a / sqrt(2))) / 2, or, tanh,
+ *                 a (1 + tanh(sqrt(2 / pi) (a + 0.044715 a^3))) / 2
+ * gelu_grad       rows, seq, width, tanh       p         du in place, a: du = gelu'(a) du / (1 - p) where u was kept,
  *                                                        else 0
  * swiglu          rows, seq, width             p         u [T,width], a [T,2*width] in place, bias [2*width]
  *                 a = a + bias; u = drop(silu(g) h), where a token's a is g, h and silu(g) = g / (1 + exp(-g))
@@ -107,8 +114,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
  * scores); n[] are doubles in the formulas; bare: the call could have a bias, and has none. */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, 2, 0)                                                                                                \
-    X(EMBED, embed, 4, (n[4] ? 2 : 3) * n[0] * n[1] * n[2])                                                            \
+    X(EMBED, embed, 4, (n[4] == PP_POSITIONS_ROPE ? 2 : 3) * n[0] * n[1] * n[2])                                       \
     X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
+    X(POSITIONS_GRAD, positions_grad, 4, n[0] * n[1] * n[2])                                                           \
     X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
     X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
     X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
@@ -126,8 +134,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(RESIDUAL_GRAD, residual_grad, 3, n[0] * n[1] * n[2])                                                             \
     X(RELU, relu, 3, 3 * n[0] * n[1] * n[2])                                                                           \
     X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2])                                                                     \
-    X(GELU, gelu, 3, 40 * n[0] * n[1] * n[2])                                                                          \
-    X(GELU_GRAD, gelu_grad, 3, 42 * n[0] * n[1] * n[2])                                                                \
+    X(GELU, gelu, 3, (n[3] ? 34 : 40) * n[0] * n[1] * n[2])                                                            \
+    X(GELU_GRAD, gelu_grad, 3, (n[3] ? 39 : 42) * n[0] * n[1] * n[2])                                                  \
     X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
     X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
@@ -226,9 +234,10 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
- * rope without a bias, "sum" for a norm (its gradient) that has its last operand, "unsent" for a norm without its first
- * one, "nobias" where that spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product
- * whose result is wider than its operands. Returns buf. */
+ * rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that has its
+ * last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind, "nobias"
+ * where that spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product whose result is
+ * wider than its operands. Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients

@@ -14,13 +14,13 @@ _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of c
 static const int64_t most_parameters = INT64_C(1) << 58;
 
 /* A dimension of a tensor, in terms of the shape. DIM_LINEAR1: columns of linear1's output. */
-enum dim { DIM_NONE, DIM_D, DIM_QKV, DIM_CONTEXT, DIM_FF, DIM_LINEAR1, DIM_VOCAB };
+enum dim { DIM_NONE, DIM_D, DIM_QKV, DIM_CONTEXT, DIM_FF, DIM_LINEAR1, DIM_VOCAB, DIM_POSITIONS };
 
 /* How the bound of a tensor follows from the shape. */
 enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
 
-/* What a model must have for a tensor to be in it; several may be set. */
-enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4 };
+/* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers. */
+enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4, OF_DECODER_BIAS = 8, OF_POSITIONS = 16 };
 
 struct tensor_row {
     const char *name;
@@ -32,6 +32,7 @@ struct tensor_row {
 
 static const struct tensor_row embedding_rows[] = {
     {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_ANY, PP_SPLIT_ROWS},
+    {"positions.weight", {DIM_POSITIONS, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_POSITIONS},
 };
 
 static const struct tensor_row layer_rows[] = {
@@ -53,8 +54,8 @@ static const struct tensor_row layer_rows[] = {
 static const struct tensor_row last_rows[] = {
     {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
     {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
-    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
-    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
+    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS}, /* see is_copy() */
+    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_DECODER_BIAS, PP_SPLIT_ROWS},
 };
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof(table)[0]))
@@ -67,7 +68,8 @@ static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
                             [DIM_CONTEXT] = pp_context_width(shape),
                             [DIM_FF] = shape->d_ff,
                             [DIM_LINEAR1] = pp_linear1_width(shape),
-                            [DIM_VOCAB] = shape->vocab};
+                            [DIM_VOCAB] = shape->vocab,
+                            [DIM_POSITIONS] = shape->max_positions};
     return size[dim];
 }
 
@@ -97,7 +99,8 @@ static void set_blocks(const struct pp_shape *shape, enum dim dim, int64_t block
 
 static bool has_row(const struct pp_shape *shape, const struct tensor_row *row)
 {
-    const unsigned had = (shape->bias == PP_BIAS ? OF_BIAS : 0) |
+    const unsigned had = (shape->bias != PP_NO_BIAS ? OF_BIAS : 0) | (shape->bias == PP_BIAS ? OF_DECODER_BIAS : 0) |
+                         (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
                          (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
                          (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0);
     return !(row->of & ~had);
@@ -162,13 +165,27 @@ static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE -
 
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
 
-/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and what products read has a bfloat16
- * copy. */
+/* Is it looked up by word or place, and no factor of a product? */
+static bool is_embedding(const struct tensor_row *row)
+{
+    for (int i = 0; i < ROWS(embedding_rows); i++)
+        if (row == &embedding_rows[i]) return true;
+    return false;
+}
+
+/* The decoder's weight, where it is the embedding's. */
+static bool is_copy(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    return shape->tied && row->dim[0] == DIM_VOCAB && row->dim[1] == DIM_D && !is_embedding(row);
+}
+
+/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and so has what it is a copy of; what
+ * products read has a bfloat16 copy. */
 static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct tensor_row *row,
                          struct pp_tensor *t)
 {
-    const bool embedding = row == embedding_rows;
-    const bool pads = row->dim[0] == DIM_VOCAB && !embedding;
+    const bool embedding = is_embedding(row);
+    const bool pads = row->dim[0] == DIM_VOCAB && (!embedding || local->tied);
     const int parts = pp_shape_parts(local);
     int64_t elements = (pads ? pp_padded_vocab(local) : t->local[0]) * t->local[1];
     if (parts > 1) {
@@ -207,10 +224,11 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         t->split = pp_shape_tensor(shape) > 1 ? rows[i].split : PP_SPLIT_NONE;
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
+        t->copy = is_copy(shape, &rows[i]);
         set_init(shape, rows[i].rule[shape->lab_init], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
-        model->parameters += t->elements;
+        if (!t->copy) model->parameters += t->elements;
         if (t->part_elements / PP_PART_LINE > INT_MAX)
             return pp_fail(PP_USAGE, "%s is too large to be shared by %d replicas", t->name, shape->replicas);
         if (model->parameters > most_parameters)
@@ -228,6 +246,7 @@ static pp_status fill_stage(struct pp_model *model, int stage)
     s->first_tensor = model->ntensors;
     s->layer_tensors = pp_shape_layer_tensors(&model->shape);
     if (s->embed) PP_TRY(add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows)));
+    s->embed_tensors = s->tensors;
     for (int i = 0; i < s->layers; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
@@ -292,6 +311,8 @@ static pp_status check_shape(const struct pp_shape *shape)
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
         return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,
                        shape->layers, shape->vocab);
+    if (shape->positions == PP_POSITIONS_LEARNED && shape->max_positions < 1)
+        return pp_fail(PP_USAGE, "--max-positions %d must be at least 1", shape->max_positions);
     if (!(shape->dropout >= 0 && shape->dropout < 1))
         return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
     return check_tensor(shape);

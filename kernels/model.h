@@ -8,7 +8,8 @@
  * keys and values, in_proj has the fewer rows of these.
  *
  * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
- * scale weighs words against the positions that are added to them.
+ * scale weighs words against the sines and cosines that are added to them. Learnt positions are rows of one more
+ * nn.Embedding, which is initialised as the words' is; neither is scaled, as in GPT-2.
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
@@ -37,8 +38,8 @@ void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t see
 pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                        int *layers_out) PP_MUST_CHECK;
 
-/* Elements of the embedding, of one layer and of the decoder with its bias and, where there is one, the norm before it.
- */
+/* Elements of the embedding with learnt positions, of one layer, and of the decoder with its bias and, where there is
+ * one, the norm before it. */
 int64_t pp_shape_embedding(const struct pp_shape *shape);
 int64_t pp_shape_layer(const struct pp_shape *shape);
 int64_t pp_shape_decoder(const struct pp_shape *shape);

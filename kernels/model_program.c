@@ -15,7 +15,7 @@ enum {
 /* Behind the tensors of so many layers; NULL: place is -1. */
 static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
 {
-    const int first = w->stage->first_tensor + w->stage->embed;
+    const int first = w->stage->first_tensor + w->stage->embed_tensors;
     return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->local) + place];
 }
 
@@ -59,6 +59,12 @@ struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tens
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
 {
     return ref_in(region, &w->model->tensors[w->stage->first_tensor]);
+}
+
+struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region)
+{
+    const bool learned = w->model->shape.positions == PP_POSITIONS_LEARNED;
+    return ref_in(region, learned ? &w->model->tensors[w->stage->first_tensor + 1] : NULL);
 }
 
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor)
@@ -259,7 +265,7 @@ static void write_norm(struct pp_writer *w)
     const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = norm_calls(shape);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        for (int k = 0; k < calls; k++) {
+        for (int k = 0; k < calls && !t->copy; k++) {
             struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, t->split == PP_SPLIT_NONE);
             const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
             set_extent(t, parts > 1, call);
@@ -268,7 +274,8 @@ static void write_norm(struct pp_writer *w)
     }
 }
 
-/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only. */
+/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only, unless it
+ * has the decoder's, too. */
 static void write_step(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -277,7 +284,7 @@ static void write_step(struct pp_writer *w, enum pp_kernel kernel)
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
         set_extent(t, shape->zero, call);
-        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0;
+        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
         call->ref[0] = share_of(w, t, ref_in(PP_MEM_PARAM, t), sizeof(float));
         if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
         call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));
@@ -321,6 +328,9 @@ static void write_calls(struct pp_writer *w, int kind)
 
 static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
 {
+    if (model->shape.positions == PP_POSITIONS_LEARNED && seq > model->shape.max_positions)
+        return pp_fail(PP_USAGE, "rows of %d tokens have places without weights: --max-positions is %d", seq,
+                       model->shape.max_positions);
     const int tensor = pp_shape_tensor(&model->shape);
     const int64_t tokens = (int64_t)cls->rows * seq;
     if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||

@@ -9,9 +9,9 @@
  *   xhat2 [T,d]  rstd2 [T]
  * q = pp_qkv_width(): 3d, or less where heads share keys and values; c = pp_context_width(): d, unless heads have a
  * width of their own. flash has lse [rows,heads,seq] in the place of P, float32.
- * With gelu also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x is the first
- * norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the last stage
- * holds xhat and rstd of the norm before the decoder.
+ * With gelu of either kind also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x
+ * is the first norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the
+ * last stage holds xhat and rstd of the norm before the decoder.
  * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
  * gradient at linear2's output (norm first: xhat2 that at the attention's output, and linear2's is scratch). A split
  * backward keeps the gradient at linear1's output besides (dh [T,ff]; norm first: and linear2's, dz2 [T,d]), and the
@@ -105,10 +105,11 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; a tensor behind the layers. No
- * memory where the model does not have it. */
+/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; learnt positions; a tensor behind
+ * the layers. No memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
+struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor);
 /* The weights of the same, as products read them. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);

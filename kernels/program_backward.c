@@ -130,12 +130,15 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
 /* Operands in order: what becomes the gradient at linear1's output, and what else that takes. */
 static void write_activation_grad(struct pp_writer *w, const struct path *path, int l)
 {
-    static const enum pp_kernel kernels[] = {
-        [PP_RELU] = PP_KERNEL_RELU_GRAD, [PP_GELU] = PP_KERNEL_GELU_GRAD, [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD};
+    static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU_GRAD,
+                                             [PP_GELU] = PP_KERNEL_GELU_GRAD,
+                                             [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
+                                             [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
-    const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_GELU ? w->slot.a : w->slot.u);
-    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
+    const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_RELU ? w->slot.u : w->slot.a);
+    struct pp_call *call =
+        pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[0] = dh;
     call->ref[1] = pp_writer_swiglu(w) ? du : kept;
@@ -260,6 +263,8 @@ static void write_attention_weights(struct pp_writer *w, const struct path *path
                        pp_writer_gather(w, OTHERS, pp_ref_x(w, l)), d);
 }
 
+/* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
+ * all tokens then. */
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -269,6 +274,12 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
     call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
     call->ref[2] = dy;
+    if (shape->positions != PP_POSITIONS_LEARNED) return;
+    call = pp_writer_call(w, PP_KERNEL_POSITIONS_GRAD, w->rows, w->seq, shape->d_model, shape->max_positions);
+    pp_writer_embedding(w, call);
+    call->f[0] = 0; /* only words are scaled */
+    call->ref[0] = pp_ref_positions(w, PP_MEM_GRAD);
+    call->ref[1] = dy;
 }
 
 /* The gradient at the output of the last layer, in `out`, becomes path->incoming. */

@@ -27,8 +27,10 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         call->ref[0] = w->by_tokens ? w->full[0] : x;
         call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
         call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
-        call->n[4] = pp_writer_rotates(w);
-        if (!call->n[4]) call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        call->n[4] = shape->positions;
+        if (shape->positions == PP_POSITIONS_SINUSOIDAL)
+            call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
+        call->ref[4] = pp_ref_positions(w, PP_MEM_PARAM);
         write_sum(w, x);
         return;
     }
@@ -78,14 +80,17 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
 /* linear1 and the activation: x [T, d] -> u [T, ff]. Relu works in place, others keep what they are of. */
 static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
 {
-    static const enum pp_kernel kernels[] = {
-        [PP_RELU] = PP_KERNEL_RELU, [PP_GELU] = PP_KERNEL_GELU, [PP_SWIGLU] = PP_KERNEL_SWIGLU};
+    static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU,
+                                             [PP_GELU] = PP_KERNEL_GELU,
+                                             [PP_SWIGLU] = PP_KERNEL_SWIGLU,
+                                             [PP_GELU_TANH] = PP_KERNEL_GELU};
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
     const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
     write_linear(w, a, pp_linear1_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
                  pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, 0);
+    struct pp_call *call =
+        pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     int i = 0;
     pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[i++] = u;

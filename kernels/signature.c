@@ -10,9 +10,8 @@ static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_AD
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
-static const char *const activation_words[] = {[PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu"};
-static const char *const bias_words[] = {[PP_BIAS] = "", [PP_NO_BIAS] = " nobias"};
-static const char *const position_words[] = {[PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " rope"};
+static const char *const activation_words[] = {
+    [PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu", [PP_GELU_TANH] = " gelu-tanh"};
 
 static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
 {
@@ -23,14 +22,34 @@ static void write_vocabulary(const struct pp_writer *w, char *text, size_t size)
     if (decode && padded != w->model->local.vocab) snprintf(text, size, " v%d/%d", vocab, padded);
 }
 
+/* Where only the decoder lacks a bias, nothing else differs. */
+static const char *bias_word(const struct pp_writer *w)
+{
+    const int bias = w->model->shape.bias;
+    const bool decode = w->stage->decode && w->part.highest;
+    return bias == PP_NO_BIAS ? " nobias" : bias == PP_BIAS_LAYERS && decode ? " layerbias" : "";
+}
+
+/* Rotations are in all layers, and have no tensors; learnt positions are the embedding's: how many there are, the step
+ * is not told by anything else. */
+static void write_positions(const struct pp_writer *w, bool tensors, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const bool embed = w->stage->embed && w->part.lowest;
+    *text = '\0';
+    if (shape->positions == PP_POSITIONS_ROPE && !tensors) snprintf(text, size, " rope");
+    if (shape->positions == PP_POSITIONS_LEARNED && embed) snprintf(text, size, " learned%d", shape->max_positions);
+}
+
 /* What the layers are: of whole tasks, or (their tensors alone) of norm and step. */
 static void write_layer_words(const struct pp_writer *w, bool tensors, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;
     const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
+    char positions[24];
+    write_positions(w, tensors, positions, sizeof positions);
     snprintf(text, size, "%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
-             activation ? activation_words[shape->activation] : "", bias_words[shape->bias],
-             tensors ? "" : position_words[shape->positions]);
+             activation ? activation_words[shape->activation] : "", bias_word(w), positions);
 }
 
 /* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */
@@ -58,6 +77,12 @@ static void write_tensor(const struct pp_shape *shape, char *text, size_t size)
         snprintf(text, size, " tp%d%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "");
 }
 
+/* What differs in norm and step of a stage that has a copy of a tensor, or what it is a copy of. */
+static const char *tied_word(const struct pp_writer *w)
+{
+    return w->model->shape.tied && (w->stage->embed || w->stage->decode) ? " tied" : "";
+}
+
 /* "B 2l+emb d200". part: an F whose input is where the part before it left it. */
 static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
 {
@@ -75,7 +100,7 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[48], share[24] = "", heads[48], parts[24];
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
     write_vocabulary(w, vocab, sizeof vocab);
@@ -86,8 +111,8 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     const int used = write_layers(w, kind, text, size);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
-                 layers, kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
+                 layers, tied_word(w), kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
                  parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,

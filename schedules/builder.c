@@ -91,6 +91,7 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->clip = spec->clip && plan->optimizer;
     plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
     plan->gathers_first = plan->zero && spec->gather_first;
+    plan->tied = spec->tied && plan->optimizer;
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
     PP_TRY(PP_NEW(&plan->stage_rank, stages));
@@ -151,12 +152,14 @@ static pp_status make_lanes(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     int reduce = plan->training && plan->replicas > 1 ? plan->ranks : 0;
-    PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->clip));
+    PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->tied + plan->clip));
     struct pp_lane *lane = plan->lanes;
     for (int r = 0; r < plan->ranks; r++) *lane++ = (struct pp_lane){PP_LANE_COMPUTE, r, r, -1};
     for (int c = 0; c < b->nchannels; c++)
         *lane++ = (struct pp_lane){PP_LANE_CHANNEL, b->channels[c].src, b->channels[c].dst, b->channels[c].transfer};
     for (int r = 0; r < reduce; r++) *lane++ = (struct pp_lane){PP_LANE_REDUCE, r, r, -1};
+    if (plan->tied)
+        *lane++ = (struct pp_lane){PP_LANE_TIED, plan->stage_rank[0], plan->stage_rank[plan->stages - 1], -1};
     if (plan->clip) *lane++ = (struct pp_lane){PP_LANE_NORM, -1, -1, -1};
     plan->nlanes = (int)(lane - plan->lanes);
     return PP_OK;
@@ -279,17 +282,17 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     if (pp_recomputed(plan, 0)) PP_TRY(PP_NEW(&b->ckpt_slot, cells));
     PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
     PP_TRY(PP_NEW(&b->started, plan->stages));
-    PP_TRY(PP_NEW(&b->reduce_task, plan->stages));
+    PP_TRY(PP_NEW(&b->final_task, plan->stages));
     PP_TRY(PP_NEW(&b->gather_task, plan->stages));
     PP_TRY(PP_NEW(&b->step_task, plan->stages));
     PP_TRY(set_parts(b, spec));
     memset(b->delivered, 0xff, (size_t)(2 * cells) * sizeof *b->delivered);
-    for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches, b->reduce_task[s] = -1;
+    for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches;
     PP_TRY(number_rows(b));
     int64_t classes = (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows;
     PP_TRY(PP_NEW(&b->class_id, classes));
     memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
-    b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1;
+    b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1 + plan->tied;
     for (int s = 0; s < plan->stages; s++)
         b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1);
     if (b->task_capacity >= INT32_MAX / 2)
@@ -322,7 +325,7 @@ static void free_builder(struct builder *b)
     for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
     void *const rest[] = {b->ranks,          b->act,           b->act_group,      b->done_stages,
-                          b->channels,       b->channel_of,    b->started,        b->reduce_task,
+                          b->channels,       b->channel_of,    b->started,        b->final_task,
                           b->row_index,      b->first_channel, b->gradients_left, b->class_id,
                           b->slot_row_index, b->parts,         b->gather_task,    b->step_task};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);

@@ -73,7 +73,7 @@ struct builder {
     int32_t *ckpt_slot;      /* [pp_cells()] where something is recomputed */
     int32_t *gradients_left; /* [stages] B or W still to come */
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W, bit 2: a first F */
-    int32_t *reduce_task;    /* [stages] the last one */
+    int32_t *final_task;     /* [stages] after it the stage's gradients are final, but for those of others */
     int32_t *parts;          /* [stages] in which gradients are summed; 1: as a whole */
     int32_t *gather_task;    /* [stages] the first part's */
     int32_t *step_task;      /* [stages] */
@@ -124,8 +124,8 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
 /* The same of a part of the task (b->parts of its stage). */
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 
-/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then NORM,
- * NORM_ALL, STEP, GATHER_PARAM. */
+/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then REDUCE_TIED,
+ * NORM, NORM_ALL, STEP, GATHER_PARAM. */
 pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;
 /* Before all else, where plan->gathers_first: GATHER_PARAM. */
 pp_status pp_builder_gathers(struct builder *b) PP_MUST_CHECK;

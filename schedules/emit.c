@@ -13,10 +13,7 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     if (plan->ntasks == b->task_capacity) return pp_fail(PP_INTERNAL, "the plan has more tasks than were counted");
     *id = (int32_t)plan->ntasks;
     plan->tasks[plan->ntasks++] = *task;
-    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) b->ranks[r].nissue++;
-    if (lane->kind == PP_LANE_NORM) return PP_OK;
-    b->ranks[lane->src].nissue++;
-    if (lane->kind == PP_LANE_CHANNEL) b->ranks[lane->dst].nissue++;
+    for (int i = 0; i < pp_lane_ranks(plan, lane); i++) b->ranks[pp_lane_rank(lane, i)].nissue++;
     return PP_OK;
 }
 

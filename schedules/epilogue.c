@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows the last backward: gradient reduction over replicas, global norm, optimizer step, and where each replica
- * stepped a share, the gathering of parameters, unless that begins the next step.
+ * What follows the last backward: gradient reduction over replicas, the sum of what tied tensors have in two stages,
+ * global norm, optimizer step, and where each replica stepped a share, the gathering of parameters, unless that begins
+ * the next step.
  */
 #include "schedules/building.h"
 
@@ -32,10 +33,11 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     int rank = plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
     if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
+    b->final_task[stage] = r->last_compute;
     if (plan->replicas == 1) return PP_OK;
     struct pp_task task = plain(PP_REDUCE_GRAD, stage, collective_lane(b, rank), r->last_compute);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
-    return pp_builder_task(b, &task, &b->reduce_task[stage]);
+    return pp_builder_task(b, &task, &b->final_task[stage]);
 }
 
 static pp_status gather(struct builder *b, int stage, int part)
@@ -58,20 +60,47 @@ pp_status pp_builder_gathers(struct builder *b)
     return PP_OK;
 }
 
-/* One task per stage on its rank: rank by rank, each in the order in which its stages finished. */
-static pp_status per_stage(struct builder *b, int kind, int32_t after)
+/* Has the stage a tensor that is tied to another's? */
+static bool is_tied(const struct pp_plan *plan, int stage)
+{
+    return plan->tied && (stage == 0 || stage == plan->stages - 1);
+}
+
+/* A task of a stage, behind the global norm, or what made its gradients final if that is on another lane. */
+static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
+{
+    const int rank = b->plan->stage_rank[stage];
+    struct rank_state *r = &b->ranks[rank];
+    const int32_t final = b->plan->tasks[b->final_task[stage]].lane == rank ? -1 : b->final_task[stage];
+    struct pp_task task = plain(kind, stage, rank, norm >= 0 ? norm : final);
+    PP_TRY(append(b, &task, &r->last_compute));
+    if (kind != PP_STEP) return PP_OK;
+    b->step_task[stage] = r->last_compute;
+    return b->plan->zero && !b->plan->gathers_first ? gather(b, stage, 0) : PP_OK;
+}
+
+/* One task per stage on its rank: rank by rank, each in the order in which its stages finished; but those that wait for
+ * another rank's gradients come last. */
+static pp_status per_stage(struct builder *b, int kind, int32_t norm)
 {
     for (int rank = 0; rank < b->plan->ranks; rank++) {
-        struct rank_state *r = &b->ranks[rank];
-        for (int i = 0; i < r->ndone; i++) {
-            int stage = r->done_stages[i];
-            struct pp_task task = plain(kind, stage, rank, after >= 0 ? after : b->reduce_task[stage]);
-            PP_TRY(append(b, &task, &r->last_compute));
-            if (kind != PP_STEP) continue;
-            b->step_task[stage] = r->last_compute;
-            if (b->plan->zero && !b->plan->gathers_first) PP_TRY(gather(b, stage, 0));
-        }
+        const struct rank_state *r = &b->ranks[rank];
+        for (int turn = 0; turn < 2; turn++)
+            for (int i = 0; i < r->ndone; i++)
+                if (is_tied(b->plan, r->done_stages[i]) == turn) PP_TRY(of_stage(b, kind, r->done_stages[i], norm));
     }
+    return PP_OK;
+}
+
+/* The embedding's gradients are final when the first stage's are, the decoder's with those of the last. */
+static pp_status sum_tied(struct builder *b)
+{
+    const struct pp_plan *plan = b->plan;
+    const int last = plan->stages - 1, lane = plan->nlanes - 1 - plan->clip;
+    struct pp_task task = plain(PP_REDUCE_TIED, 0, lane, b->final_task[0]);
+    task.dep[1] = b->final_task[last];
+    PP_TRY(append(b, &task, &b->final_task[0]));
+    b->final_task[last] = b->final_task[0];
     return PP_OK;
 }
 
@@ -90,6 +119,7 @@ pp_status pp_builder_epilogue(struct builder *b)
 {
     int32_t all = -1;
     if (!b->plan->training || !b->plan->optimizer) return PP_OK;
+    if (b->plan->tied) PP_TRY(sum_tied(b));
     if (b->plan->clip) PP_TRY(norm(b, &all));
     return per_stage(b, PP_STEP, all);
 }

@@ -123,10 +123,8 @@ static void enter(struct pp_plan *plan, struct list_end *end, int32_t entry)
 static void issue(struct pp_plan *plan, int32_t id, struct list_end *ends)
 {
     const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
-    for (int r = 0; lane->kind == PP_LANE_NORM && r < plan->ranks; r++) enter(plan, &ends[r], id << 1);
-    if (lane->kind == PP_LANE_NORM) return;
-    enter(plan, &ends[lane->src], id << 1);
-    if (lane->kind == PP_LANE_CHANNEL) enter(plan, &ends[lane->dst], id << 1 | 1);
+    const int ranks = pp_lane_ranks(plan, lane);
+    for (int i = 0; i < ranks; i++) enter(plan, &ends[pp_lane_rank(lane, i)], pp_issue_entry(lane, id, i));
 }
 
 /* One pass over the tasks does all that is left: final slots, issue lists (both ends of a transfer were created at one

@@ -39,6 +39,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
     if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
         return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
     if (!pp_combines(cls->kind)) return 0;
+    if (cls->kind == PP_REDUCE_TIED) return pp_tied_gradient(model, 0, 0).bytes;
     if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
     return gathered_bytes(model, cls);
 }
@@ -126,6 +127,12 @@ static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, in
     return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
 }
 
+/* Of both copies on one rank: a sum, and a copy of it, pass over memory five times. */
+static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
+{
+    return llround(5 * (double)bytes / rates->bytes_per_ns);
+}
+
 static void set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
                       const struct pp_placement *placement, struct pp_class_cost *out)
 {
@@ -139,8 +146,9 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
         return;
     }
     if (pp_combines(c->kind))
-        out->ns = pp_placement_reduce_ns(placement, job->train->stage_rank[c->stage], out->bytes, m->reduce_latency_ns,
-                                         1 / m->reduce_bytes_per_ns);
+        out->ns = pp_placement_reduce_ns(placement, c, out->bytes, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns);
+    if (c->kind == PP_REDUCE_TIED && !pp_ties_ranks(job->train, job->train->stage_rank[0]))
+        out->ns = tied_here_ns(out->bytes, rates);
     if (c->kind == PP_NORM_ALL)
         out->ns = pp_norm_hops(job->train) *
                   (pp_placement_hop_ns(placement, llround(m->link_latency_ns)) + 2 * llround(m->link_overhead_ns));

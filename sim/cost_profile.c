@@ -103,9 +103,9 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
-        if (pp_combines(kind) && *found)
-            class->ns = pp_placement_reduce_ns(placement, plan->stage_rank[plan->classes[c].stage], class->bytes,
-                                               latency, per_byte);
+        const bool here = kind == PP_REDUCE_TIED && !pp_ties_ranks(plan, plan->stage_rank[0]); /* by the machine */
+        if (pp_combines(kind) && *found && !here)
+            class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, latency, per_byte);
         if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
         if (pp_kinds[kind].computes && *found) pp_placement_set_sums(placement, s->job, c, latency, per_byte, class);
@@ -119,6 +119,11 @@ static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, 
 {
     bool several = s->sharers < pp_plan_workers(plan);
     return !(s->gpu && s->job->config->machine && !s->job->config->profile && several && !mover->joins_processes);
+}
+
+static bool has_sums(const struct pp_plan *plan)
+{
+    return plan->replicas * plan->tensor > 1 || pp_ties_ranks(plan, plan->stage_rank[0]);
 }
 
 /* Links of the asked transport; "auto": the first that was measured. What was measured is within a host if a machine is
@@ -139,9 +144,8 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         pp_placement_set_transfers(&placement, cost);
         PP_TRY(set_collectives(&placement, s, mover, cost, &reduces));
     }
-    origin->link_computed = (!found && job->train->ranks > 1) ||
-                            (!reduces && job->train->replicas * job->train->tensor > 1) ||
-                            pp_placement_several(&placement);
+    origin->link_computed =
+        (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(&placement);
     return PP_OK;
 }
 

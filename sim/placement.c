@@ -108,6 +108,18 @@ struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank)
     return slowest;
 }
 
+struct pp_ring pp_placement_tied(const struct pp_placement *p)
+{
+    const struct pp_plan *plan = p->plan;
+    const int a = plan->stage_rank[0], b = plan->stage_rank[plan->stages - 1], low = a < b ? a : b;
+    const int stride = pp_worker_at(plan, 0, a + b - 2 * low, 0), n = a == b ? 1 : 2;
+    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, low, 0), stride, n);
+    for (int replica = 0; replica < plan->replicas; replica++)
+        for (int t = 0; t < plan->tensor; t++)
+            slowest = slower_ring(slowest, ring_of(p, pp_worker_at(plan, replica, low, t), stride, n));
+    return slowest;
+}
+
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte)
 {
@@ -120,11 +132,12 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
     return llround(fmin(ns, longest_ns));
 }
 
-int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t bytes, double latency_ns,
-                               double ns_per_byte)
+int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
+                               double latency_ns, double ns_per_byte)
 {
-    const struct pp_ring ring = pp_placement_replicas(p, rank);
-    return pp_placement_sum_ns(p, &ring, p->plan->zero ? 1 : 2, bytes, latency_ns, ns_per_byte);
+    const bool tied = cls->kind == PP_REDUCE_TIED;
+    const struct pp_ring ring = tied ? pp_placement_tied(p) : pp_placement_replicas(p, p->plan->stage_rank[cls->stage]);
+    return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied ? 1 : 2, bytes, latency_ns, ns_per_byte);
 }
 
 void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,

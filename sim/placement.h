@@ -37,16 +37,18 @@ struct pp_ring {
 /* Of a rank: the replicas of a worker, who sum gradients; the workers of a replica, who sum inside tasks. */
 struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank);
 struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank);
+/* Of a replica: the two workers of the first and the last stage that have the same part; one, if it has both. */
+struct pp_ring pp_placement_tied(const struct pp_placement *p);
 
 /* Such a sum: by latency and time of a byte within a host, and one ring whose slowest link counts. It goes around twice
  * (rounds 2); reduce-scatter or all-gather (1), each once, with half of latency and bytes. */
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte);
 
-/* Sum over the replicas of the gradients of a rank's stage. Where each replica has a share, one of its two rounds:
- * reduce-scatter, or all-gather of the parameters. */
-int64_t pp_placement_reduce_ns(const struct pp_placement *p, int rank, int64_t bytes, double latency_ns,
-                               double ns_per_byte);
+/* What combines: the sum over the replicas of the gradients of a rank's stage; where each replica has a share, one of
+ * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of tied gradients. */
+int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
+                               double latency_ns, double ns_per_byte);
 
 /* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
  * what was there. */

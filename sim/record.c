@@ -56,10 +56,9 @@ static pp_status add_task(struct recording *r, int32_t task)
         return add(r, lane->src, task, PP_SIDE_RUN, posted, start, end);
     case PP_LANE_CHANNEL:
         return add_transfer(r, lane, task);
-    case PP_LANE_REDUCE:
-        return add(r, lane->src, task, PP_SIDE_RUN, start, start, end);
     default:
-        for (int rank = 0; rank < s->plan->ranks; rank++) PP_TRY(add(r, rank, task, PP_SIDE_RUN, start, start, end));
+        for (int i = 0; i < pp_lane_ranks(s->plan, lane); i++)
+            PP_TRY(add(r, pp_lane_rank(lane, i), task, PP_SIDE_RUN, start, start, end));
         return PP_OK;
     }
 }

@@ -92,21 +92,18 @@ static inline int64_t pp_sim_wrap_released(const struct sim *s, const struct pp_
  * the bytes. */
 static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_lane *lane)
 {
-    return lane->kind == PP_LANE_REDUCE && s->cost->link.receiver_copies;
+    return (lane->kind == PP_LANE_REDUCE || lane->kind == PP_LANE_TIED) && s->cost->link.receiver_copies;
 }
 
-/* Ranks whose hosts issue the task: its own, both ends of a channel, all. */
+/* Ranks whose hosts issue the task. */
 static inline int pp_sim_hosts(const struct pp_plan *plan, const struct pp_task *t)
 {
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    if (lane->kind == PP_LANE_NORM) return plan->ranks;
-    return lane->kind == PP_LANE_CHANNEL && lane->src != lane->dst ? 2 : 1;
+    return pp_lane_ranks(plan, &plan->lanes[t->lane]);
 }
 
 static inline int pp_sim_host(const struct pp_plan *plan, const struct pp_task *t, int i)
 {
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    return lane->kind == PP_LANE_NORM ? i : i == 0 ? lane->src : lane->dst;
+    return pp_lane_rank(&plan->lanes[t->lane], i);
 }
 
 /* Times of one step, as the arrays of struct sim. */

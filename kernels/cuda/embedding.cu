@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embedding with positions, and its gradient. The gradient sorts the tokens by word, so that one block adds all of a
- * word's rows, in the order of the tokens: no atomics, and the sums of the cpu.
+ * Embedding with positions, and their gradients. That of words sorts the tokens by word, so that one block adds all of
+ * a word's rows, in the order of the tokens; that of places has a block for each: no atomics, and the sums of the cpu.
  */
 #include <algorithm>
 
@@ -57,12 +57,12 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
-    float *table = static_cast<float *>(c->p[3]);
+    float *made = static_cast<float *>(c->p[3]);
     embedding<T> e;
     e.out = static_cast<T *>(c->p[0]);
     e.token = static_cast<const int32_t *>(c->p[1]);
     e.weight = static_cast<const float *>(c->p[2]);
-    e.table = table;
+    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? static_cast<const float *>(c->p[4]) : made;
     e.words = c->call->n[3];
     e.word = c->frame->tensor_rank * e.words;
     e.seq = seq;
@@ -70,7 +70,7 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, c->call->f[1]);
-    if (table) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, table, d);
+    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
@@ -179,6 +179,56 @@ template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_cal
 
 cudaError_t pp_cuda_embed_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_embed_grad, c); }
 
+template <typename T> struct position_grad {
+    float *grad;
+    const T *dy;
+    int rows, seq, d;
+    bool adds;
+    uint32_t vector;
+    pp_dropout drop;
+};
+
+/* Grid (places, quads of a row / threads): all rows' gradients of a place, in their order; 0 beyond the tokens. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) positions_grad(position_grad<T> p)
+{
+    const int t = (int)blockIdx.x;
+    const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = p.d - j;
+    if (left <= 0) return;
+    float *grad = p.grad + (int64_t)t * p.d + j;
+    pp_quad sum = {};
+    if (p.adds) sum = pp_load<aligned>(grad, left);
+#pragma unroll 4
+    for (int row = 0; row < p.rows && t < p.seq; row++) {
+        const int64_t token = (int64_t)row * p.seq + t;
+        const pp_quad q = pp_drop(p.drop, p.vector + (uint32_t)token, (uint32_t)(j / PP_QUAD),
+                                  pp_load<aligned>(p.dy + token * p.d + j, left));
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += q.v[k];
+    }
+    pp_store<aligned>(grad, left, sum);
+}
+
+template <typename T> static cudaError_t run_positions_grad(const struct pp_cuda_call *c)
+{
+    const int seq = c->call->n[1], d = c->call->n[2];
+    position_grad<T> p;
+    p.grad = static_cast<float *>(c->p[0]);
+    p.dy = static_cast<const T *>(c->p[1]);
+    p.rows = c->call->n[0];
+    p.seq = seq;
+    p.d = d;
+    p.adds = c->frame->accumulate;
+    p.vector = pp_first_vector(c, seq);
+    p.drop = pp_dropout_of(c, c->call->f[1]);
+    const bool aligned = d % PP_QUAD == 0 && pp_aligned(p.grad) && pp_aligned(p.dy);
+    const auto kernel = aligned ? positions_grad<T, true> : positions_grad<T, false>;
+    const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    PP_LAUNCH(kernel, dim3(p.adds ? seq : c->call->n[3], pp_div_up(quads, threads)), threads, 0, c->stream, p);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_positions_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_positions_grad, c); }
+
 cudaError_t pp_cuda_prepare_embedding(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(positions),
@@ -190,6 +240,10 @@ cudaError_t pp_cuda_prepare_embedding(void)
                                    reinterpret_cast<const void *>(embed_grad<float, true>),
                                    reinterpret_cast<const void *>(embed_grad<float, false>),
                                    reinterpret_cast<const void *>(embed_grad<__nv_bfloat16, true>),
-                                   reinterpret_cast<const void *>(embed_grad<__nv_bfloat16, false>)};
+                                   reinterpret_cast<const void *>(embed_grad<__nv_bfloat16, false>),
+                                   reinterpret_cast<const void *>(positions_grad<float, true>),
+                                   reinterpret_cast<const void *>(positions_grad<float, false>),
+                                   reinterpret_cast<const void *>(positions_grad<__nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(positions_grad<__nv_bfloat16, false>)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }

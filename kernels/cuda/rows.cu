@@ -143,27 +143,45 @@ template <bool aligned, typename T> static __device__ inline pp_quad biased(cons
 /* The normal distribution's Phi. */
 static __device__ inline float normal_below(float a) { return 0.5f * erfcf(a * -0.707106781f); }
 
-template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) gelu(row_pass<T> r)
+/* The factor f(a) of gelu(a) = a f(a), and a f'(a). */
+struct gelu_parts {
+    float factor, rise;
+};
+
+/* By tanh, as kernels/cpu/simd/gelu.c has it; an a that is no number shows where it is multiplied by. */
+template <bool by_tanh> static __device__ inline gelu_parts gelu_of(float a)
+{
+    if (!by_tanh) return {normal_below(a), a * 0.398942280f * expf(-0.5f * a * a)};
+    const float linear = 1.59576912f, cubic = 0.0713548163f, t = fminf(fabsf(a), 10.0f), square = t * t;
+    const float e = expf(-t * (linear + cubic * square)), w = 1 / (1 + e), small = e * w;
+    return {a > 0 ? w : small, a * small * w * (linear + 3 * cubic * square)};
+}
+
+template <typename T, bool aligned, bool by_tanh>
+static __global__ void __launch_bounds__(THREADS) gelu(row_pass<T> r)
 {
     const quad_place p = place_of(r);
     if (p.left <= 0) return;
     pp_quad q = biased<aligned>(r, p);
     if (r.bias) pp_store<aligned>(r.in + p.at, p.left, q);
 #pragma unroll
-    for (int k = 0; k < PP_QUAD; k++) q.v[k] *= normal_below(q.v[k]);
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] *= gelu_of<by_tanh>(q.v[k]).factor;
     pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, q));
 }
 
 /* Whether u was dropped is drawn again: that gelu(a) is 0 does not tell. */
-template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) gelu_grad(row_pass<T> r)
+template <typename T, bool aligned, bool by_tanh>
+static __global__ void __launch_bounds__(THREADS) gelu_grad(row_pass<T> r)
 {
     const quad_place p = place_of(r);
     if (p.left <= 0) return;
     const pp_quad a = pp_load<aligned>(r.in + p.at, p.left);
     pp_quad q = drop_at(r, p, pp_load<aligned>(r.out + p.at, p.left));
 #pragma unroll
-    for (int k = 0; k < PP_QUAD; k++)
-        q.v[k] *= normal_below(a.v[k]) + a.v[k] * 0.398942280f * expf(-0.5f * a.v[k] * a.v[k]);
+    for (int k = 0; k < PP_QUAD; k++) {
+        const gelu_parts g = gelu_of<by_tanh>(a.v[k]);
+        q.v[k] *= g.factor + g.rise;
+    }
     pp_store<aligned>(r.out + p.at, p.left, q);
 }
 
@@ -235,8 +253,13 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 /* [aligned] */
 template <typename T> using pass_kernel = void (*)(row_pass<T>);
-template <typename T> static const pass_kernel<T> gelu_kernels[] = {gelu<T, false>, gelu<T, true>};
-template <typename T> static const pass_kernel<T> gelu_grad_kernels[] = {gelu_grad<T, false>, gelu_grad<T, true>};
+/* [by tanh][aligned] */
+template <typename T>
+static const pass_kernel<T> gelu_kernels[][2] = {{gelu<T, false, false>, gelu<T, true, false>},
+                                                 {gelu<T, false, true>, gelu<T, true, true>}};
+template <typename T>
+static const pass_kernel<T> gelu_grad_kernels[][2] = {{gelu_grad<T, false, false>, gelu_grad<T, true, false>},
+                                                      {gelu_grad<T, false, true>, gelu_grad<T, true, true>}};
 template <typename T> static const pass_kernel<T> swiglu_kernels[] = {swiglu<T, false>, swiglu<T, true>};
 template <typename T> static const pass_kernel<T> swiglu_grad_kernels[] = {swiglu_grad<T, false>, swiglu_grad<T, true>};
 template <typename T> static const pass_kernel<T> residual_kernels[] = {residual<T, false>, residual<T, true>};
@@ -275,14 +298,14 @@ static pp_dropout part_dropout(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_kernels<T>, part_dropout(c), NULL, c->p[2]);
+    return run_pass<T>(c, gelu_kernels<T>[c->call->n[3]], part_dropout(c), NULL, c->p[2]);
 }
 
 cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
 
 template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_grad_kernels<T>, part_dropout(c), NULL, NULL);
+    return run_pass<T>(c, gelu_grad_kernels<T>[c->call->n[3]], part_dropout(c), NULL, NULL);
 }
 
 cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
@@ -335,12 +358,13 @@ cudaError_t pp_cuda_colsum(const struct pp_cuda_call *c) { return PP_BY_PRECISIO
 
 template <typename T> static cudaError_t prepare(void)
 {
-    enum { RELU = 4, PASSES = 12 };
+    enum { RELU = 4, PASSES = 16 };
     const void *kernels[RELU + PASSES] = {
         reinterpret_cast<const void *>(relu<T, true>), reinterpret_cast<const void *>(relu<T, false>),
         reinterpret_cast<const void *>(relu_grad<T, true>), reinterpret_cast<const void *>(relu_grad<T, false>)};
-    const pass_kernel<T> *const passes[] = {gelu_kernels<T>,        gelu_grad_kernels<T>, swiglu_kernels<T>,
-                                            swiglu_grad_kernels<T>, residual_kernels<T>,  residual_grad_kernels<T>};
+    const pass_kernel<T> *const passes[] = {
+        gelu_kernels<T>[0],  gelu_kernels<T>[1],     gelu_grad_kernels<T>[0], gelu_grad_kernels<T>[1],
+        swiglu_kernels<T>,   swiglu_grad_kernels<T>, residual_kernels<T>,     residual_grad_kernels<T>};
     for (int i = 0; i < PASSES; i++) kernels[RELU + i] = reinterpret_cast<const void *>(passes[i / 2][i % 2]);
     const cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     return error != cudaSuccess ? error : pp_prepare_columns<T, false>();

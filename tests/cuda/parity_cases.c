@@ -1,61 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parity.h"
 
-/* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 cuts operands of products (2^-10); bf16
- * rounds what it writes (2^-8), and the inner steps of attention. Operands are the same numbers on both sides. */
-const struct parity_kernel parity_kernels[PP_KERNELS] = {
-    [PP_KERNEL_COPY] = {.variants = PARITY_ABSENT, .absent = 1, .tolerance = {0, 0, 0}},
-    [PP_KERNEL_EMBED] = {.variants = PARITY_DROP, .probability = 1, .tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_EMBED_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE,
-                              .probability = 1,
-                              .tolerance = {5e-6, 5e-6, 5e-6}},
-    [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
-    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
-    [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
-    [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
-    [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
-    [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
-    [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
-    [PP_KERNEL_ROPE] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_ROPE_GRAD] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
-                             .partial = 7,
-                             .alias = {{0, 0}, {7, 3}},
-                             .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_LAYERNORM_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS,
-                                  .partial = 7,
-                                  .alias = {{0, 3}, {0, 7}},
-                                  .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_RMSNORM] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
-                           .partial = 7,
-                           .alias = {{0, 0}, {7, 3}},
-                           .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_RMSNORM_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE | PARITY_ALIAS,
-                                .partial = 7,
-                                .alias = {{0, 3}, {0, 7}},
-                                .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_RESIDUAL] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,
-                            .alias = {{0, 2}},
-                            .tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_RESIDUAL_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_RELU] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_RELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_GELU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_GELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_SWIGLU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_SWIGLU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
-    [PP_KERNEL_CROSS_ENTROPY] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_CROSS_ENTROPY_PART] = {.tolerance = {1e-5, 1e-5, 1e-5}},
-    [PP_KERNEL_CROSS_ENTROPY_JOIN] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
-    [PP_KERNEL_ALL_REDUCE] = {.tolerance = {0, 0, 0}},
-    [PP_KERNEL_REDUCE_SCATTER] = {.tolerance = {0, 0, 0}},
-    [PP_KERNEL_ALL_GATHER] = {.tolerance = {0, 0, 0}},
-    [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
-    [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
-    [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
-    [PP_KERNEL_ADAMW] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {2e-6, 2e-6, 2e-6}},
-};
-
 #define PLAIN 0, false
 #define LARGE 0, true
 #define BARE false, true /* without a bias, behind PLAIN or LARGE */
@@ -84,6 +29,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, SECOND},
     {PP_KERNEL_EMBED, {2, 5, 30, 4, 1}, 1, false, SECOND},
+    {PP_KERNEL_EMBED, {2, 35, 200, 101, 2}, 1, false},
+    {PP_KERNEL_EMBED, {2, 5, 30, 17, 2}, 1, true},
+    {PP_KERNEL_EMBED, {2, 5, 30, 4, 2}, 1, false, SECOND},
     {PP_KERNEL_EMBED_GRAD, {1, 1, 2, 1}, 1, false},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, SECOND},
@@ -94,6 +42,12 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_EMBED_GRAD, {2, 9, 4096, 40}, 64, true},
     {PP_KERNEL_EMBED_GRAD, {5, 35, 12, 28782}, 1, true},
     {PP_KERNEL_EMBED_GRAD, {5, 1000, 4, 300}, 2, true}, /* more tokens than are sorted at a time */
+    /* rows, seq, d, places */
+    {PP_KERNEL_POSITIONS_GRAD, {7, 35, 200, 64}, PLAIN},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN},
+    {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 16}, PLAIN, SECOND},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 9, 4096, 12}, LARGE},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 300, 6, 3000}, LARGE},
     /* m, n, k, mode, wide */
     {PP_KERNEL_GEMM_NT, {1, 1, 1, PP_GEMM_WRITE, 0}, PLAIN},
     {PP_KERNEL_GEMM_NT, {27, 36, 12, PP_GEMM_WRITE, 0}, PLAIN},
@@ -318,6 +272,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GELU, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_GELU, {1, 9, 4096}, LARGE},
     {PP_KERNEL_GELU, {3, 9, 12}, PLAIN, BARE},
+    {PP_KERNEL_GELU, {2, 3, 1027, 1}, PLAIN}, /* by tanh */
+    {PP_KERNEL_GELU, {3, 9, 12, 1}, PLAIN, BARE},
+    {PP_KERNEL_GELU_GRAD, {2, 3, 1027, 1}, PLAIN},
+    {PP_KERNEL_GELU_GRAD, {3, 9, 12, 1}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {3, 9, 12}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {7, 35, 200}, PLAIN},
     {PP_KERNEL_GELU_GRAD, {2, 3, 1027}, PLAIN},

@@ -299,10 +299,11 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
-    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama;
+    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama, gpt2;
     gpt.norm = first.norm = PP_NORM_FIRST;
     gpt.activation = gelu.activation = PP_GELU;
     gpt.attention = flash.attention = PP_ATTENTION_FLASH;
+    flash.activation = PP_GELU_TANH;
     llama = gpt;
     llama.normalization = PP_RMSNORM;
     llama.activation = PP_SWIGLU;
@@ -313,12 +314,18 @@ void parity_model(const struct parity_device *d)
     llama.rope_theta = 1000;
     llama.scale_embedding = false;
     gelu.kv_heads = 1;
+    gpt2 = gpt;
+    gpt2.bias = PP_BIAS_LAYERS;
+    gpt2.positions = PP_POSITIONS_LEARNED;
+    gpt2.max_positions = 33;
+    gpt2.scale_embedding = false;
     check_shape(d, &tutorial, false);
     check_shape(d, &tutorial, true);
     check_shape(d, &flash, false);
     check_shape(d, &gpt, false);
     check_shape(d, &llama, true);
     check_shape(d, &gelu, false);
+    check_shape(d, &gpt2, true);
     check_shape(d, &llama, true);
     check_shape(d, &first, true);
     check_shape(d, &lab, false);

@@ -134,6 +134,16 @@ static void with_workers_that_share_tensors(void **state)
 
 #define GPT "--norm pre --activation gelu --attention flash "
 
+#define GPT2 "--norm pre --activation gelu --positions learned --max-positions 64 --bias layers "
+
+static void with_positions_of_gpt2(void **state)
+{
+    (void)state;
+    leave_out_where_slow();
+    same_bits(1, GPT2 "--chunks 2 --dropout 0.2");
+    check_tensor(GPT2 "--chunks 2 --d-ff 24 --dropout 0.2 --sequence-parallel", 2);
+}
+
 static void with_layers_of_gpt_and_heads_of_llama(void **state)
 {
     (void)state;
@@ -173,6 +183,7 @@ static void in_bfloat16(void **state)
     check_bfloat16("");
     leave_out_where_slow();
     check_bfloat16(LLAMA "--attention flash");
+    check_bfloat16(GPT2);
 }
 
 int main(void)
@@ -182,6 +193,7 @@ int main(void)
         cmocka_unit_test(with_replicas_and_batched_gradients),
         cmocka_unit_test(with_adamw),
         cmocka_unit_test(with_workers_that_share_tensors),
+        cmocka_unit_test(with_positions_of_gpt2),
         cmocka_unit_test(with_layers_of_gpt_and_heads_of_llama),
         cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(in_bfloat16),

@@ -128,6 +128,7 @@ GPT = dict(CASES["d24-drop"], dropout=0.0, seed=1, norm="pre", activation="gelu"
 CASES["d24-gpt"] = dict(GPT, replicas=1, rows=10)
 CASES["d24-gpt-drop"] = dict(GPT, dropout=0.2)
 CASES["d24-gelu"] = dict(GPT, norm="post")
+CASES["d24-gelu-tanh"] = dict(GPT, activation="gelu-tanh")
 CASES["lab-pre"] = dict(CASES["lab"], norm="pre")
 # Llama's norms, activation and linears without biases.
 CASES["d24-llama-parts"] = dict(
@@ -137,12 +138,17 @@ CASES["d24-llama-parts"] = dict(
 LLAMA = dict(GPT, d_model=16, kv_heads=2, positions="rope", rope_theta=500000.0, tokens=9)
 CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
+# One tensor at both ends of the pipeline, as GPT-2 has it.
+CASES["d24-tied"] = dict(GPT, tie_embeddings="yes", dropout=0.2)
 # Heads that are wider together than the model, and narrower.
 CASES["d16-wide"] = dict(LLAMA, head_dim=6, kv_heads=4, norm="pre", dropout=0.2)
 CASES["d16-narrow"] = dict(LLAMA, head_dim=2, norm="post", attention="flash")
 # Tokens that 4 workers have unequal parts of, the last one none.
 CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropout=0.2)
-SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt"}
+# GPT-2: learnt positions, of which there are more than tokens, no bias of the decoder, tied embeddings, its GELU.
+GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embeddings="yes", activation="gelu-tanh")
+CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
+SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 
 
 def save(path, tensors):

@@ -9,6 +9,7 @@ the loss is the mean over all tokens of all replicas, so D replicas of r rows tr
 """
 
 import copy
+import functools
 import math
 
 import torch
@@ -106,6 +107,8 @@ COMMON = dict(
     head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
+    max_positions=0,
+    tie_embeddings="no",
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -136,7 +139,7 @@ class Attention(nn.Module):
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
         self.theta = o["rope_theta"] if o["positions"] == "rope" else None
         width = (self.heads + 2 * self.kv) * self.columns
-        bias = o["bias"] == "yes"
+        bias = o["bias"] != "no"
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
         self.register_parameter("in_proj_bias", nn.Parameter(torch.zeros(width)) if bias else None)
         self.out_proj = nn.Linear(self.heads * self.columns, d, bias=bias)
@@ -174,6 +177,10 @@ def swiglu(x):
     return nn.functional.silu(gate) * up
 
 
+# Those that PyTorch's layer does not know by name.
+ACTIVATIONS = {"swiglu": swiglu, "gelu-tanh": functools.partial(nn.functional.gelu, approximate="tanh")}
+
+
 def make_norm(o):
     return nn.RMSNorm(o["d_model"], eps=1e-5) if o["normalization"] == "rmsnorm" else nn.LayerNorm(o["d_model"])
 
@@ -181,7 +188,7 @@ def make_norm(o):
 def make_layer(o):
     """PyTorch's layer; its bias=False takes those of layer norms too, which ppkit keeps."""
     kind = nn.TransformerEncoderLayer if o["style"] == "tutorial" else LabLayer
-    gated, bias = o["activation"] == "swiglu", o["bias"] == "yes"
+    gated, bias = o["activation"] == "swiglu", o["bias"] != "no"
     layer = kind(
         o["d_model"],
         o["heads"],
@@ -189,7 +196,7 @@ def make_layer(o):
         o["dropout"],
         batch_first=True,
         norm_first=o["norm"] == "pre",
-        activation=swiglu if gated else o["activation"],
+        activation=ACTIVATIONS.get(o["activation"], o["activation"]),
         bias=bias,
     )
     if gated:
@@ -199,24 +206,29 @@ def make_layer(o):
 
 
 class Model(nn.Module):
-    """Embedding, sinusoidal positions unless they are rotary, encoder layers, a norm where the layers begin with theirs
-    (as nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
+    """Embedding, sinusoidal positions unless they are learnt or rotary, encoder layers, a norm where the layers begin with
+    theirs (as nn.TransformerEncoder's), decoder. Input [rows, tokens], output [rows, tokens, vocab]."""
 
     def __init__(self, o):
         super().__init__()
         d = o["d_model"]
         self.tutorial = o["style"] == "tutorial"
         self.embedding = nn.Embedding(o["vocab"], d)
+        self.positions = None
+        if o["positions"] == "learned":
+            self.positions = nn.Embedding(o["max_positions"] or o["tokens"], d)
         self.layers = nn.ModuleList(make_layer(o) for _ in range(o["layers"]))
         if o["norm"] == "pre":
             self.norm = make_norm(o)
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")
+        if o["tie_embeddings"] == "yes":
+            self.decoder.weight = self.embedding.weight
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
         if o["kv_heads"] or o["head_dim"] or self.rotary:
             for layer in self.layers:
                 layer.self_attn = Attention(o)
-        self.scale = math.sqrt(d) if self.tutorial and not self.rotary else 1.0
+        self.scale = math.sqrt(d) if self.tutorial and o["positions"] == "sinusoidal" else 1.0
         self.causal = o["mask"] == "causal"
         self.step = 0  # training steps so far, for masked_model.py
         self.initialise()
@@ -225,6 +237,8 @@ class Model(nn.Module):
         if self.tutorial:
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
             nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
+            if self.positions is not None:
+                nn.init.uniform_(self.positions.weight, -0.1, 0.1)
             if self.decoder.bias is not None:
                 nn.init.zeros_(self.decoder.bias)
             for layer in self.layers:
@@ -236,7 +250,7 @@ class Model(nn.Module):
             for p in layer.self_attn.parameters():
                 nn.init.uniform_(p, -bound, bound)
 
-    def positions(self, tokens, d, like):
+    def sinusoids(self, tokens, d, like):
         index = torch.arange(tokens, dtype=torch.float64).unsqueeze(1)
         frequency = torch.exp(torch.arange(0, d, 2, dtype=torch.float64) * (-math.log(10000.0) / d))
         table = torch.zeros(tokens, d, dtype=torch.float64)
@@ -253,7 +267,9 @@ class Model(nn.Module):
 
     def embedded(self, tokens):
         x = self.embedding(tokens) * self.scale
-        return x if self.rotary else x + self.positions(tokens.shape[1], x.shape[2], x)
+        if self.positions is not None:
+            return x + self.positions(torch.arange(tokens.shape[1]))
+        return x if self.rotary else x + self.sinusoids(tokens.shape[1], x.shape[2], x)
 
     def last_norm(self, x):
         return self.norm(x) if hasattr(self, "norm") else x

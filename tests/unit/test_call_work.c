@@ -40,6 +40,9 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}, .precision = PP_BF16},
                 2.0 * t * 2 * 10 * 100);
     check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, t * 200 * (4 + 4.0));
+    check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, PP_POSITIONS_LEARNED}}, t * 200 * (4 + 4 + 4.0));
+    check_bytes((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .precision = PP_BF16},
+                200 * (t * 2 + 64 * 4.0));
     check_bytes((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .precision = PP_BF16},
                 t * 2 * (8 * 100 * 2 + 4.0));
     const struct pp_ref act = {.region = PP_MEM_ACT};
@@ -62,6 +65,18 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_ADAMW, {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
 }
 
+/* Places that have tokens are read and written then, and no others. */
+static void test_bytes_moved_where_gradients_are_added(void **state)
+{
+    (void)state;
+    for (int places = 35; places <= 1024; places += 989) {
+        struct pp_call call = {PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, places}};
+        call.ref[0].region = call.ref[1].region = PP_MEM_ACT;
+        const struct pp_work work = pp_call_work(&call, false);
+        assert_true(work.bytes + work.again_bytes == 4.0 * 200 * (5 * 35 + 2 * 35));
+    }
+}
+
 static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32, double bf16)
 {
     const struct pp_work work = pp_call_work(&call, gpu);
@@ -73,10 +88,10 @@ static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32,
 static void test_arithmetic(void **state)
 {
     (void)state;
-    static const int pointwise[] = {PP_KERNEL_EMBED,        PP_KERNEL_ROPE,        PP_KERNEL_LAYERNORM,
-                                    PP_KERNEL_RMSNORM_GRAD, PP_KERNEL_RESIDUAL,    PP_KERNEL_RELU,
-                                    PP_KERNEL_GELU,         PP_KERNEL_SWIGLU_GRAD, PP_KERNEL_CROSS_ENTROPY,
-                                    PP_KERNEL_COLSUM,       PP_KERNEL_ADAMW};
+    static const int pointwise[] = {PP_KERNEL_EMBED,         PP_KERNEL_POSITIONS_GRAD, PP_KERNEL_ROPE,
+                                    PP_KERNEL_LAYERNORM,     PP_KERNEL_RMSNORM_GRAD,   PP_KERNEL_RESIDUAL,
+                                    PP_KERNEL_RELU,          PP_KERNEL_GELU,           PP_KERNEL_SWIGLU_GRAD,
+                                    PP_KERNEL_CROSS_ENTROPY, PP_KERNEL_COLSUM,         PP_KERNEL_ADAMW};
     const double product = 2.0 * 175 * 600 * 200;
     check_flops((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}}, true, product, 0, 0);
     check_flops((struct pp_call){PP_KERNEL_GEMM_NN, {175, 600, 200}, .precision = PP_TF32}, true, 0, product, 0);
@@ -95,6 +110,8 @@ static void test_arithmetic(void **state)
         assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&wide, true).shared_bytes == 0);
         check_flops(wide, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
+    check_flops((struct pp_call){PP_KERNEL_GELU, {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
     const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
     check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
     /* 128 fragments of 512 bytes for a tile of a warp, and an eighth of 64 keys and values of 128 bytes */
@@ -158,7 +175,8 @@ static void test_processor(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_moved), cmocka_unit_test(test_arithmetic),
-                                       cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_moved), cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
+        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

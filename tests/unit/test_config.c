@@ -90,7 +90,7 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         int replicas, rows, tokens;
     } cases[] = {{"--preset tutorial", 1041444974, 2, 20, 35},   {"--preset tutorial-12", 1444261998, 1, 20, 25},
                  {"--preset small", 12025582, 1, 20, 35},        {"--preset lab", 5068, 1, 4, 9},
-                 {"--preset gpt-small", 162301009, 1, 16, 1024}, {"--preset gpt-6.7b", 6855918673, 1, 32, 2048}};
+                 {"--preset gpt-small", 124439808, 1, 16, 1024}, {"--preset gpt-6.7b", 6658404352, 1, 32, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
         assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_OK);
@@ -185,6 +185,12 @@ static void impossible_numbers_are_refused(void **state)
         {"--positions alibi", "rope"},
         {"--rope-theta 500000", "--rope-theta is of --positions rope"},
         {"--positions rope --rope-theta 0.5", "outside"},
+        {"--max-positions 64", "--max-positions is of --positions learned"},
+        {"--positions rope --max-positions 64", "--max-positions is of --positions learned"},
+        {"--positions learned --max-positions 34", "--max-positions 34: rows of --tokens 35 have places without"},
+        {"--positions learned --rope-theta 500000", "--rope-theta is of --positions rope"},
+        {"--positions learnt", "did you mean learned?"},
+        {"--bias layer", "did you mean layers?"},
         {"--dropout 1", "less than 1"},
         {"--dropout -0.1", "outside"},
         {"--rows 0", "outside"},
@@ -194,6 +200,7 @@ static void impossible_numbers_are_refused(void **state)
         {"--attention flush", "did you mean flash?"},
         {"--norm first", "post"},
         {"--activation swish", "gelu"},
+        {"--activation gelu_tanh", "did you mean gelu-tanh?"},
         {"--normalization rms", "rmsnorm"},
         {"--bias none", "did you mean no?"},
         {"--epochs 3", "an option of ppexec"},

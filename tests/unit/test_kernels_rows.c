@@ -61,6 +61,67 @@ static void test_embedding(void **state)
     }
 }
 
+/* A table of more places than there are tokens. Words are scaled, places are not. */
+static void check_learned(const struct pp_cpu_isa *isa, int d, double p)
+{
+    enum { PLACES = SEQ + 2 };
+    const float scale = 3;
+    float *out = case_floats(T * d, 1), *weight = case_floats(VOCAB * d, 2), *places = case_floats(SEQ * d, 3);
+    float *grad = case_floats(PLACES * d, 4), *dy = case_floats(T * d, 5), *again;
+    double *expected = calloc((size_t)(PLACES * d), sizeof *expected);
+    assert_non_null(expected);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {
+        .n = {ROWS, SEQ, d, VOCAB, PP_POSITIONS_LEARNED}, .site = p > 0 ? CASE_SITE : 0, .f = {scale, (float)p}};
+    struct pp_cpu_call forward = {&call, &frame, {out, (void *)tokens, weight, NULL, places}};
+    isa->run[PP_KERNEL_EMBED](&forward);
+    for (int t = 0; t < T; t++)
+        for (int j = 0; j < d; j++) {
+            const double value = (double)weight[tokens[t] * d + j] * scale + places[t % SEQ * d + j];
+            const double dropped = case_drop(row_number(t), j, p, value);
+            assert_near(out + t * d + j, &dropped, 1, 1e-6);
+            expected[t % SEQ * d + j] += case_drop(row_number(t), j, p, dy[t * d + j]);
+        }
+    call.n[3] = PLACES;
+    struct pp_cpu_call backward = {&call, &frame, {grad, dy}};
+    isa->run[PP_KERNEL_POSITIONS_GRAD](&backward);
+    assert_near(grad, expected, PLACES * d, 1e-6);
+    for (int i = SEQ * d; i < PLACES * d; i++) grad[i] = 7; /* of longer rows before */
+    again = case_copy(grad, PLACES * d);
+    frame.accumulate = true;
+    isa->run[PP_KERNEL_POSITIONS_GRAD](&backward);
+    for (int i = 0; i < SEQ * d; i++) expected[i] += again[i];
+    assert_near(grad, expected, SEQ * d, 1e-6);
+    assert_same(grad + SEQ * d, again + SEQ * d, 2 * d);
+    case_free(out, weight, places, grad, dy, again, expected, NULL);
+}
+
+/* Two calls of a row each give the bits of one of both. */
+static void check_rows_in_turn(const struct pp_cpu_isa *isa, int d)
+{
+    float *dy = case_floats(T * d, 1), *whole = case_floats(SEQ * d, 2), *turns = case_floats(SEQ * d, 3);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, d, SEQ}, .site = CASE_SITE, .f = {0, 0.25f}};
+    isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, {whole, dy}});
+    call.n[0] = 1;
+    for (int row = 0; row < ROWS; row++, frame.first_row++, frame.accumulate = true)
+        isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, {turns, dy + row * SEQ * d}});
+    assert_same(turns, whole, SEQ * d);
+    case_free(dy, whole, turns, NULL);
+}
+
+static void test_learned_positions(void **state)
+{
+    (void)state;
+    const int widths[] = {2, 12, 36, 60, 200, 2100};
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < 6; i++) {
+        check_learned(isa, widths[i], 0);
+        check_learned(isa, widths[i], 0.25);
+        check_rows_in_turn(isa, widths[i]);
+    }
+}
+
 /* Far positions: the table is made by turning, and must not drift. */
 static void test_far_positions(void **state)
 {
@@ -213,7 +274,8 @@ static void test_not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_far_positions), cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_learned_positions),
+        cmocka_unit_test(test_far_positions), cmocka_unit_test(test_relu),
         cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,34 +22,45 @@ static float *columns(const float *from, int rows, int width, int first, int n)
     return out;
 }
 
+/* Positions of either kind are added once, by the worker that has the word; the gradient of learnt ones is whole in
+ * each. */
+static void check_embedding(const struct pp_cpu_isa *isa, enum pp_positions positions)
+{
+    enum { VOCAB = 11, WORDS = 4, D = 20 };
+    int32_t tokens[T] = {3, 0, 10, 3, 8, 7};
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {ROWS, SEQ, D, VOCAB, positions}, .site = CASE_SITE, .f = {2, 0.25f}},
+                   of_places = {.n = {ROWS, SEQ, D, SEQ}, .site = CASE_SITE, .f = {0, 0.25f}};
+    float *weight = case_floats(TENSOR * WORDS * D, 1), *scratch = case_floats(SEQ * D, 2), sum[T * D] = {0};
+    float *out = case_floats(T * D, 3), *grad = case_floats(VOCAB * D, 4), *dy = case_floats(T * D, 5);
+    float *places = case_floats(SEQ * D, 8), whole[SEQ * D], each[SEQ * D];
+    float *made = positions == PP_POSITIONS_SINUSOIDAL ? scratch : NULL;
+    case_run(isa, PP_KERNEL_EMBED, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){out, tokens, weight, made, places});
+    case_run(isa, PP_KERNEL_EMBED_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){grad, tokens, dy});
+    case_run(isa, PP_KERNEL_POSITIONS_GRAD, &of_places, 1, 0, &frame, (void *[PP_CALL_REFS]){whole, dy});
+    call.n[3] = WORDS;
+    for (int rank = 0; rank < TENSOR; rank++) {
+        float *part = case_floats(T * D, 6), *mine = case_floats(WORDS * D, 7), *words = weight + rank * WORDS * D;
+        const int there = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
+        case_run(isa, PP_KERNEL_EMBED, &call, TENSOR, rank, &frame,
+                 (void *[PP_CALL_REFS]){part, tokens, words, made, places});
+        case_run(isa, PP_KERNEL_EMBED_GRAD, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, tokens, dy});
+        case_run(isa, PP_KERNEL_POSITIONS_GRAD, &of_places, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){each, dy});
+        for (int i = 0; i < T * D; i++) sum[i] += part[i];
+        assert_same(mine, grad + rank * WORDS * D, there * D);
+        for (int i = there * D; i < WORDS * D; i++) assert_true(mine[i] == 0);
+        assert_same(each, whole, SEQ * D);
+        case_free(part, mine, NULL);
+    }
+    assert_near(sum, out, T * D, 0);
+    case_free(weight, scratch, out, grad, dy, places, NULL);
+}
+
 static void test_embedding(void **state)
 {
     (void)state;
-    enum { VOCAB = 11, WORDS = 4, D = 20 };
-    int32_t tokens[T] = {3, 0, 10, 3, 8, 7};
     FOR_EACH_ISA(isa)
-    {
-        struct pp_frame frame = case_frame();
-        struct pp_call call = {.n = {ROWS, SEQ, D, VOCAB}, .site = CASE_SITE, .f = {2, 0.25f}};
-        float *weight = case_floats(TENSOR * WORDS * D, 1), *scratch = case_floats(SEQ * D, 2), sum[T * D] = {0};
-        float *out = case_floats(T * D, 3), *grad = case_floats(VOCAB * D, 4), *dy = case_floats(T * D, 5);
-        case_run(isa, PP_KERNEL_EMBED, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){out, tokens, weight, scratch});
-        case_run(isa, PP_KERNEL_EMBED_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){grad, tokens, dy});
-        call.n[3] = WORDS;
-        for (int rank = 0; rank < TENSOR; rank++) {
-            float *part = case_floats(T * D, 6), *mine = case_floats(WORDS * D, 7), *words = weight + rank * WORDS * D;
-            const int there = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
-            case_run(isa, PP_KERNEL_EMBED, &call, TENSOR, rank, &frame,
-                     (void *[PP_CALL_REFS]){part, tokens, words, scratch});
-            case_run(isa, PP_KERNEL_EMBED_GRAD, &call, TENSOR, rank, &frame, (void *[PP_CALL_REFS]){mine, tokens, dy});
-            for (int i = 0; i < T * D; i++) sum[i] += part[i];
-            assert_same(mine, grad + rank * WORDS * D, there * D);
-            for (int i = there * D; i < WORDS * D; i++) assert_true(mine[i] == 0);
-            case_free(part, mine, NULL);
-        }
-        assert_near(sum, out, T * D, 0);
-        case_free(weight, scratch, out, grad, dy, NULL);
-    }
+    for (int positions = 0; positions <= PP_POSITIONS_LEARNED; positions++) check_embedding(isa, positions);
 }
 
 /* One that works on columns: operands are of so many times `width` columns; the last may be a bias. */

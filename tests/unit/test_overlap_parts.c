@@ -13,6 +13,7 @@
 
 static const char *const models[] = {MODEL,
                                      MODEL "--zero 1 --overlap-param-gather",
+                                     MODEL "--zero 1 --overlap-param-gather --positions learned --bias layers",
                                      MODEL "--zero 1 --overlap-param-gather --precision bf16 --schedule zb-h1",
                                      MODEL "--zero 1 --norm pre --activation swiglu --bias no --normalization rmsnorm",
                                      MODEL "--tensor 2 --norm pre --checkpoint layers",
@@ -173,7 +174,7 @@ static long long layer_bytes(const char *options)
 {
     struct pp_job *job = create_job(options);
     const struct pp_stage *stage = &job->model->stages[0];
-    const struct pp_tensor *first = &job->model->tensors[stage->first_tensor + stage->embed];
+    const struct pp_tensor *first = &job->model->tensors[stage->first_tensor + stage->embed_tensors];
     const long long bytes = first[stage->layer_tensors].offset - first->offset;
     pp_job_free(job);
     return bytes;

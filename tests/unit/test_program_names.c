@@ -38,6 +38,9 @@ static void test_names_of_calls(void **state)
                "flash 5x35x8x100x1 kv2 plain bf16");
     check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
+    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
+    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .site = 1},
+               "positions_grad 5x35x200x64 drop");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
     const struct pp_ref there = {.region = PP_MEM_WORK};
@@ -51,6 +54,9 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "swiglu 5x35x200 nobias drop bf16");
     check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");
+    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200, 1}, .site = 3}, "gelu 5x35x200 tanh nobias drop");
+    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, "gelu 5x35x200 nobias");
+    check_text((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 35, 200, 1}}, "gelu_grad 5x35x200 tanh");
     check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}, .ref[3] = {.region = PP_MEM_PARAM}},
                "attention 5x35x2x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
@@ -92,6 +98,10 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
+    shape.activation = PP_GELU_TANH;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal p0.1 pre gelu-tanh seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101");
+    shape.activation = PP_GELU;
     shape.attention = PP_ATTENTION_FLASH;
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre gelu seq5 rows3");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre");
@@ -114,6 +124,66 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm swiglu nobias");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu nobias");
+}
+
+/* Learnt positions are the embedding's alone, and what the decoder lacks is its own. */
+static void test_signatures_of_gpt2(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {.d_model = 12,
+                                   .heads = 3,
+                                   .d_ff = 20,
+                                   .layers = 2,
+                                   .vocab = 101,
+                                   .bias = PP_BIAS_LAYERS,
+                                   .positions = PP_POSITIONS_LEARNED,
+                                   .max_positions = 64};
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 full learned64 seq5 rows3");
+    check_signature(shape, PP_B, 1, "B 1l+dec d12 h3 ff20 v101 full layerbias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 learned64");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 layerbias");
+    struct pp_shape more = shape;
+    more.layers = 4;
+    check_part(more, (struct pp_class){PP_F, 0, 3, 1, 2}, "F 1l part d12 h3 ff20 full seq5 rows3");
+    check_part(more, (struct pp_class){PP_B, 1, 3, 1, 2}, "B 1l d12 h3 ff20 full seq5 rows3");
+    more.max_positions = SEQ - 1;
+    struct pp_model *model = make_model(&more, 2);
+    struct pp_program program;
+    assert_int_equal(pp_model_program(model, &(struct pp_class){PP_F, 0, 3},
+                                      &(struct pp_program_spec){SEQ, 3, true, false}, &program),
+                     PP_USAGE);
+    pp_model_free(model);
+}
+
+/* GPT-2's (Radford et al., 2019), but for its decoder's weights, which are the embedding's there. */
+static void test_tensors_of_gpt2(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {.d_model = 768,
+                                   .heads = 12,
+                                   .d_ff = 3072,
+                                   .layers = 12,
+                                   .vocab = 50257,
+                                   .norm = PP_NORM_FIRST,
+                                   .bias = PP_BIAS_LAYERS,
+                                   .positions = PP_POSITIONS_LEARNED,
+                                   .max_positions = 1024};
+    struct pp_model *model = make_model(&shape, 2);
+    const struct pp_tensor *t = model->tensors;
+    assert_int_equal(model->parameters, 124439808 + 50257 * 768);
+    assert_int_equal(pp_shape_embedding(&shape) + 12 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+                     model->parameters);
+    assert_int_equal(pp_shape_embedding(&shape), (50257 + 1024) * 768);
+    assert_int_equal(model->ntensors, 2 + 12 * 12 + 3);
+    assert_string_equal(t[1].name, "positions.weight");
+    assert_true(t[1].shape[0] == 1024 && t[1].shape[1] == 768 && t[1].stage == 0 && t[1].init == t[0].init &&
+                t[1].bound == t[0].bound);
+    assert_string_equal(t[2].name, "layers.0.self_attn.in_proj_weight");
+    assert_string_equal(t[3].name, "layers.0.self_attn.in_proj_bias");
+    assert_string_equal(t[model->ntensors - 1].name, "decoder.weight");
+    assert_int_equal(model->stages[0].embed_tensors, 2);
+    assert_int_equal(model->stages[1].embed_tensors, 0);
+    pp_model_free(model);
 }
 
 /* The longest that is likely is not cut off. */
@@ -212,8 +282,10 @@ static void test_signatures_of_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_signatures),
-                                       cmocka_unit_test(test_signatures_of_parts),
-                                       cmocka_unit_test(test_long_signature), cmocka_unit_test(test_tensors_of_llama)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_of_calls),      cmocka_unit_test(test_signatures),
+        cmocka_unit_test(test_signatures_of_parts), cmocka_unit_test(test_signatures_of_gpt2),
+        cmocka_unit_test(test_tensors_of_gpt2),     cmocka_unit_test(test_long_signature),
+        cmocka_unit_test(test_tensors_of_llama)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,13 +261,15 @@ static bool written_by_us(const struct check *c, int region)
     return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
-/* A linear layer without one, attention behind the rotation, which has taken it over, or gradients that are added. */
+/* A linear layer without one, or the decoder; attention behind the rotation, which took it over; added gradients. */
 static bool has_no_bias(const struct check *c)
 {
     const struct pp_shape *shape = &c->model->shape;
     const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
     const bool adds = c->call->kernel == PP_KERNEL_RESIDUAL && c->call->ref[1].part_bytes > 0;
-    return shape->bias == PP_NO_BIAS || (attends && shape->positions == PP_POSITIONS_ROPE) || adds;
+    const bool decodes = strstr(pp_kernel_table[c->call->kernel].name, "cross_entropy");
+    return shape->bias == PP_NO_BIAS || (decodes && shape->bias == PP_BIAS_LAYERS) ||
+           (attends && shape->positions == PP_POSITIONS_ROPE) || adds;
 }
 
 static void check_operand(struct check *c, int i, const struct pp_program *program)
@@ -361,13 +363,14 @@ static void test_all_programs(void **state)
                                                    .heads = 3,
                                                    .kv_heads = style / 4 % 2,
                                                    .head_dim = 6 * (style / 2 % 3 == 2),
-                                                   .positions = stages == 3,
+                                                   .positions = (stages + style) % 3,
+                                                   .max_positions = SEQ,
                                                    .rope_theta = 10000,
                                                    .d_ff = 20,
                                                    .norm = style / 2 % 2,
                                                    .activation = style / 4 % 3,
                                                    .normalization = style / 8,
-                                                   .bias = style / 8 ? PP_NO_BIAS : PP_BIAS,
+                                                   .bias = style / 8 ? PP_NO_BIAS : style / 4 * PP_BIAS_LAYERS,
                                                    .layers = 4,
                                                    .vocab = 101,
                                                    .dropout = 0.1,
@@ -392,8 +395,6 @@ static void test_all_programs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_programs),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_programs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,9 @@ static struct pp_shape random_shape(void)
     do shape.vocab = 2 + below(30);
     while ((shape.vocab + tensor - 1) / tensor * (tensor - 1) >= shape.vocab);
     shape.activation = below(2) ? PP_SWIGLU : PP_RELU;
-    shape.bias = below(2) ? PP_BIAS : PP_NO_BIAS;
+    shape.bias = below(3);
+    shape.positions = below(2) ? PP_POSITIONS_LEARNED : PP_POSITIONS_SINUSOIDAL;
+    shape.max_positions = 1 + below(9);
     shape.replicas = 1 + below(3);
     shape.zero = shape.replicas > 1 && below(2);
     return shape;
@@ -112,7 +114,8 @@ static void check_worker(const struct pp_shape *s, const struct pp_tensor *t, in
 
 static bool is_whole_in_each(const struct pp_tensor *t)
 {
-    return strstr(t->name, "norm") || strstr(t->name, "out_proj.bias") || strstr(t->name, "linear2.bias");
+    return strstr(t->name, "norm") || strstr(t->name, "positions") || strstr(t->name, "out_proj.bias") ||
+           strstr(t->name, "linear2.bias");
 }
 
 static void test_workers_have_each_element_once(void **unused)

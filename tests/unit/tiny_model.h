@@ -25,17 +25,23 @@ static const struct pp_shape tiny = {.d_model = 12,
                                      .scale_embedding = true};
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
- * first with heads that share keys and values and are rotated, with biases and all of Llama's parts. */
-enum { SHARED_AND_ROTATED = 6, LLAMA, KINDS };
+ * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
+ * positions, biases and GELU. */
+enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, KINDS };
 static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
-    shape.norm = kind % 2 || kind == SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
-    shape.activation = kind == SHARED_AND_ROTATED ? PP_GELU : kind == LLAMA ? PP_SWIGLU : kind / 2;
+    shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
+    shape.activation = kind == SHARED_AND_ROTATED || kind == GPT2 ? PP_GELU_TANH : kind == LLAMA ? PP_SWIGLU : kind / 2;
     if (shape.activation == PP_SWIGLU) {
         shape.normalization = PP_RMSNORM;
         shape.bias = kind % 2 ? PP_NO_BIAS : PP_BIAS;
     }
-    if (kind < SHARED_AND_ROTATED) return shape;
+    if (kind == GPT2) {
+        shape.positions = PP_POSITIONS_LEARNED;
+        shape.max_positions = 9;
+        shape.bias = PP_BIAS_LAYERS;
+    }
+    if (kind != SHARED_AND_ROTATED && kind != LLAMA) return shape;
     shape.d_model = 16;
     shape.heads = 4;
     shape.kv_heads = 2;

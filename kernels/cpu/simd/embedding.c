@@ -53,10 +53,11 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     float *out = c->p[0];
     const int32_t *token = c->p[1];
     const float *weight = c->p[2];
-    float *table = c->p[3];
+    float *made = c->p[3];
+    const float *table = c->call->n[4] == PP_POSITIONS_LEARNED ? c->p[4] : made;
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], &drop);
-    if (table) positions(table, seq, d);
+    if (made) positions(made, seq, d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
         if (word < 0)
@@ -100,4 +101,21 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
             embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + word * d, dy + t * d,
                              c->call->f[0], d);
     }
+}
+
+/* A place's gradient stays in the caches while its rows are added, in their order. */
+void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
+{
+    const int rows = c->call->n[0], seq = c->call->n[1], d = c->call->n[2], places = c->call->n[3];
+    float *grad = c->p[0];
+    const float *dy = c->p[1];
+    struct dropout drop;
+    const bool dropping = dropout_of(c, c->call->f[1], &drop);
+    if (!c->frame->accumulate) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
+    for (int t = 0; t < seq; t++)
+        for (int64_t row = 0; row < rows; row++) {
+            const int64_t token = row * seq + t;
+            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + token), grad + (int64_t)t * d,
+                             dy + token * d, 1, d);
+        }
 }

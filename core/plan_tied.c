@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/plan_issue.h"
+
+/* On the way through the tasks of the first and of the last stage. */
+struct tied {
+    const struct pp_plan *plan;
+    int32_t final[2]; /* what made, or summed over replicas, the last gradients so far; -1: nothing */
+    int32_t sum;      /* REDUCE_TIED; -1: it has not come yet */
+};
+
+static pp_status check_sum(struct tied *c, int32_t id)
+{
+    const struct pp_plan *plan = c->plan;
+    const struct pp_task *t = &plan->tasks[id];
+    const struct pp_lane *lane = &plan->lanes[t->lane];
+    if (lane->src != plan->stage_rank[0] || lane->dst != plan->stage_rank[plan->stages - 1])
+        return pp_plan_bad(plan, id, "its lane does not join the first and the last stage");
+    if (c->sum >= 0) return pp_plan_bad(plan, id, "done twice");
+    c->sum = id;
+    if (t->stage == 0 && t->dep[0] >= 0 && t->dep[0] == c->final[0] && t->dep[1] == c->final[1]) return PP_OK;
+    return pp_plan_bad(plan, id, "it sums gradients before they are made");
+}
+
+static pp_status check_task(struct tied *c, int32_t id)
+{
+    const struct pp_plan *plan = c->plan;
+    const struct pp_task *t = &plan->tasks[id];
+    const bool made = t->kind == PP_B || t->kind == PP_W || t->kind == PP_REDUCE_GRAD;
+    if (t->kind == PP_REDUCE_TIED) return check_sum(c, id);
+    if (made && c->sum >= 0) return pp_plan_bad(plan, id, "it makes gradients that are summed already");
+    if (made && t->stage == 0) c->final[0] = id;
+    if (made && t->stage == plan->stages - 1) c->final[1] = id;
+    if (t->kind != (plan->clip ? PP_NORM : PP_STEP) || (t->dep[0] >= 0 && t->dep[0] == c->sum)) return PP_OK;
+    return pp_plan_bad(plan, id, "it does not wait for the gradient that its stage shares");
+}
+
+pp_status pp_tied_check(const struct pp_plan *plan)
+{
+    struct tied c = {.plan = plan, .final = {-1, -1}, .sum = -1};
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        const int stage = plan->tasks[id].stage;
+        if (stage == 0 || stage == plan->stages - 1) PP_TRY(check_task(&c, id));
+    }
+    return c.sum >= 0 ? PP_OK : pp_fail(PP_INPUT, "the plan is wrong: the sum of tied gradients is missing");
+}
