@@ -190,7 +190,8 @@ const struct pp_opt pp_config_rows[] = {
     {"warmup", PP_OPT_INT, AT(warmup), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
      "first steps that do not count as measured (default the smaller of 3 and a quarter of the steps)", 0},
     {"data", PP_OPT_TEXT, AT(data), PP_RUNS, TRAINING, "WHAT", NULL, 0, 0, NULL,
-     "a folder with train.txt, valid.txt and test.txt, or constant, or generated (default generated; lab: constant)",
+     "a folder with train.txt, valid.txt and test.txt, or with tokens in train.bin, val.bin and test.bin (it may be "
+     "missing), or constant, or generated (default generated; lab: constant)",
      OWN},
     {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
      "length of the generated training text", OWN},

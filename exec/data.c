@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/data.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/plan_hash.h"
 
@@ -11,19 +13,50 @@ static const char *const part_names[PP_PARTS] = {"training", "validation", "test
 
 enum { CONSTANT_BATCHES = 3 }; /* an epoch of the lab */
 
+/* Where the words come from. `survey` finds the vocabulary and how many words there are, and keeps none. */
+struct source {
+    pp_status (*survey)(const struct pp_config *config, struct pp_data *data);
+    pp_status (*read)(const struct pp_config *config, struct pp_data *data);
+};
+
+static const struct source texts = {pp_data_survey_texts, pp_data_read_texts},
+                           tokens = {pp_data_survey_tokens, pp_data_read_tokens},
+                           constant = {pp_data_size_constant, pp_data_make_constant},
+                           generated = {pp_data_size_generated, pp_data_generate};
+
+static bool holds(const char *folder, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path && stat(path, &info) == 0;
+}
+
+/* A folder by its training part. */
+static pp_status find_source(const struct pp_config *config, const struct source **out)
+{
+    const char *data = config->data;
+    struct stat info;
+    *out = data ? &constant : &generated;
+    if (!data || strcmp(data, "constant") == 0) return PP_OK;
+    const bool words = holds(data, "train.txt"), numbers = holds(data, "train.bin"), absent = errno == ENOENT;
+    if (words && numbers)
+        return pp_fail(PP_INPUT, "--data: %s holds train.txt, a text, and train.bin, tokens; keep one of them", data);
+    if (!words && !numbers && absent && stat(data, &info) == 0 && S_ISDIR(info.st_mode))
+        return pp_fail(PP_INPUT, "--data: %s holds neither train.txt, for a text, nor train.bin, for tokens", data);
+    *out = numbers ? &tokens : &texts; /* what reads texts says what is wrong with a folder */
+    return PP_OK;
+}
+
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
 {
     struct pp_data *data;
+    const struct source *source;
+    PP_TRY(find_source(config, &source));
     PP_TRY(PP_NEW(&data, 1));
     data->reachable_loss = NAN;
     data->vocabulary = config->vocab;
-    pp_status status;
-    if (pp_data_is_folder(config))
-        status = pp_data_read_folder(config, data);
-    else if (config->data)
-        status = pp_data_make_constant(config, data);
-    else
-        status = pp_data_generate(config, data);
+    pp_status status = source->read(config, data);
     if (status == PP_OK)
         *out = data;
     else
@@ -49,23 +82,29 @@ int64_t pp_data_bytes(const struct pp_data *data)
     return words * (int64_t)sizeof *data->words[0];
 }
 
+/* all: else only of what sets the vocabulary. */
+static pp_status survey(struct pp_config *config, bool all, struct pp_data *data)
+{
+    const struct source *source;
+    *data = (struct pp_data){.vocabulary = config->vocab};
+    PP_TRY(find_source(config, &source));
+    if (all || source == &texts) PP_TRY(source->survey(config, data));
+    config->vocab = data->vocabulary;
+    return PP_OK;
+}
+
 pp_status pp_data_survey(struct pp_config *config, int64_t *bytes)
 {
-    struct pp_data data = {0};
-    if (pp_data_is_folder(config))
-        PP_TRY(pp_data_survey_folder(config, &data));
-    else if (config->data)
-        PP_TRY(pp_data_size_constant(config, &data));
-    else
-        pp_data_size_generated(config, &data);
+    struct pp_data data;
+    PP_TRY(survey(config, true, &data));
     *bytes = pp_data_bytes(&data);
     return PP_OK;
 }
 
 pp_status pp_data_set_vocabulary(struct pp_config *config)
 {
-    struct pp_data data = {0};
-    return pp_data_is_folder(config) ? pp_data_survey_folder(config, &data) : PP_OK;
+    struct pp_data data;
+    return survey(config, false, &data);
 }
 
 void pp_data_free(struct pp_data *data)

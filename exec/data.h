@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training data: a folder with train.txt, valid.txt and test.txt; constant sequences; or a generated text. Whatever it
- * is, it becomes one long list of word numbers per part, and a part is cut into rows and batches in one way.
+ * Training data: a folder with train.txt, valid.txt and test.txt; one with train.bin and val.bin, which hold tokens;
+ * constant sequences; or a generated text. Whatever it is, it becomes one long list of word numbers per part, and a
+ * part is cut into rows and batches in one way.
  *
  * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
  * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
@@ -27,7 +28,7 @@ struct pp_data {
 };
 
 /* What config->data names. A text folder without --no-eval needs all three files. PP_USAGE where --vocab contradicts
- * the text; else the caller sets config->vocab to the result's. */
+ * the text; else the caller sets config->vocab to the result's. Tokens are below config->vocab, which stays. */
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
@@ -42,14 +43,15 @@ uint64_t pp_data_hash(const struct pp_data *data);
 int64_t pp_data_bytes(const struct pp_data *data);
 
 /* The sources behind pp_data_load(). */
-bool pp_data_is_folder(const struct pp_config *config);
-/* Lengths of the parts, without the words of validation and test; a part that cannot be read has none. */
-pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-/* Only their lengths. PP_USAGE where there would be too many words. */
+/* Vocabulary and lengths of the parts, no words; a part of validation or test that cannot be read has none. */
+pp_status pp_data_survey_texts(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+pp_status pp_data_read_texts(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+pp_status pp_data_survey_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+/* Only the lengths. PP_USAGE where there would be too many words. */
 pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-void pp_data_size_generated(const struct pp_config *config, struct pp_data *data);
+pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
+pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 
 /* One part as one replica sees it. */

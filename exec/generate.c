@@ -58,10 +58,11 @@ static void walk(const int32_t *successors, int n, uint64_t seed, int32_t *words
     }
 }
 
-void pp_data_size_generated(const struct pp_config *config, struct pp_data *data)
+pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data *data)
 {
     for (int part = 0; part < PP_PARTS; part++)
         data->length[part] = part == PP_PART_TRAIN ? config->generated_tokens : config->generated_tokens / 10;
+    return PP_OK;
 }
 
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
@@ -69,7 +70,7 @@ pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
     int n = config->vocab < SUCCESSORS ? config->vocab : SUCCESSORS;
     int32_t *successors;
     pp_status status = PP_OK;
-    pp_data_size_generated(config, data);
+    PP_TRY(pp_data_size_generated(config, data));
     PP_TRY(PP_NEW(&successors, (int64_t)config->vocab * n));
     choose_successors(successors, config->vocab, n, config->seed);
     for (int part = 0; part < PP_PARTS && status == PP_OK; part++) {

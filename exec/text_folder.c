@@ -62,8 +62,8 @@ static pp_status check_folder(const struct pp_config *config)
     if (stat(config->data, &info) == 0 && S_ISDIR(info.st_mode)) return PP_OK;
     return pp_fail(
         PP_INPUT,
-        "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or 'constant' "
-        "or 'generated'",
+        "--data: there is no folder '%s'; give a folder with train.txt, valid.txt and test.txt, or of tokens with "
+        "train.bin and val.bin, or 'constant' or 'generated'",
         config->data);
 }
 
@@ -88,8 +88,6 @@ static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary
     return PP_OK;
 }
 
-bool pp_data_is_folder(const struct pp_config *config) { return config->data && strcmp(config->data, "constant") != 0; }
-
 static pp_status count_word(void *arg, const char *word, size_t length)
 {
     (void)word;
@@ -108,12 +106,11 @@ static int64_t count_words(const struct pp_config *config, enum pp_part part)
     return pp_tokenize_file(path, count_word, &words) == PP_OK ? words : 0;
 }
 
-pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data)
+pp_status pp_data_survey_texts(const struct pp_config *config, struct pp_data *data)
 {
     struct pp_vocabulary *vocabulary;
     PP_TRY(pp_vocabulary_create(&vocabulary));
     pp_status status = read_training(config, vocabulary, data);
-    if (status == PP_OK) config->vocab = data->vocabulary;
     pp_vocabulary_free(vocabulary);
     for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && status == PP_OK && !config->no_eval; part++)
         data->length[part] = count_words(config, part);
@@ -122,7 +119,7 @@ pp_status pp_data_survey_folder(struct pp_config *config, struct pp_data *data)
     return status;
 }
 
-pp_status pp_data_read_folder(const struct pp_config *config, struct pp_data *data)
+pp_status pp_data_read_texts(const struct pp_config *config, struct pp_data *data)
 {
     struct pp_vocabulary *vocabulary;
     PP_TRY(pp_vocabulary_create(&vocabulary));

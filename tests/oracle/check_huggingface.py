@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares ppexec with Hugging Face's models: a developer's tool, needs a Python with torch and transformers.
+
+  check_huggingface.py --ppexec PATH [--only TEXT] [--dice N]
+
+Small models with random weights are saved by transformers, converted by scripts/convert-weights, and read by ppexec,
+which is given tokens as nanoGPT has them. Losses of a training batch and of an evaluation must be transformers' to
+1e-5. What ppexec saves is converted back: every tensor is then that of transformers' file, bit for bit, and transformers
+reads it.
+"""
+
+import argparse
+import array
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+CONVERT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "convert-weights"
+ROWS, TOKENS, WORDS = 3, 11, 200
+TOLERANCE = 1e-5
+
+GPT2 = dict(vocab_size=97, n_embd=24, n_head=4, n_layer=3, n_positions=32)
+LLAMA = dict(vocab_size=97, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_hidden_layers=3)
+LLAMA.update(rms_norm_eps=1e-5)
+CASES = {  # kind, configuration, how it is saved
+    "gpt2": ("GPT2", GPT2, {}),
+    "gpt2-inner": ("GPT2", dict(GPT2, n_inner=40, activation_function="gelu", n_positions=TOKENS), {}),
+    "gpt2-untied": ("GPT2", dict(GPT2, tie_word_embeddings=False), {}),
+    "gpt2-parts": ("GPT2", GPT2, dict(max_shard_size="12KB")),
+    "gpt2-float16": ("GPT2", GPT2, dict(dtype=torch.float16)),
+    "llama": ("Llama", LLAMA, {}),
+    "llama-grouped": ("Llama", dict(LLAMA, num_key_value_heads=2), {}),
+    "llama-head-dim": ("Llama", dict(LLAMA, num_key_value_heads=1, head_dim=10), {}),
+    "llama-tied": ("Llama", dict(LLAMA, tie_word_embeddings=True), {}),
+    "llama-theta": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="default", rope_theta=500000.0)), {}),
+    "llama-parts": ("Llama", dict(LLAMA, num_key_value_heads=2), dict(max_shard_size="12KB")),
+    "llama-bfloat16": ("Llama", LLAMA, dict(dtype=torch.bfloat16)),
+    "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),
+    "mistral": ("Mistral", dict(LLAMA, num_key_value_heads=2, head_dim=8, sliding_window=None), {}),
+}
+
+
+class Failure(Exception):
+    pass
+
+
+def run(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failure(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def make_model(kind, values, how, folder):
+    """Saved, and read again in float64."""
+    config = getattr(transformers, kind + "Config")(**values)
+    made = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            weight.normal_(1.0 if weight.dim() == 1 and name.endswith("weight") else 0.0, 0.2)
+    options = dict(how)
+    made.to(options.pop("dtype", torch.float32)).save_pretrained(folder, **options)
+    return type(made).from_pretrained(folder, dtype=torch.float32).double()
+
+
+def write_tokens(folder, vocabulary, dice):
+    """{part: tokens}"""
+    folder.mkdir()
+    parts = {}
+    for name in ("train", "val"):
+        parts[name] = [dice.randrange(vocabulary) for _ in range(WORDS)]
+        numbers = array.array("H" if vocabulary <= 65536 else "I", parts[name])
+        (folder / f"{name}.bin").write_bytes(numbers.tobytes())
+    return parts
+
+
+def loss_of(model, tokens):
+    """Of the first batch."""
+    n = len(tokens) // ROWS
+    rows = torch.tensor([tokens[row * n : row * n + TOKENS + 1] for row in range(ROWS)])
+    with torch.no_grad():
+        logits = model(rows[:, :-1]).logits
+    return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()))
+
+
+def expect_close(what, value, expected):
+    if not abs(value - expected) <= TOLERANCE * abs(expected):
+        raise Failure(f"{what} is {value}, of transformers {expected}")
+    return abs(value - expected) / abs(expected)
+
+
+def saved_tensors(folder):
+    return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+
+
+def compare_tensors(first, back):
+    """16 bits come back as 32."""
+    mine, theirs = saved_tensors(back), saved_tensors(first)
+    if set(mine) != set(theirs):
+        raise Failure(f"tensors that only one has: {sorted(set(mine) ^ set(theirs))}")
+    for name, tensor in theirs.items():
+        if not torch.equal(mine[name].view(torch.int32), tensor.float().view(torch.int32)):
+            raise Failure(f"{name} came back with other bits")
+
+
+def check(args, kind, values, how, folder):
+    dice = random.Random(args.dice)
+    torch.manual_seed(args.dice)
+    model = make_model(kind, values, how, folder / "first")
+    tokens = write_tokens(folder / "tokens", model.config.vocab_size, dice)
+    options = run(CONVERT, folder / "first", folder / "first.st").split()
+    words = ["--init", folder / "first.st", "--save", folder / "same.st", "--data", folder / "tokens", "--lr", 0]
+    words += ["--rows", ROWS, "--tokens", TOKENS, "--eval-rows", ROWS, "--chunks", ROWS, "--format", "json"]
+    words += ["--epochs", 1, "--max-batches", 1, "--eval-batches", 1, "--optimizer", "sgd"]
+    result = json.loads(run(args.ppexec, *options, *words))[0]
+    trained = expect_close("the loss", result["loss"][0], loss_of(model, tokens["train"]))
+    evaluated = expect_close("the validation loss", result["valid_loss"][0], loss_of(model, tokens["val"]))
+    for file in ("first.st", "same.st"):
+        back = folder / f"back-{file}"
+        run(CONVERT, "--to-huggingface", folder / "first" / "config.json", folder / file, back)
+        compare_tensors(folder / "first", back)
+    again = type(model).from_pretrained(back).double()
+    expect_close("the loss of what came back", loss_of(again, tokens["train"]), loss_of(model, tokens["train"]))
+    return f"loss {result['loss'][0]:.6f}, off by {max(trained, evaluated):.0e}"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--ppexec", required=True)
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds it")
+    parser.add_argument("--dice", type=int, default=0, help="seed of weights and tokens")
+    args = parser.parse_args()
+    failures = 0
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for name, (kind, values, how) in CASES.items():
+        if args.only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as keep:
+            try:
+                print("ok     ", name, check(args, kind, values, how, pathlib.Path(keep)), flush=True)
+            except Failure as failure:
+                failures += 1
+                print("FAILED ", name, failure, flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
