@@ -81,10 +81,10 @@ compare 2 --schedule gpipe --stages 1 --tensor 4 --sequence-parallel --heads 4 -
 compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4 --d-ff 8 --tokens 2 --rows 2 --chunks 2 --eval-rows 1 # parts below a line
 
 # The gradients of tied embeddings, summed over two ranks, or on one that has both.
-compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --tie-embeddings
-compare 2 --schedule zbv --stages 2 --chunks 3 --tie-embeddings --precision bf16
-compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings --optimizer adamw --lr 0.01 --clip 0
-compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings --zero 1 "${parts[@]}" --overlap-param-gather
+compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --tie-embeddings yes
+compare 2 --schedule zbv --stages 2 --chunks 3 --tie-embeddings yes --precision bf16
+compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --clip 0
+compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 "${parts[@]}" --overlap-param-gather
 
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
@@ -95,7 +95,7 @@ compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --chunks 3
 
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3
-follow_cpu --schedule 1f1b --stages 2 --tie-embeddings --chunks 3
+follow_cpu --schedule 1f1b --stages 2 --tie-embeddings yes --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 cp gpu shared
 train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3

@@ -154,9 +154,9 @@ static void with_layers_of_gpt_and_heads_of_llama(void **state)
 static void with_tied_embeddings(void **state)
 {
     (void)state;
-    same_bits(2, "--chunks 2 --dropout 0.2 --tie-embeddings");
+    same_bits(2, "--chunks 2 --dropout 0.2 --tie-embeddings yes");
     leave_out_where_slow();
-    same_bits(1, "--chunks 2 --tie-embeddings --optimizer adamw --adam-eps 1e-4 --lr 0.01 --vocab-multiple 16");
+    same_bits(1, "--chunks 2 --tie-embeddings yes --optimizer adamw --adam-eps 1e-4 --lr 0.01 --vocab-multiple 16");
 }
 
 #define LLAMA "--norm pre --normalization rmsnorm --activation swiglu --bias no "

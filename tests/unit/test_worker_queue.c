@@ -117,14 +117,14 @@ static void workers_of_a_rank_too(void **state)
     assert_true(compare(PARTS "--schedule zbv --stages 2 --virtual 2 --chunks 4 --clip 0 --no-eval"));
 }
 
-#define TIED SHORT "--tie-embeddings --dropout 0.2 "
+#define TIED SHORT "--tie-embeddings yes --dropout 0.2 "
 
 /* The gradients of embedding and decoder are summed over two ranks, or on one that has both. */
 static void tied_embeddings_too(void **state)
 {
     (void)state;
     queued_set(NULL);
-    compare_shapes("--tie-embeddings --max-batches 2", 5 * STEP);
+    compare_shapes("--tie-embeddings yes --max-batches 2", 5 * STEP);
     assert_true(compare(TIED "--schedule zbv --stages 2 --virtual 2 --chunks 4 --optimizer adamw"));
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
@@ -212,7 +212,7 @@ static void check_trace(bool tied)
     assert_int_equal(pp_db_open("trace.db", PP_DB_WRITE, &db), PP_OK);
     snprintf(options, sizeof options,
              SHORT "--schedule 1f1b --stages 2 --chunks 4 --replicas 2 --max-batches 6 --trace-steps 2 %s",
-             tied ? "--tie-embeddings" : "");
+             tied ? "--tie-embeddings yes" : "");
     if (train(&pp_backend_queued, options, db, &out) != PP_OK) fail_msg("%s", pp_message());
     /* A step of a replica: 3 microbatches through 2 stages, F and B; 3 transfers each way with two ends; of each stage
      * its reduction, norm and step; the global norm on both ranks, and the sum of tied gradients. */
