@@ -78,7 +78,9 @@ static int64_t parameters(const struct pp_config *c)
 {
     int64_t d = c->d_model, ff = c->d_ff;
     int64_t layer = 4 * d * d + 4 * d + 2 * d * ff + ff + d + 4 * d;
-    return 2 * d * c->vocab + c->vocab + c->layers * layer + (c->norm == PP_NORM_FIRST ? 2 * d : 0);
+    int64_t ends = (c->tie_embeddings ? 1 : 2) * d * c->vocab + (c->bias == PP_BIAS ? c->vocab : 0);
+    if (c->positions == PP_POSITIONS_LEARNED) ends += d * pp_config_max_positions(c);
+    return ends + c->layers * layer + (c->norm == PP_NORM_FIRST ? 2 * d : 0);
 }
 
 static void presets_have_the_published_numbers_of_parameters(void **state)
