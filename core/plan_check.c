@@ -65,14 +65,24 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
 
 static bool computes(const struct pp_task *t) { return pp_kinds[t->kind].computes; }
 
+/* What sums tied gradients has its lane alone, which joins the ranks that have them. */
+static pp_status check_tied_lane(const struct pp_plan *plan, int32_t id)
+{
+    const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
+    const bool tied = lane->kind == PP_LANE_TIED;
+    if ((plan->tasks[id].kind == PP_REDUCE_TIED) != tied || (tied && !plan->tied))
+        return bad(plan, id, "it runs on a lane of another kind");
+    if (!tied || (lane->src == plan->stage_rank[0] && lane->dst == plan->stage_rank[plan->stages - 1])) return PP_OK;
+    return bad(plan, id, "its lane does not join the first and the last stage");
+}
+
 static pp_status check_lane(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];
     const struct pp_lane *lane = &plan->lanes[t->lane];
     if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
         return bad(plan, id, "it runs on a lane of another kind");
-    if ((t->kind == PP_REDUCE_TIED) != (lane->kind == PP_LANE_TIED) || (lane->kind == PP_LANE_TIED && !plan->tied))
-        return bad(plan, id, "it runs on a lane of another kind");
+    PP_TRY(check_tied_lane(plan, id));
     if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
     if (plan->classes[t->cls].kind != t->kind || plan->classes[t->cls].stage != t->stage)
         return bad(plan, id, "a cost class of another kind or stage");

@@ -57,7 +57,8 @@ static pp_status advance(struct walk *c, int rank, int *other)
         }
         const int place = lane->kind == PP_LANE_TIED ? rank == lane->dst : pp_issue_is_recv(entry);
         const int peer = pp_lane_rank(lane, !place);
-        if (rank != pp_lane_rank(lane, place)) return pp_plan_bad(plan, id, "it stands in the list of another rank");
+        if (rank != pp_lane_rank(lane, place) || entry != pp_issue_entry(lane, id, place))
+            return pp_plan_bad(plan, id, "it stands in the list of another rank");
         if (head(c, peer) != pp_issue_entry(lane, id, !place)) return PP_OK;
         c->ends[id] |= lane->kind == PP_LANE_TIED ? 1 : 3;
         c->at[peer]++;

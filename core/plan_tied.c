@@ -12,9 +12,6 @@ static pp_status check_sum(struct tied *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    if (lane->src != plan->stage_rank[0] || lane->dst != plan->stage_rank[plan->stages - 1])
-        return pp_plan_bad(plan, id, "its lane does not join the first and the last stage");
     if (c->sum >= 0) return pp_plan_bad(plan, id, "done twice");
     c->sum = id;
     if (t->stage == 0 && t->dep[0] >= 0 && t->dep[0] == c->final[0] && t->dep[1] == c->final[1]) return PP_OK;
@@ -38,8 +35,9 @@ pp_status pp_tied_check(const struct pp_plan *plan)
 {
     struct tied c = {.plan = plan, .final = {-1, -1}, .sum = -1};
     for (int32_t id = 0; id < plan->ntasks; id++) {
-        const int stage = plan->tasks[id].stage;
-        if (stage == 0 || stage == plan->stages - 1) PP_TRY(check_task(&c, id));
+        const struct pp_task *t = &plan->tasks[id];
+        const bool ends = t->stage == 0 || t->stage == plan->stages - 1;
+        if (ends || t->kind == PP_REDUCE_TIED) PP_TRY(check_task(&c, id));
     }
     return c.sum >= 0 ? PP_OK : pp_fail(PP_INPUT, "the plan is wrong: the sum of tied gradients is missing");
 }

@@ -6,7 +6,8 @@
  * in every other layer; all learn by the rate, betas, decay and clipping of the latter. llama-2-7b (Touvron et al.,
  * 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are those models, number for number, but for the
  * schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the
- * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published.
+ * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published. None begins
+ * with the initial weights of its model, but with those of kernels/model.h.
  */
 #include "core/config.h"
 

@@ -91,13 +91,30 @@ static void test_place(void **state)
         BROKEN(all, *t = plan->tasks[find(plan, PP_REDUCE_GRAD, stage)], "it makes gradients that are summed already");
     for (int end = 0; end < 2; end++) {
         int32_t *const rank = end ? &lane->dst : &lane->src, good = *rank;
-        *rank = 1;
-        expect_bad(plan, "its lane does not join the first and the last stage");
+        for (int wrong = 1; wrong < 100; wrong += 98) { /* a rank between them, none */
+            *rank = wrong;
+            expect_bad(plan, "its lane does not join the first and the last stage");
+        }
         *rank = good;
     }
     BROKEN(sum, t->stage = 2, "a cost class of another kind or stage");
     plan->classes[plan->tasks[sum].cls].stage = plan->tasks[sum].stage = 2;
     expect_bad(plan, early);
+    pp_plan_free(plan);
+}
+
+/* Of a stage between the two. */
+static void test_another(void **state)
+{
+    (void)state;
+    struct pp_plan *plan = tied_plan("1f1b", 3, 1, 2, true);
+    struct pp_task *another = &plan->tasks[find(plan, PP_NORM_ALL, -1)];
+    const int32_t cls = another->cls;
+    *another = plan->tasks[find(plan, PP_REDUCE_TIED, 0)];
+    another->cls = cls;
+    plan->classes[cls].kind = another->kind;
+    plan->classes[cls].stage = another->stage = 1;
+    expect_bad(plan, "done twice");
     pp_plan_free(plan);
 }
 
@@ -176,6 +193,10 @@ static void test_lists(void **state)
         expect_bad(plan, rank == 1 ? "it stands in the list of another rank" : "deadlock");
         plan->issue[i] = good;
         assert_int_equal(pp_plan_check(plan), PP_OK);
+        if (rank == 1) continue;
+        plan->issue[i] |= 1; /* as a receive */
+        expect_bad(plan, "it stands in the list of another rank");
+        plan->issue[i] = good;
     }
     pp_plan_free(plan);
     plan = tied_plan("zbv", 2, 2, 1, true); /* of a rank that has both, nobody else misses it */
@@ -215,7 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inputs),  cmocka_unit_test(test_outputs),     cmocka_unit_test(test_place),
         cmocka_unit_test(test_missing), cmocka_unit_test(test_lanes),       cmocka_unit_test(test_deadlock),
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_other_order),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_other_order), cmocka_unit_test(test_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

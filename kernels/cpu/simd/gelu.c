@@ -26,7 +26,8 @@ static inline struct factor of_normal(vf a)
 }
 
 /* (1 + tanh(z)) / 2 = 1 / (1 + exp(-2 z)), of exp(-2 |z|), so that neither end loses digits: to 3e-7 (2 + 2 |z|) of f.
- * From |a| = 10 on, where 2 |z| is 87.3, f is as good as 0 or 1, and a^3 would become too large. */
+ * From |a| = 10 on, where 2 |z| is 87.3, f is as good as 0 or 1, and a^3 would become too large; what is left of f and
+ * of its slope there, 1e-38 to 1e-36, shows where a is 1e33 or more. */
 static inline struct factor of_tanh(vf a)
 {
     const float linear = 1.59576912f, cubic = 0.0713548163f; /* 2 sqrt(2 / pi), and 0.044715 of that */
