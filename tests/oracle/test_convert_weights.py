@@ -3,90 +3,19 @@
 """scripts/convert-weights over tiny files made by hand: names, orders and transpositions, 16 bits, parts, the way back,
 and what is refused. Python's standard library is enough; check_huggingface.py compares with the models themselves."""
 
-import contextlib
-import importlib.machinery
-import importlib.util
-import io
 import json
 import math
-import pathlib
+import os
+import signal
 import struct
-import sys
-import tempfile
 import unittest
 from unittest import mock
 
-import safetensors_file
+from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA_NAMES, LLAMA_SHAPES
+from tiny_models import Case, convert, numbered, raw_tensors, write
 
-sys.dont_write_bytecode = True
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "convert-weights"
-
-GPT2 = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=2, n_head=1, n_layer=1, n_inner=3)
-GPT2.update(vocab_size=4, n_positions=5, layer_norm_epsilon=1e-5, activation_function="gelu_new")
-GPT2_SHAPES = {
-    "transformer.wte.weight": [4, 2],
-    "transformer.wpe.weight": [5, 2],
-    "transformer.h.0.ln_1.weight": [2],
-    "transformer.h.0.ln_1.bias": [2],
-    "transformer.h.0.attn.c_attn.weight": [2, 6],
-    "transformer.h.0.attn.c_attn.bias": [6],
-    "transformer.h.0.attn.c_proj.weight": [2, 2],
-    "transformer.h.0.attn.c_proj.bias": [2],
-    "transformer.h.0.ln_2.weight": [2],
-    "transformer.h.0.ln_2.bias": [2],
-    "transformer.h.0.mlp.c_fc.weight": [2, 3],
-    "transformer.h.0.mlp.c_fc.bias": [3],
-    "transformer.h.0.mlp.c_proj.weight": [3, 2],
-    "transformer.h.0.mlp.c_proj.bias": [2],
-    "transformer.ln_f.weight": [2],
-    "transformer.ln_f.bias": [2],
-}
-GPT2_NAMES = {  # ppkit's, and whether theirs is transposed
-    "embedding.weight": ("transformer.wte.weight", False),
-    "positions.weight": ("transformer.wpe.weight", False),
-    "layers.0.self_attn.in_proj_weight": ("transformer.h.0.attn.c_attn.weight", True),
-    "layers.0.self_attn.in_proj_bias": ("transformer.h.0.attn.c_attn.bias", False),
-    "layers.0.self_attn.out_proj.weight": ("transformer.h.0.attn.c_proj.weight", True),
-    "layers.0.self_attn.out_proj.bias": ("transformer.h.0.attn.c_proj.bias", False),
-    "layers.0.linear1.weight": ("transformer.h.0.mlp.c_fc.weight", True),
-    "layers.0.linear1.bias": ("transformer.h.0.mlp.c_fc.bias", False),
-    "layers.0.linear2.weight": ("transformer.h.0.mlp.c_proj.weight", True),
-    "layers.0.linear2.bias": ("transformer.h.0.mlp.c_proj.bias", False),
-    "layers.0.norm1.weight": ("transformer.h.0.ln_1.weight", False),
-    "layers.0.norm1.bias": ("transformer.h.0.ln_1.bias", False),
-    "layers.0.norm2.weight": ("transformer.h.0.ln_2.weight", False),
-    "layers.0.norm2.bias": ("transformer.h.0.ln_2.bias", False),
-    "norm.weight": ("transformer.ln_f.weight", False),
-    "norm.bias": ("transformer.ln_f.bias", False),
-}
-LLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=4, num_attention_heads=2, head_dim=2)
-LLAMA.update(num_key_value_heads=1, num_hidden_layers=1, intermediate_size=3, vocab_size=5, rms_norm_eps=1e-5)
-LLAMA.update(hidden_act="silu", rope_theta=500000.0, torch_dtype="bfloat16")
-LLAMA_SHAPES = {
-    "model.embed_tokens.weight": [5, 4],
-    "model.layers.0.input_layernorm.weight": [4],
-    "model.layers.0.self_attn.q_proj.weight": [4, 4],
-    "model.layers.0.self_attn.k_proj.weight": [2, 4],
-    "model.layers.0.self_attn.v_proj.weight": [2, 4],
-    "model.layers.0.self_attn.o_proj.weight": [4, 4],
-    "model.layers.0.post_attention_layernorm.weight": [4],
-    "model.layers.0.mlp.gate_proj.weight": [3, 4],
-    "model.layers.0.mlp.up_proj.weight": [3, 4],
-    "model.layers.0.mlp.down_proj.weight": [4, 3],
-    "model.norm.weight": [4],
-    "lm_head.weight": [5, 4],
-}
-LLAMA_NAMES = {
-    "embedding.weight": ["model.embed_tokens.weight"],
-    "layers.0.self_attn.in_proj_weight": [f"model.layers.0.self_attn.{x}_proj.weight" for x in "qkv"],
-    "layers.0.self_attn.out_proj.weight": ["model.layers.0.self_attn.o_proj.weight"],
-    "layers.0.linear1.weight": ["model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight"],
-    "layers.0.linear2.weight": ["model.layers.0.mlp.down_proj.weight"],
-    "layers.0.norm1.weight": ["model.layers.0.input_layernorm.weight"],
-    "layers.0.norm2.weight": ["model.layers.0.post_attention_layernorm.weight"],
-    "norm.weight": ["model.norm.weight"],
-    "decoder.weight": ["lm_head.weight"],
-}
+ABSENT = object()
+MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
     (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral can be converted'),
     (dict(model_type=None), "model_type is null"),
@@ -104,6 +33,22 @@ REFUSED = [  # a change of LLAMA, words of the message
     (dict(sliding_window=4096), "sliding_window is 4096"),
     (dict(quantization_config=dict(bits=4)), "the weights are quantised"),
     (dict(num_hidden_layers=0), "num_hidden_layers is 0"),
+    (dict(num_hidden_layers=65537), "num_hidden_layers is 65537, but must be a number of things, at most 65536"),
+    (dict(num_hidden_layers=10**9), "num_hidden_layers is 1000000000"),
+    (dict(hidden_size=2**24 + 1), "hidden_size is 16777217"),
+    (dict(vocab_size=10**4000), "..., but must be a number of things"),
+    (dict(intermediate_size=3.0), "intermediate_size is 3.0"),
+    (dict(num_attention_heads=True), "num_attention_heads is true"),
+    (dict(num_attention_heads=3, head_dim=None), "num_attention_heads is 3, but 4 cannot be divided by it"),
+    (dict(num_key_value_heads=4), "num_key_value_heads is 4, but 2 cannot be divided by it"),
+    (dict(head_dim=3), "head_dim is 3, but ppkit rotates pairs of columns"),
+    (dict(tie_word_embeddings="no"), 'tie_word_embeddings is "no"'),
+    (dict(model_type=["llama"]), 'model_type is ["llama"]'),
+    (dict(rope_parameters=["default"]), "rope_parameters is"),
+    (dict(rope_theta=math.inf), "rope_theta is Infinity"),
+    (dict(rope_theta=math.nan), "rope_theta is NaN"),
+    (MISTRAL, "sliding_window is 4096, but ppkit's attention sees all tokens before"),
+    (dict(MISTRAL, sliding_window=None, num_key_value_heads=ABSENT), "num_key_value_heads is 8"),
     (dict(vocab_size="5"), 'vocab_size is "5"'),
     (dict(num_hidden_layers=2), "has no model.layers.1.self_attn.q_proj.weight"),
     (dict(intermediate_size=4), "model.layers.0.mlp.gate_proj.weight is [3, 4], but by config.json [4, 4]"),
@@ -111,77 +56,14 @@ REFUSED = [  # a change of LLAMA, words of the message
 ]
 REFUSED_GPT2 = [
     (dict(activation_function="silu"), 'activation_function is "silu"'),
+    (dict(activation_function=dict(gelu="gelu")), 'activation_function is {"gelu": "gelu"}'),
+    (dict(n_head=3), "n_head is 3, but 2 cannot be divided by it"),
+    (dict(n_layer=10**9), "n_layer is 1000000000"),
     (dict(layer_norm_epsilon=1e-6), "layer_norm_epsilon is 1e-06"),
     (dict(scale_attn_weights=False), "scale_attn_weights is false"),
     (dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is true"),
     (dict(add_cross_attention=True), "add_cross_attention is true"),
 ]
-
-
-def load_script():
-    loader = importlib.machinery.SourceFileLoader("convert_weights", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-convert = load_script()
-
-
-def numbered(shapes):
-    """Every number once: {name: (type, shape, bytes)}"""
-    made, first = {}, 1
-    for name, shape in shapes.items():
-        count = math.prod(shape)
-        made[name] = ("F32", shape, struct.pack(f"<{count}f", *(first + i for i in range(count))))
-        first += count
-    return made
-
-
-def write(path, tensors):
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, (kind, shape, raw) in tensors.items():
-        header[name] = dict(dtype=kind, shape=shape, data_offsets=[len(data), len(data) + len(raw)])
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def raw_tensors(path):
-    shapes = safetensors_file.read_shapes(path)
-    return {name: (shapes[name], list(values)) for name, values in safetensors_file.read(path).items()}
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        keep = tempfile.TemporaryDirectory()
-        self.addCleanup(keep.cleanup)
-        self.root = pathlib.Path(keep.name)
-        self.folder, self.file = self.root / "model", self.root / "made.safetensors"
-        self.folder.mkdir()
-
-    def put(self, config, tensors):
-        (self.folder / "config.json").write_text(json.dumps(config))
-        write(self.folder / "model.safetensors", tensors)
-
-    def run_script(self, *words):
-        out, err = io.StringIO(), io.StringIO()
-        with mock.patch.object(sys, "argv", ["convert-weights", *map(str, words)]):
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = convert.main()
-        return status, out.getvalue(), err.getvalue()
-
-    def convert(self):
-        status, out, err = self.run_script(self.folder, self.file)
-        self.assertEqual((status, err), (0, ""))
-        return out.strip()
-
-    def refuse(self, message, *words):
-        status, out, err = self.run_script(*(words or (self.folder, self.file)))
-        self.assertEqual((status, out), (1, ""))
-        self.assertIn(message, err)
-        self.assertEqual(len(err.splitlines()), 1)
-        self.assertFalse(list(self.root.glob("made*")), "something is left")
 
 
 class There(Case):
@@ -206,7 +88,7 @@ class There(Case):
             "--norm pre --mask causal --dropout 0 --d-model 2 --heads 1 --d-ff 3 --layers 1 --vocab 4 --normalization "
             "layernorm --activation gelu-tanh --bias layers --positions learned --max-positions 5 --tie-embeddings yes",
         )
-        with mock.patch.object(convert, "BLOCK", 8):  # read in many pieces
+        with mock.patch.object(convert.weight_files, "BLOCK", 8):  # read in many pieces
             self.convert()
         self.expect_gpt2(tensors)
 
@@ -265,8 +147,8 @@ class There(Case):
         tensors["model.norm.weight"] = ("BF16", [4], b"".join(struct.pack("<f", value)[2:] for value in wide))
         tensors["model.layers.0.input_layernorm.weight"] = ("F16", [4], struct.pack("<4e", *halves))
         self.put(LLAMA, tensors)
-        for library in {convert.numpy, None}:
-            with mock.patch.object(convert, "numpy", library):
+        for library in {convert.weight_files.numpy, None}:
+            with mock.patch.object(convert.weight_files, "numpy", library):
                 self.convert()
             made = raw_tensors(self.file)
             self.assertEqual(made["norm.weight"], ([4], wide))
@@ -293,7 +175,8 @@ class Refusals(Case):
         for base, shapes, cases in ((LLAMA, LLAMA_SHAPES, REFUSED), (GPT2, GPT2_SHAPES, REFUSED_GPT2)):
             for change, message in cases:
                 with self.subTest(message=message):
-                    self.put(dict(base, **change), numbered(shapes))
+                    values = {name: value for name, value in {**base, **change}.items() if value is not ABSENT}
+                    self.put(values, numbered(shapes))
                     self.refuse(message)
 
     def test_files(self):
@@ -311,11 +194,147 @@ class Refusals(Case):
             (self.folder / "model.safetensors").write_bytes(bad)
             self.refuse(message)
         (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"[]")
-        self.refuse("its header is no JSON object")
+        self.refuse("the header is no JSON object")
         (self.folder / "model.safetensors").unlink()
         self.refuse("holds neither model.safetensors nor model.safetensors.index.json")
         (self.folder / "config.json").write_text("no")
-        self.refuse("config.json is no JSON")
+        self.refuse("config.json is no sound JSON")
+
+
+def entry(*place, shape=(4,), kind="F32"):
+    return dict(dtype=kind, shape=shape, data_offsets=place)
+
+
+def packed(header, data=bytes(32), length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+DEEP = b"[" * 100_000
+TWO = dict(a=entry(0, 16), b=entry(16, 32))
+DAMAGED = [  # a safetensors file, words of the message
+    (packed(dict(a=entry(False, 16), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16.0), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, shape=[4.0]), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, shape=[4, True]), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, shape=[-2, -2]), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, shape="4"), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, shape=[2**62] * 100_000), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, 16), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 16, kind=["F32"]), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(16, 0), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=entry(0, 10**30), b=entry(16, 32))), "a is damaged"),
+    (packed(dict(a=[], b=entry(16, 32))), "a is damaged"),
+    (packed({"a\nb\u001b": []}), "a?b? is damaged"),
+    (packed(dict(a=entry(0, 16), b=entry(0, 16)), bytes(16)), "b lies over the one before it"),
+    (packed(dict(b=entry(12, 28), a=entry(0, 16))), "b lies over the one before it"),
+    (packed(dict(b=entry(20, 36), a=entry(0, 16)), bytes(36)), "b has bytes before it that are no tensor's"),
+    (packed(dict(a=entry(4, 20)), bytes(20)), "a has bytes before it that are no tensor's"),
+    (packed(TWO, bytes(33)), "1 bytes at its end are no tensor's"),
+    (packed(b'{"a": {}, "a": {}}'), "a stands twice"),
+    (packed(b'{"a": {"shape": [1], "shape": [2]}}'), "shape stands twice"),
+    (packed(DEEP), "the header is no sound JSON"),
+    (packed(b'{"a": ' * 100_000), "the header is no sound JSON"),
+    (packed(b"\xff\xff"), "the header is no sound JSON"),
+    (packed(TWO, length=40), "the header is no sound JSON"),
+    (packed(TWO, length=140), "the header is no sound JSON"),
+    (packed(TWO, length=1000), "is no safetensors file, or cut off"),
+    (packed(TWO, length=2**64 - 1), "is no safetensors file, or cut off"),
+    (packed(TWO, length=0), "is no safetensors file, or cut off"),
+    (packed(TWO)[:5], "is no safetensors file, or cut off"),
+]
+DAMAGED_JSON = [
+    (DEEP, "is no sound JSON"),
+    (b'{"weight_map": ' + b'{"a": ' * 100_000, "is no sound JSON"),
+    (b'{"weight_map": {"a": "b"}, "weight_map": {}}', "weight_map stands twice"),
+    (b"\xff", "is no sound JSON"),
+    (b'{"a": ' + b"9" * 5000 + b"}", "is no sound JSON"),
+    (b"[]", "is no JSON object"),
+]
+PLACES = [(3, None), (None, None), (["b"], None), ("../b", None), ("/b", None), ("b\0", None), ("\ud800", None)]
+PLACES += [("", "Is a directory"), ("..", "Is a directory"), ("b", "b: No such file")]
+DAMAGED_INDEX = [({}, "has no weight_map"), (dict(weight_map=["a"]), "has no weight_map")]
+DAMAGED_INDEX += [(dict(weight_map=dict(a=part)), why or "the place of a is no name of a file") for part, why in PLACES]
+
+
+class Damage(Case):
+    def test_tensors(self):
+        self.put(LLAMA, {})
+        damaged = self.root / "damaged"
+        for raw, message in DAMAGED:
+            with self.subTest(message=message, raw=raw[8:80]):
+                (self.folder / "model.safetensors").write_bytes(raw)
+                self.refuse(message)
+                damaged.write_bytes(raw)
+                self.refuse(message, "--to-huggingface", self.folder / "config.json", damaged, self.root / "made")
+
+    def test_json(self):
+        self.put(LLAMA, {})
+        (self.folder / "model.safetensors").unlink()
+        index = self.folder / "model.safetensors.index.json"
+        cases = [*DAMAGED_JSON, *((json.dumps(values).encode(), message) for values, message in DAMAGED_INDEX)]
+        for raw, message in cases:
+            with self.subTest(message=message, raw=raw[:80]):
+                index.write_bytes(raw)
+                self.refuse(message)
+        for raw, message in DAMAGED_JSON:
+            with self.subTest(message=message, raw=raw[:80]):
+                (self.folder / "config.json").write_bytes(raw)
+                self.refuse(message)
+
+    def test_values_too_deep_to_be_written(self):
+        self.put(LLAMA, numbered(LLAMA_SHAPES))
+        self.convert()
+        mine = self.file.rename(self.root / "mine")
+        words = ("--to-huggingface", self.folder / "config.json", mine, self.root / "back")
+        # at which depth depends on the version of Python
+        with mock.patch.object(json, "dumps", side_effect=RecursionError("too deep")):
+            self.refuse("too deep", *words)
+        self.assertFalse(list(self.root.glob("back/*")))
+
+
+class Writing(Case):
+    def test_sources_stay(self):
+        self.put(LLAMA, numbered(LLAMA_SHAPES))
+        (self.folder / "link").symlink_to("model.safetensors")
+        os.link(self.folder / "config.json", self.folder / "here.part")
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        for name in ("model.safetensors", "config.json", "link", "here"):
+            self.refuse("which is read", self.folder, self.folder / name)
+        self.refuse("is no regular file", self.folder, self.folder)
+        self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir()}, before)
+
+    def test_parts_stay(self):
+        self.put(LLAMA, numbered(LLAMA_SHAPES))
+        (self.folder / "model.safetensors").rename(self.folder / "one")
+        index = self.folder / "model.safetensors.index.json"
+        index.write_text(json.dumps(dict(weight_map={name: "one" for name in LLAMA_SHAPES})))
+        for path in (index, self.folder / "one"):
+            self.refuse("which is read", self.folder, path)
+        self.convert()
+        self.file.rename(self.root / "mine")
+        back = self.root / "back"
+        back.mkdir()
+        config, taken = self.folder / "config.json", back / "config.json.part"
+        for source in (config, self.root / "mine"):
+            os.link(source, taken)
+            self.refuse("which is read", "--to-huggingface", config, self.root / "mine", back)
+            taken.unlink()
+
+    def test_nothing_is_left_of_what_was_begun(self):
+        self.put(GPT2, numbered(GPT2_SHAPES))
+        self.convert()
+        self.file.rename(self.root / "mine")
+        words = ("--to-huggingface", self.folder / "config.json", self.root / "mine", self.root / "back")
+        full = OSError(28, "No space left on device")
+        for way in ((self.folder, self.file), words):
+            with mock.patch.object(convert.weight_files, "widen", side_effect=full):
+                self.refuse("No space left on device", *way)
+            stop = lambda kind, raw: os.kill(os.getpid(), signal.SIGTERM) or raw  # noqa: E731
+            with mock.patch.object(convert.weight_files, "widen", stop), self.assertRaises(SystemExit) as ended:
+                self.run_script(*way)
+            self.assertEqual(ended.exception.code, 128 + signal.SIGTERM)
+            self.assertFalse(list(self.root.glob("made*")) + list(self.root.glob("back/*")))
 
 
 class Back(Case):
