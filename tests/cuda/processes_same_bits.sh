@@ -75,7 +75,6 @@ compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 "${parts[@]}"
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --precision bf16
 compare 2 --schedule gpipe --stages 1 --tensor 4 --heads 4 --d-ff 48 --chunks 2 --precision bf16
-compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --zero 1 --optimizer adamw --lr 0.01
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --precision bf16
 compare 2 --schedule gpipe --stages 1 --tensor 4 --sequence-parallel --heads 4 --d-ff 48 --tokens 5 --chunks 2 --norm pre
 compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4 --d-ff 8 --tokens 2 --rows 2 --chunks 2 --eval-rows 1 # parts below a line
@@ -84,7 +83,9 @@ compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --tie-embeddings yes
 compare 2 --schedule zbv --stages 2 --chunks 3 --tie-embeddings yes --precision bf16
 compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --clip 0
-compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 "${parts[@]}" --overlap-param-gather
+# Everything at once.
+compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \
+    "${parts[@]}" --overlap-param-gather
 
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1
