@@ -326,7 +326,6 @@ void parity_model(const struct parity_device *d)
     check_shape(d, &llama, true);
     check_shape(d, &gelu, false);
     check_shape(d, &gpt2, true);
-    check_shape(d, &llama, true);
     check_shape(d, &first, true);
     check_shape(d, &lab, false);
 }
