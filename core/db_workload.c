@@ -98,12 +98,10 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
 /* What layers are beside the tutorials'. */
 static void add_layer_words(struct text *t, const struct pp_config *config)
 {
-    static const char *const activations[] = {
-        [PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu", [PP_GELU_TANH] = " gelu-tanh"};
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
-    add(t, "%s", activations[config->activation]);
+    if (config->activation != PP_RELU) add(t, " %s", pp_activation_names[config->activation]);
     if (config->bias != PP_BIAS) add(t, config->bias == PP_NO_BIAS ? " nobias" : " layerbias");
     if (config->tie_embeddings) add(t, " tied");
     if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);

@@ -308,20 +308,19 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 /* What the layers are beside the tutorials'. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
-    static const char *const activations[] = {
-        [PP_RELU] = "", [PP_GELU] = ", gelu", [PP_SWIGLU] = ", swiglu", [PP_GELU_TANH] = ", gelu-tanh"};
     static const char *const biases[] = {
         [PP_BIAS] = "", [PP_NO_BIAS] = ", no bias", [PP_BIAS_LAYERS] = ", no bias of the decoder"};
+    const bool named = shape->activation != PP_RELU;
     char positions[40] = "";
     if (shape->positions == PP_POSITIONS_ROPE)
         snprintf(positions, sizeof positions, ", rope of base %g", shape->rope_theta);
     if (shape->positions == PP_POSITIONS_LEARNED)
         snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
                  pp_plural(shape->max_positions));
-    snprintf(buf, size, "%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
+    snprintf(buf, size, "%s%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
              shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
-             activations[shape->activation], biases[shape->bias]);
+             named ? ", " : "", named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
 }
 
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)

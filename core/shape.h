@@ -23,6 +23,7 @@ enum pp_norm { PP_NORM_LAST, PP_NORM_FIRST };
 enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
 /* GELU (Hendrycks and Gimpel, 2016): exact, or by a hyperbolic tangent, as GPT-2 has it. */
 enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU, PP_GELU_TANH };
+extern const char *const pp_activation_names[];
 /* Which linears have one: all, none, or (GPT-2) those of layers and not the decoder. */
 enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS };
 /* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), queries and

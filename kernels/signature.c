@@ -10,8 +10,6 @@ static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_AD
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
-static const char *const activation_words[] = {
-    [PP_RELU] = "", [PP_GELU] = " gelu", [PP_SWIGLU] = " swiglu", [PP_GELU_TANH] = " gelu-tanh"};
 
 /* tensors: of norm and step, to which a tied embedding is as large as the decoder's weight. */
 static void write_vocabulary(const struct pp_writer *w, bool tensors, char *text, size_t size)
@@ -47,11 +45,12 @@ static void write_positions(const struct pp_writer *w, bool tensors, char *text,
 static void write_layer_words(const struct pp_writer *w, bool tensors, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;
-    const bool pre = !tensors || w->stage->decode, activation = !tensors || shape->activation == PP_SWIGLU;
+    const bool pre = !tensors || w->stage->decode, told = !tensors || shape->activation == PP_SWIGLU;
+    const bool activation = told && shape->activation != PP_RELU;
     char positions[24];
     write_positions(w, tensors, positions, sizeof positions);
-    snprintf(text, size, "%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
-             activation ? activation_words[shape->activation] : "", bias_word(w), positions);
+    snprintf(text, size, "%s%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
+             activation ? " " : "", activation ? pp_activation_names[shape->activation] : "", bias_word(w), positions);
 }
 
 /* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */

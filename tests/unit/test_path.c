@@ -13,30 +13,36 @@
 #include "analysis/path.h"
 #include "tests/unit/synthetic_db.h"
 
-/* Other workers take half the time, so they are never waited for. */
-static struct pp_path path_of(const char *schedule, int virtual_stages, int step, int tensor)
+/* The path through a step of these events, out of a database. Closes both. */
+static struct pp_path read_back(struct synthetic *s, int step, struct pp_trace *trace)
 {
-    const struct synthetic_case c = {schedule, 2, virtual_stages, 4, 2, PP_CHECKPOINT_ALWAYS, 0, tensor};
     const struct pp_path_sharing sharing = {.alone = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
-    struct synthetic s;
-    struct pp_trace trace = {0};
+    const struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
     struct pp_path path;
     struct pp_db *db;
     int64_t run;
     unlink("path.db");
     must(pp_db_open("path.db", PP_DB_WRITE, &db));
-    synthetic_open(&s, &c);
-    struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
-    must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
-    must(pp_db_add_tasks(db, &s.job, s.job.train));
-    for (int w = 0; w < 2 * tensor; w++)
-        synthetic_step(s.job.train, step, w / tensor, w % tensor, w == 0 ? 1 : 0.5, w == 0 ? 0.1 : 0, 0, &trace);
-    must(pp_db_add_events(db, run, s.job.train, &trace));
+    must(pp_db_run_begin(db, &info, &s->config, &s->job, &run));
+    must(pp_db_add_tasks(db, &s->job, s->job.train));
+    must(pp_db_add_events(db, run, s->job.train, trace));
     must(pp_path_read(db, run, step, &sharing, &path));
     must(pp_db_close(db));
-    pp_trace_clear(&trace);
-    synthetic_close(&s);
+    pp_trace_clear(trace);
+    synthetic_close(s);
     return path;
+}
+
+/* Other workers take half the time, so they are never waited for. */
+static struct pp_path path_of(const char *schedule, int virtual_stages, int step, int tensor)
+{
+    const struct synthetic_case c = {schedule, 2, virtual_stages, 4, 2, PP_CHECKPOINT_ALWAYS, 0, tensor};
+    struct synthetic s;
+    struct pp_trace trace = {0};
+    synthetic_open(&s, &c);
+    for (int w = 0; w < 2 * tensor; w++)
+        synthetic_step(s.job.train, step, w / tensor, w % tensor, w == 0 ? 1 : 0.5, w == 0 ? 0.1 : 0, 0, &trace);
+    return read_back(&s, step, &trace);
 }
 
 static void test_first_workers(void **state)
@@ -63,18 +69,9 @@ static void test_first_workers(void **state)
 static struct pp_path late_on_rank_1(int64_t late_ns)
 {
     const struct synthetic_case c = {"1f1b", 2, 1, 4, 1, PP_CHECKPOINT_NEVER, 0, 1, true};
-    const struct pp_path_sharing sharing = {.alone = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
     struct synthetic s;
     struct pp_trace trace = {0};
-    struct pp_path path;
-    struct pp_db *db;
-    int64_t run;
-    unlink("path.db");
-    must(pp_db_open("path.db", PP_DB_WRITE, &db));
     synthetic_open(&s, &c);
-    struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
-    must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
-    must(pp_db_add_tasks(db, &s.job, s.job.train));
     synthetic_step(s.job.train, 0, 0, 0, 1, 0, 0, &trace);
     for (int64_t i = 0; i < trace.nevents; i++) {
         struct pp_event *e = &trace.events[i];
@@ -83,12 +80,7 @@ static struct pp_path late_on_rank_1(int64_t late_ns)
         if (after) e->posted_ns += late_ns, e->start_ns += late_ns;
         if (after || (kind == PP_REDUCE_TIED && e->worker == 1)) e->end_ns += late_ns;
     }
-    must(pp_db_add_events(db, run, s.job.train, &trace));
-    must(pp_path_read(db, run, 0, &sharing, &path));
-    must(pp_db_close(db));
-    pp_trace_clear(&trace);
-    synthetic_close(&s);
-    return path;
+    return read_back(&s, 0, &trace);
 }
 
 /* What ranks do together is over at its own time on each. */
