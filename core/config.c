@@ -151,7 +151,7 @@ void pp_config_remarks(const struct pp_config *config)
         if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
     if (config->sequence_parallel && tensor == 1)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
-    if (config->overlap_grad_reduce && config->replicas == 1 && !config->workers)
+    if (config->overlap_grad_reduce && config->replicas == 1 && config->workers.n == 0)
         pp_warn("--overlap-grad-reduce changes nothing without --replicas 2 or more");
 }
 

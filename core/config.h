@@ -66,7 +66,10 @@ struct pp_config {
     const char *machine, *profile, *emit;
     bool draw;
     int64_t memory;           /* 0: not asked */
-    int workers, global_rows; /* 0: not asked */
+    struct pp_ints workers;   /* numbers of devices; none: not asked */
+    int global_rows, top;     /* 0: not asked */
+    double price;             /* of a device for an hour; 0: unknown */
+    double train_tokens;      /* of a whole training; 0: unknown */
     /* profiling */
     double seconds; /* time spent on each shape, in all rounds together */
     int rounds;

@@ -105,9 +105,10 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
                        config->batch_w);
+    const bool shared = config->workers.n > 0;
     if (point->chunks > config->rows)
         return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
-                       point->chunks, config->rows, pp_plural(config->rows), config->workers ? "replica" : "batch",
-                       config->rows, pp_plural(config->rows), config->workers ? "global-rows" : "rows");
+                       point->chunks, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,
+                       pp_plural(config->rows), shared ? "global-rows" : "rows");
     return PP_OK;
 }

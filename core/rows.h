@@ -45,11 +45,11 @@ struct pp_row_column {
     const char *usual; /* left out where all its cells are that; NULL: of no text */
 };
 
-/* Of a row's value; "-" where it is null. ms has fewer decimals where it is large; mib takes bytes, of an array the
- * most. */
+/* Of a row's value; "-" where it is null. A figure has fewer decimals where it is large; mib takes bytes, of an array
+ * the most. */
 void pp_show_text(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_count(const json_t *row, const char *key, char *buf, size_t size);
-void pp_show_ms(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_figure(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_percent(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size);
 /* The most of an array; a number as it is. */

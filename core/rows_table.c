@@ -32,7 +32,7 @@ void pp_show_count(const json_t *row, const char *key, char *buf, size_t size)
     show(value, json_number_value(value), 0, buf, size);
 }
 
-void pp_show_ms(const json_t *row, const char *key, char *buf, size_t size)
+void pp_show_figure(const json_t *row, const char *key, char *buf, size_t size)
 {
     const json_t *value = json_object_get(row, key);
     const double ms = json_number_value(value);
@@ -60,7 +60,7 @@ static const struct pp_row_column configuration[] = {
     {"D", "replicas", pp_show_count},
     {"T", "tensor", pp_show_count, .usual = "1"},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
-    {"ms/batch", "ms_per_batch", pp_show_ms},
+    {"ms/batch", "ms_per_batch", pp_show_figure},
 };
 
 enum { CONFIGURATION = sizeof configuration / sizeof *configuration };

@@ -50,9 +50,13 @@ static void cell_source(const json_t *row, const char *key, char *buf, size_t si
 }
 
 static const struct pp_row_column columns[] = {
+    {"devices", "devices", pp_show_count, .if_mixed = true},
     {"tokens/s", "tokens_per_s", pp_show_count, .if_known = true},
     {"MFU %", "mfu", pp_show_percent, .if_known = true},
-    {"makespan ms", "makespan_ms", pp_show_ms},
+    {"days", "train_days", pp_show_figure, .if_known = true},
+    {"cost", "train_cost", pp_show_figure, .if_known = true},
+    {"cost/Gtoken", "cost_per_gtoken", pp_show_figure, .if_known = true},
+    {"makespan ms", "makespan_ms", pp_show_figure},
     {"above bound %", "makespan_ms", cell_above},
     {"bubble %", "bubble", pp_show_percent},
     {"peak MiB", "peak_bytes", pp_show_mib},

@@ -261,7 +261,7 @@ static pp_status predict_all(struct session *s)
     pp_remarks_left_out(&s->remarks);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
-    return s->config.workers ? pp_ways_sort(s->rows) : PP_OK;
+    return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
 }
 
 static pp_status emit(const struct session *s)
@@ -329,7 +329,7 @@ static pp_status find_split(struct session *s, const struct pp_backend *backend)
     struct pp_predictor *p = &s->predictor;
     if (pp_predict_only_times(&s->config) || strcmp(s->config.split, "time") != 0) return PP_OK;
     if (s->config.machine && !s->texts) return pp_machine_split_time(&p->machine, &s->config, &pp_model_ops);
-    if (s->config.workers)
+    if (s->config.workers.n > 0)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
                        "way has another; name another --split, or a --machine that has a data sheet alone");

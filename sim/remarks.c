@@ -33,8 +33,11 @@ static void tell_batch(const struct pp_config *config)
 {
     const double tokens = (double)config->rows * config->replicas * config->tokens; /* beyond whole numbers, too */
     char who[48] = "", on[48] = "";
-    if (config->workers)
-        snprintf(on, sizeof on, "; on %d worker%s", config->workers, pp_plural(config->workers));
+    const int n = config->workers.n, workers = n > 0 ? config->workers.v[0] : 0;
+    if (n > 1)
+        snprintf(on, sizeof on, "; on %d numbers of workers", n);
+    else if (n > 0)
+        snprintf(on, sizeof on, "; on %d worker%s", workers, pp_plural(workers));
     else if (config->replicas > 1)
         snprintf(who, sizeof who, " for each of %d replicas", config->replicas);
     pp_info("batch       %d row%s of %d token%s%s, %.0f token%s in all%s", config->rows, pp_plural(config->rows),
@@ -128,7 +131,7 @@ static int64_t bytes_with(const struct pp_remarks *r, int checkpoint)
     struct pp_point point = r->least;
     struct pp_checkpoint_use use = {0};
     struct pp_job *job = NULL;
-    if (config.workers) config.rows = config.global_rows / r->least_replicas;
+    if (config.workers.n > 0) config.rows = config.global_rows / r->least_replicas;
     config.replicas = r->least_replicas;
     point.checkpoint = checkpoint;
     const bool known = pp_job_create(&config, &point, p->schedules, p->ops, false, NULL, &job) == PP_OK &&

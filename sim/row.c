@@ -126,6 +126,17 @@ static void set_source(json_t **row, const struct pp_predictor *p, const struct 
     set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));
 }
 
+/* What a training takes of time and money. */
+static void set_spending(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    const double each = pp_cost_per_gtoken(p, prediction);
+    const int64_t devices = pp_devices(p, prediction);
+    set(row, "devices", devices > 0 ? json_integer(devices) : json_null());
+    set(row, "train_days", if_any(pp_train_days(p, prediction)));
+    set(row, "cost_per_gtoken", if_any(each));
+    set(row, "train_cost", if_any(each * p->config->train_tokens / 1e9));
+}
+
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, json_t **out)
 {
     const struct pp_job *job = prediction->job;
@@ -139,6 +150,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_memory(&row, p->config, prediction);
     set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
     set(&row, "mfu", if_any(pp_mfu(p, prediction)));
+    set_spending(&row, p, prediction);
     set(&row, "process_bytes", process > 0 ? json_integer(process) : json_null());
     set(&row, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/throughput.h"
 
+#include "core/devices.h"
+
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
@@ -22,13 +24,15 @@ double pp_tokens_per_s(const struct pp_prediction *prediction)
     return job->model && ns > 0 ? batch_rows(job) * job->config->tokens * 1e9 / (double)ns : 0;
 }
 
-static int devices(const struct pp_machine *m, const struct pp_prediction *prediction)
+int64_t pp_devices(const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const int workers = pp_plan_workers(job->train), sharers = prediction->cost->sharers;
-    const double cores = (double)workers * job->config->threads;
-    if (m->cores > 0) return cores < m->cores ? (int)cores : m->cores;
-    return sharers > 1 ? workers / sharers : workers;
+    const int64_t cores = (int64_t)workers * job->config->threads, there = p->machine.cores;
+    if (!job->model) return 0;
+    if (pp_device_kind(p->waits ? p->waits : job->config->device)->queue)
+        return sharers > 1 ? workers / sharers : workers;
+    return p->config->machine && there > 0 && there < cores ? there : cores;
 }
 
 double pp_mfu(const struct pp_predictor *p, const struct pp_prediction *prediction)
@@ -39,5 +43,17 @@ double pp_mfu(const struct pp_predictor *p, const struct pp_prediction *predicti
     const double peak = p->machine.peak_flops_per_ns[job->model->shape.precision];
     if (peak <= 0) return 0;
     return batch_rows(job) * pp_model_flops(&job->model->shape, job->config->tokens) /
-           (ns * peak * devices(&p->machine, prediction));
+           (ns * peak * (double)pp_devices(p, prediction));
+}
+
+double pp_train_days(const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    const double speed = pp_tokens_per_s(prediction);
+    return speed > 0 ? p->config->train_tokens / speed / 86400 : 0;
+}
+
+double pp_cost_per_gtoken(const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    const double speed = pp_tokens_per_s(prediction);
+    return speed > 0 ? p->config->price * (double)pp_devices(p, prediction) * 1e9 / speed / 3600 : 0;
 }

@@ -24,12 +24,14 @@ static pp_status refuse(const struct pp_config *config)
 
 pp_status pp_ways_prepare(struct pp_config *config)
 {
-    if (!config->workers && !config->global_rows) return PP_OK;
-    if (!config->workers || !config->global_rows)
+    const bool asked = config->workers.n > 0;
+    if (config->top && !asked) return pp_fail(PP_USAGE, "--top goes with --workers: it leaves out ways to use them");
+    if (!asked && !config->global_rows) return PP_OK;
+    if (!asked || !config->global_rows)
         return pp_fail(PP_USAGE,
                        "--workers and --global-rows go together: so many devices, and the rows of a batch "
                        "that they all share; --%s is missing",
-                       config->workers ? "global-rows" : "workers");
+                       asked ? "global-rows" : "workers");
     PP_TRY(refuse(config));
     config->replicas = 1;
     config->rows = config->global_rows;
@@ -41,64 +43,83 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     *out = *config;
     out->replicas = way->replicas;
     out->rows = way->rows;
-    if (config->workers) out->stages = (struct pp_ints){1, {way->points[0].stages}};
-    if (config->workers) out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
     pp_config_cut_rows(out);
+    if (!way->workers) return;
+    out->workers = (struct pp_ints){1, {way->workers}};
+    out->stages = (struct pp_ints){1, {way->points[0].stages}};
+    out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
 }
 
 /* P ranks of T workers, and all the replicas of them that the workers are enough for. */
-static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int tensor, int stages,
-                     struct pp_way *way)
+static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
+                     const struct pp_point *shape, struct pp_way *way)
 {
     struct pp_config one = *config;
+    const int stages = shape->stages, tensor = shape->tensor;
     const int64_t each = (int64_t)stages * tensor;
-    const int replicas = (int)(config->workers / each);
+    const int replicas = (int)(workers / each);
     char of_workers[48] = "";
     if (tensor > 1) snprintf(of_workers, sizeof of_workers, " of %d workers each", tensor);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
     pp_config_cut_rows(&one);
+    way->workers = workers;
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
-    if (config->workers % each)
+    if (workers % each)
         snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s",
-                 config->workers, config->workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers);
+                 workers, workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers);
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
     else
-        *way = (struct pp_way){replicas, config->global_rows / replicas, way->points, way->npoints, ""};
+        way->replicas = replicas, way->rows = config->global_rows / replicas;
     return PP_OK;
 }
 
 /* All P, or those that are asked for; at least one, which says why there is no other. */
-static pp_status find_tensor(const struct pp_config *config, const struct pp_schedules *schedules, int tensor,
-                             struct pp_way *ways, int *n)
+static pp_status find_shapes(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
+                             int tensor, struct pp_way *ways, int *n)
 {
     const bool given = pp_config_given(config, "stages");
-    for (int i = 0; given && i < config->stages.n; i++)
-        PP_TRY(add(config, schedules, tensor, config->stages.v[i], &ways[(*n)++]));
-    for (int p = 1; !given && p <= config->workers && p <= config->layers; p++)
-        if (p == 1 || config->workers % ((int64_t)p * tensor) == 0)
-            PP_TRY(add(config, schedules, tensor, p, &ways[(*n)++]));
+    struct pp_point shape = {.tensor = tensor};
+    for (int i = 0; given && i < config->stages.n; i++) {
+        shape.stages = config->stages.v[i];
+        PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
+    }
+    for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
+        shape.stages = p;
+        if (p == 1 || workers % ((int64_t)p * tensor) == 0)
+            PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
+    }
     return PP_OK;
 }
 
 static pp_status find(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way *ways, int *n)
 {
-    if (!config->workers) {
+    if (config->workers.n == 0) {
         ways[(*n)++] = (struct pp_way){.replicas = config->replicas, .rows = config->rows};
         return pp_points(config, schedules, &ways[0].points, &ways[0].npoints);
     }
-    for (int i = 0; i < config->tensor.n; i++) PP_TRY(find_tensor(config, schedules, config->tensor.v[i], ways, n));
+    for (int w = 0; w < config->workers.n; w++)
+        for (int i = 0; i < config->tensor.n; i++)
+            PP_TRY(find_shapes(config, schedules, config->workers.v[w], config->tensor.v[i], ways, n));
     return PP_OK;
+}
+
+/* More than a number has divisors, of each. */
+static int64_t most_ways(const struct pp_config *config)
+{
+    int64_t most = 1;
+    for (int w = 0; w < config->workers.n; w++)
+        most += (int64_t)config->tensor.n * (PP_LIST_MAX + config->workers.v[w]);
+    return most;
 }
 
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways, int *n)
 {
-    const int most = config->tensor.n * (PP_LIST_MAX + config->workers); /* more than a number has divisors */
     *n = 0;
-    PP_TRY(PP_NEW(ways, most));
+    PP_TRY(PP_NEW(ways, most_ways(config)));
     return find(config, schedules, *ways, n);
 }
 
@@ -111,32 +132,54 @@ void pp_ways_free(struct pp_way *ways, int n)
 struct place {
     json_t *row;
     bool out;
-    double ms;
+    double value; /* less is better */
+    int64_t workers;
     size_t before;
 };
 
-static int by_time(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
     if (x->out != y->out) return x->out - y->out;
-    if (x->ms != y->ms) return x->ms < y->ms ? -1 : 1;
+    if (x->value != y->value) return x->value < y->value ? -1 : 1;
     return x->before < y->before ? -1 : 1;
 }
 
-pp_status pp_ways_sort(json_t *rows)
+static int64_t workers_of(const json_t *row)
 {
+    static const char *const degrees[] = {"stages", "tensor", "replicas"};
+    int64_t workers = 1;
+    for (int i = 0; i < 3; i++) workers *= json_integer_value(json_object_get(row, degrees[i]));
+    return workers;
+}
+
+/* Places before this one that have as many workers. */
+static int better(const struct place *places, size_t place)
+{
+    int n = 0;
+    for (size_t i = 0; i < place; i++) n += places[i].workers == places[place].workers;
+    return n;
+}
+
+pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
+{
+    const char *key = config->price > 0 ? "cost_per_gtoken" : "ms_per_batch";
     const size_t n = json_array_size(rows);
     struct place *places;
-    pp_status status = PP_OK;
+    int failed = 0;
     PP_TRY(PP_NEW(&places, n));
     for (size_t i = 0; i < n; i++) {
         json_t *row = json_incref(json_array_get(rows, i));
-        places[i] = (struct place){row, json_is_false(json_object_get(row, "fits")),
-                                   json_number_value(json_object_get(row, "ms_per_batch")), i};
+        const bool out = json_is_false(json_object_get(row, "fits"));
+        places[i] = (struct place){row, out, json_number_value(json_object_get(row, key)), workers_of(row), i};
     }
-    qsort(places, n, sizeof *places, by_time);
+    qsort(places, n, sizeof *places, by_value);
+    failed |= json_array_clear(rows);
     for (size_t i = 0; i < n; i++)
-        if (json_array_set_new(rows, i, places[i].row)) status = pp_fail(PP_NOMEM, "cannot allocate room to sort");
+        if (config->top && better(places, i) >= config->top)
+            json_decref(places[i].row);
+        else
+            failed |= json_array_append_new(rows, places[i].row);
     free(places);
-    return status;
+    return failed ? pp_fail(PP_NOMEM, "cannot allocate room to sort") : PP_OK;
 }

@@ -2,7 +2,7 @@
  *
  * The parts of a sweep. Usually there is one, of all combinations of the lists. With --workers there is one for each
  * way to use so many devices: P ranks of T workers, and as many replicas as there are devices for, which share the rows
- * of a batch.
+ * of a batch; for each of the numbers of devices that are listed.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -12,6 +12,7 @@
 #include "core/job.h"
 
 struct pp_way {
+    int workers;        /* of all replicas; 0: not asked */
     int replicas, rows; /* D, and rows of each replica */
     struct pp_point *points;
     int npoints;
@@ -22,8 +23,8 @@ struct pp_way {
  * replica with all rows. Does nothing where neither was given. */
 pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
 
-/* Of a prepared config. In the order of --tensor, and of --stages or of rising P. Release with pp_ways_free(), after a
- * failure too. */
+/* Of a prepared config. In the order of --workers, --tensor, and --stages or rising P. Release with pp_ways_free(),
+ * after a failure too. */
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);
@@ -31,7 +32,8 @@ void pp_ways_free(struct pp_way *ways, int n);
 /* *out: the config that a way's points are of. It borrows all that `config` owns. */
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
 
-/* Sorts rows of results by ms/batch; those that do not fit in --memory go last. Equal ones keep their order. */
-pp_status pp_ways_sort(json_t *rows) PP_MUST_CHECK;
+/* Sorts rows of results (pp_row_create()): by ms/batch, with --price by what tokens cost; those that do not fit in
+ * --memory go last. Equal ones keep their order. With --top only the first of each number of devices are left. */
+pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif

@@ -102,13 +102,42 @@ static void test_by_hand(void **state)
     assert_true(fabs(pp_tokens_per_s(&f.prediction) * seconds - 2 * 4 * 3) < 1e-9);
     /* 8 rows on 2 GPUs of 989e12 a second, which the 4 workers share */
     assert_true(fabs(pp_mfu(&f.predictor, &f.prediction) / (8 * 21600 / (seconds * 2 * 989e12)) - 1) < 1e-9);
+    assert_int_equal(pp_devices(&f.predictor, &f.prediction), 2);
     f.config.machine = NULL;
     assert_true(pp_mfu(&f.predictor, &f.prediction) == 0);
     pp_prediction_free(&f.prediction);
 }
 
+/* Four workers of two threads are 8 cores, of 5 that a machine has 5; a waited-for GPU is one. */
+static void test_days_and_cost(void **state)
+{
+    static char *options[] = {"ppsim", "--layers", "2",  "--rows",    "4", "--tokens",  "3",   "--replicas",
+                              "2",     "--stages", "2",  "--threads", "2", "--machine", "cpu", "--train-tokens",
+                              "48e12", "--price",  "0.5"};
+    const struct pp_point point = {"1f1b", 2, 1, 2};
+    struct fixture f;
+    (void)state;
+    predict(&f, sizeof options / sizeof *options, options, &point);
+    const double seconds = (double)f.prediction.result.batch_ns / 1e9; /* of 24 tokens */
+    assert_true(fabs(pp_train_days(&f.predictor, &f.prediction) / (2e12 * seconds / 86400) - 1) < 1e-12);
+    f.predictor.machine.cores = 5;
+    assert_int_equal(pp_devices(&f.predictor, &f.prediction), 5);
+    assert_true(fabs(pp_cost_per_gtoken(&f.predictor, &f.prediction) / (1e9 / 24 * seconds / 3600 * 5 * 0.5) - 1) <
+                1e-12);
+    f.config.machine = NULL; /* the device was measured: the machine is not that of the workers */
+    assert_int_equal(pp_devices(&f.predictor, &f.prediction), 8);
+    f.config.device = "delay";
+    f.predictor.waits = "cuda";
+    assert_int_equal(pp_devices(&f.predictor, &f.prediction), 4);
+    f.config.price = f.config.train_tokens = 0;
+    assert_true(pp_cost_per_gtoken(&f.predictor, &f.prediction) == 0);
+    assert_true(pp_train_days(&f.predictor, &f.prediction) == 0);
+    pp_prediction_free(&f.prediction);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand),
+                                       cmocka_unit_test(test_days_and_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
