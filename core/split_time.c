@@ -70,7 +70,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *
     pp_config_shape(config, &shape);
     shape.layers = STAND_IN;
     shape.tensor = config->tensor.v[0];
-    const int rows = config->workers.n > 0 ? 1 : (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
+    const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
     for (int s = 0; s < STAND_IN; s++) {
         const struct pp_class of = {.stage = s, .rows = rows};

@@ -11,12 +11,12 @@
 #include "core/program.h"
 
 /* If config->split is "time", sets config->layer_ns ([layers + 2]: embedding, layers, decoder; forward and backward
- * of one microbatch of the first of --chunks, on one of the first of --tensor workers, whose sums are left out) from
+ * of one microbatch of the first of --chunks, on one of the first of --tensor workers, whose sums no profile has) from
  * the device's kernel times in the database (NULL: --db, else pp.db of this folder). PP_INPUT with advice where a
  * kernel was not profiled. Release with pp_split_time_free(). Does nothing for other splits. */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device,
                         struct pp_db *db) PP_MUST_CHECK;
-/* The same by other times: *out = ns of the call. With --workers, of one row. */
+/* The same by other times: *out = ns of the call. */
 struct pp_call_times {
     pp_status (*ns)(void *from, const struct pp_call *call, double *out);
     void *from;

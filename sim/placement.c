@@ -7,12 +7,20 @@
 
 static const double longest_ns = 1e18; /* the engine refuses what is that long */
 
-struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine)
+struct pp_placement pp_placement_on(const struct pp_machine *machine)
 {
-    struct pp_placement p = {.plan = job->train, .sharers = pp_cost_sharers(job)};
+    struct pp_placement p = {.sharers = 1};
     if (!machine || machine->host_devices == 0) return p;
     p.devices = machine->host_devices;
     p.network = (struct pp_network_cost){llround(machine->network_latency_ns), 1 / machine->network_bytes_per_ns};
+    return p;
+}
+
+struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine)
+{
+    struct pp_placement p = pp_placement_on(machine);
+    p.plan = job->train;
+    p.sharers = pp_cost_sharers(job);
     return p;
 }
 
@@ -64,8 +72,7 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
     }
 }
 
-/* n workers, each so far behind the one before. */
-static struct pp_ring ring_of(const struct pp_placement *p, int first, int stride, int n)
+struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int stride, int n)
 {
     struct pp_ring ring = {.members = n};
     int host = -1, device = -1, here = 0;
@@ -92,19 +99,20 @@ static struct pp_ring slower_ring(struct pp_ring a, struct pp_ring b)
 struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank)
 {
     const struct pp_plan *plan = p->plan;
-    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, rank, 0), pp_worker_at(plan, 1, 0, 0), plan->replicas);
+    struct pp_ring slowest =
+        pp_placement_ring(p, pp_worker_at(plan, 0, rank, 0), pp_worker_at(plan, 1, 0, 0), plan->replicas);
     for (int t = 1; t < plan->tensor; t++)
-        slowest = slower_ring(slowest,
-                              ring_of(p, pp_worker_at(plan, 0, rank, t), pp_worker_at(plan, 1, 0, 0), plan->replicas));
+        slowest = slower_ring(
+            slowest, pp_placement_ring(p, pp_worker_at(plan, 0, rank, t), pp_worker_at(plan, 1, 0, 0), plan->replicas));
     return slowest;
 }
 
 struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank)
 {
     const struct pp_plan *plan = p->plan;
-    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, rank, 0), 1, plan->tensor);
+    struct pp_ring slowest = pp_placement_ring(p, pp_worker_at(plan, 0, rank, 0), 1, plan->tensor);
     for (int replica = 1; replica < plan->replicas && plan->tensor > 1; replica++)
-        slowest = slower_ring(slowest, ring_of(p, pp_worker_at(plan, replica, rank, 0), 1, plan->tensor));
+        slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(plan, replica, rank, 0), 1, plan->tensor));
     return slowest;
 }
 
@@ -113,10 +121,10 @@ struct pp_ring pp_placement_tied(const struct pp_placement *p)
     const struct pp_plan *plan = p->plan;
     const int a = plan->stage_rank[0], b = plan->stage_rank[plan->stages - 1], low = a < b ? a : b;
     const int stride = pp_worker_at(plan, 0, a + b - 2 * low, 0), n = a == b ? 1 : 2;
-    struct pp_ring slowest = ring_of(p, pp_worker_at(plan, 0, low, 0), stride, n);
+    struct pp_ring slowest = pp_placement_ring(p, pp_worker_at(plan, 0, low, 0), stride, n);
     for (int replica = 0; replica < plan->replicas; replica++)
         for (int t = 0; t < plan->tensor; t++)
-            slowest = slower_ring(slowest, ring_of(p, pp_worker_at(plan, replica, low, t), stride, n));
+            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(plan, replica, low, t), stride, n));
     return slowest;
 }
 

@@ -13,12 +13,13 @@
 /* Workers are numbered as in core/plan.h. So many successive ones share a device, and so many successive devices are in
  * a host. */
 struct pp_placement {
-    const struct pp_plan *plan;     /* borrowed */
+    const struct pp_plan *plan;     /* borrowed; NULL: none, where only sums are asked for */
     int sharers, devices;           /* devices 0: one host holds all */
     struct pp_network_cost network; /* of one device */
 };
 
 /* machine NULL: one host holds all. */
+struct pp_placement pp_placement_on(const struct pp_machine *machine); /* no plan; a device for each worker */
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine);
 
 /* Do the workers take several hosts? */
@@ -34,6 +35,8 @@ struct pp_ring {
     int members, hosts, fewest;
 };
 
+/* Of n workers, each so far behind the one before. */
+struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int stride, int n);
 /* Of a rank: the replicas of a worker, who sum gradients; the workers of a replica, who sum inside tasks. */
 struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank);
 struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank);

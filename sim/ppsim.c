@@ -233,6 +233,14 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     return s->config.db ? store(part, &outcome->prediction) : PP_OK;
 }
 
+/* --split time cuts a way's layers as if it was asked for alone: by its own T and rows. */
+static pp_status split_way(const struct session *s, const struct pp_way *way, struct pp_config *config)
+{
+    if (!way->workers || !config->layer_ns) return PP_OK;
+    config->layer_ns = NULL; /* the session's */
+    return pp_machine_split_time(&s->predictor.machine, config, s->predictor.ops);
+}
+
 static pp_status predict_way(struct session *s, const struct pp_way *way, int before)
 {
     struct pp_config config;
@@ -248,8 +256,11 @@ static pp_status predict_way(struct session *s, const struct pp_way *way, int be
         PP_TRY(pp_remarks_leave_out(&s->remarks, &way->points[i], way->impossible));
     if (way->impossible[0]) return PP_OK;
     pp_way_config(&s->config, way, &config);
+    PP_TRY(split_way(s, way, &config));
     part.predictor.config = &config;
-    return pp_predict_points(&call, 0);
+    pp_status status = pp_predict_points(&call, 0);
+    if (config.layer_ns != s->config.layer_ns) pp_split_time_free(&config);
+    return status;
 }
 
 static pp_status predict_all(struct session *s)
