@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import struct
+import sys
 
 try:
     import numpy
@@ -22,6 +23,15 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 class Refused(Exception):
     """What is wrong, in one line."""
+
+
+FAILURES = (Refused, OSError, RecursionError)
+
+
+def tell(program, what):
+    """One line on standard error. what: a text, or one of the failures; names in files may hold anything."""
+    text = f"{what.filename}: {what.strerror}" if isinstance(what, OSError) and what.filename else str(what)
+    print(f"{program}: {''.join(letter if letter.isprintable() else '?' for letter in text)}", file=sys.stderr)
 
 
 # --- JSON ---

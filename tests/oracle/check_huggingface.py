@@ -7,7 +7,8 @@
 Small models with random weights are saved by transformers, converted by scripts/convert-weights, and read by ppexec,
 which is given tokens as nanoGPT has them. Losses of a training batch and of an evaluation must be transformers' to
 1e-5. What ppexec saves is converted back: every tensor is then that of transformers' file, bit for bit, and transformers
-reads it.
+reads it. And of the models that scripts/model-options knows, at full size and without weights: ppsim's number of
+parameters must be theirs but for a thousandth.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-CONVERT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "convert-weights"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+CONVERT = SCRIPTS / "convert-weights"
 ROWS, TOKENS, WORDS = 3, 11, 200
 TOLERANCE = 1e-5
 
@@ -46,6 +48,11 @@ CASES = {  # kind, configuration, how it is saved
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),
     "mistral": ("Mistral", dict(LLAMA, num_key_value_heads=2, head_dim=8, sliding_window=None), {}),
 }
+
+
+PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "smollm3")
+PLANNED += ("granite", "glm4")
+PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 
 class Failure(Exception):
@@ -132,6 +139,28 @@ def check(args, kind, values, how, folder):
     return f"loss {result['loss'][0]:.6f}, off by {max(trained, evaluated):.0e}"
 
 
+def check_plan(args, kind, folder):
+    config = transformers.CONFIG_MAPPING[kind]()
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    config.save_pretrained(folder)
+    ppsim = pathlib.Path(args.ppexec).with_name("ppsim")
+    words = ["--tokens", TOKENS, "--stages", 1, "--chunks", 1, "--no-eval", "--format", "json"]
+    mine = json.loads(run(ppsim, *run(SCRIPTS / "model-options", folder).split(), *words))[0]["parameters"]
+    theirs = sum(weight.numel() for weight in model.parameters())
+    if abs(mine - theirs) > PARAMETERS_OFF * theirs:
+        raise Failure(f"{mine} parameters, of transformers {theirs}")
+    return f"{theirs} parameters, {mine - theirs:+d}"
+
+
+def cases(args):
+    """(name, what checks it in a folder)"""
+    for name, case in CASES.items():
+        yield name, lambda folder, case=case: check(args, *case, folder)
+    for kind in PLANNED:
+        yield f"plan of {kind}", lambda folder, kind=kind: check_plan(args, kind, folder)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -143,12 +172,12 @@ def main():
     failures = 0
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    for name, (kind, values, how) in CASES.items():
+    for name, checked in cases(args):
         if args.only not in name:
             continue
         with tempfile.TemporaryDirectory() as keep:
             try:
-                print("ok     ", name, check(args, kind, values, how, pathlib.Path(keep)), flush=True)
+                print("ok     ", name, checked(pathlib.Path(keep)), flush=True)
             except Failure as failure:
                 failures += 1
                 print("FAILED ", name, failure, flush=True)

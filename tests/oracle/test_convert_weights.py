@@ -17,7 +17,7 @@ from tiny_models import Case, convert, numbered, raw_tensors, write
 ABSENT = object()
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral can be converted'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral are known'),
     (dict(model_type=None), "model_type is null"),
     (dict(architectures=["LlamaForSequenceClassification"]), "only LlamaForCausalLM can be converted"),
     (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),

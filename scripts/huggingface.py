@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Hugging Face's config.json says of a model: ppkit's options, and how its tensors are put together.
+
+Of a conversion what ppkit would compute otherwise is refused; of a plan, which needs sizes alone, it is told."""
+
+import json
+
+import weight_files
+from weight_files import Refused
+
+EPSILON = 1e-5  # ppkit's, of all norms
+LARGEST_FLOAT = 3.4028234663852886e38
+MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
+
+
+class Config:
+    """config.json: values, and what they must be. notes: a list to put what differs in, or None: it is refused."""
+
+    def __init__(self, path, notes=None):
+        self.path, self.values, self.notes = path, weight_files.read_json(path), notes
+
+    def get(self, name, default=None):
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def refuse(self, name, value, why):
+        text = json.dumps(value)
+        raise Refused(f"{self.path}: {name} is {text if len(text) <= 80 else text[:77] + '...'}, but {why}")
+
+    def differ(self, name, value, why):
+        """The sizes are the same."""
+        if self.notes is None:
+            self.refuse(name, value, why)
+        self.notes.append(f"{name} is {json.dumps(value)}, but {why}")
+
+    def count(self, name, default=None, most=MOST):
+        value = self.get(name, default)
+        if type(value) is not int or not 1 <= value <= most:
+            self.refuse(name, value, f"must be a number of things, at most {most}")
+        return value
+
+    def flag(self, name, default):
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            self.refuse(name, value, "must be true or false")
+        return value
+
+    def choice(self, name, default, known):
+        value = self.get(name, default)
+        if not isinstance(value, str) or value not in known:
+            self.refuse(name, value, f"only {', '.join(known)} are known")
+        return known[value]
+
+    def must_divide(self, name, count, whole):
+        if whole % count:
+            self.refuse(name, count, f"{whole} cannot be divided by it")
+
+    def must(self, name, default, why):
+        """The one value that ppkit knows; it is that of files that do not name it."""
+        value = self.get(name, default)
+        if value != default:
+            self.differ(name, value, why)
+
+    def must_norm(self, name, default):
+        value = self.get(name, default)
+        if value != EPSILON:
+            self.differ(name, value, f"ppkit's norms have {EPSILON}")
+
+
+class Row:
+    """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
+    turned: theirs are [columns, rows]."""
+
+    def __init__(self, name, columns, parts, turned=False):
+        self.name, self.columns, self.parts, self.turned = name, columns, parts, turned
+        self.rows = sum(rows for _, rows in parts)
+        self.shape = self.shape_of(self.rows)
+
+    def shape_of(self, rows):
+        return (rows,) if self.columns is None else (rows, self.columns)
+
+    def their_shape(self, rows):
+        return self.shape_of(rows)[::-1] if self.turned else self.shape_of(rows)
+
+
+def linear(name, theirs, rows, columns, bias=False, turned=False):
+    parts = [(theirs, rows)] if isinstance(theirs, str) else theirs
+    made = [Row(name + ".weight", columns, [(part + ".weight", n) for part, n in parts], turned)]
+    return made + ([Row(name + ".bias", None, [(part + ".bias", n) for part, n in parts])] if bias else [])
+
+
+def norm(name, theirs, d, bias=False):
+    kinds = (".weight", ".bias") if bias else (".weight",)
+    return [Row(name + kind, None, [(theirs + kind, d)]) for kind in kinds]
+
+
+def in_proj(rows):
+    """ppkit's name has no dot before weight and bias."""
+    for row in rows:
+        row.name = row.name.replace("in_proj.", "in_proj_")
+    return rows
+
+
+def gpt2(config):
+    """(options, rows)"""
+    d, heads, layers = config.count("n_embd"), config.count("n_head"), config.count("n_layer", most=MOST_LAYERS)
+    ff, vocab, places = config.count("n_inner", 4 * d), config.count("vocab_size"), config.count("n_positions", 1024)
+    activations = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
+    activation = config.choice("activation_function", "gelu_new", activations)
+    config.must_divide("n_head", heads, d)
+    config.must_norm("layer_norm_epsilon", EPSILON)
+    config.must("scale_attn_weights", True, "ppkit divides scores by the root of a head's columns")
+    config.must("scale_attn_by_inverse_layer_idx", False, "ppkit scales the scores of all layers alike")
+    config.must("add_cross_attention", False, "ppkit has no cross-attention")
+    tied = config.flag("tie_word_embeddings", True)
+    options = dict(d_model=d, heads=heads, d_ff=ff, layers=layers, vocab=vocab, normalization="layernorm")
+    options.update(activation=activation, bias="layers", positions="learned", max_positions=places)
+    rows = [Row("embedding.weight", d, [("transformer.wte.weight", vocab)])]
+    rows += [Row("positions.weight", d, [("transformer.wpe.weight", places)])]
+    for i in range(layers):
+        mine, theirs, more = f"layers.{i}.", f"transformer.h.{i}.", dict(bias=True, turned=True)
+        rows += in_proj(linear(mine + "self_attn.in_proj", theirs + "attn.c_attn", 3 * d, d, **more))
+        rows += linear(mine + "self_attn.out_proj", theirs + "attn.c_proj", d, d, **more)
+        rows += linear(mine + "linear1", theirs + "mlp.c_fc", ff, d, **more)
+        rows += linear(mine + "linear2", theirs + "mlp.c_proj", d, ff, **more)
+        rows += norm(mine + "norm1", theirs + "ln_1", d, bias=True)
+        rows += norm(mine + "norm2", theirs + "ln_2", d, bias=True)
+    rows += norm("norm", "transformer.ln_f", d, bias=True)
+    return decoder(options, rows, tied, vocab, d)
+
+
+def mistral(config):
+    """Llama's, but for what a file that does not name these two means; null means what it does there."""
+    config.values = {"sliding_window": 4096, "num_key_value_heads": 8, **config.values}
+    return llama(config)
+
+
+def llama(config):
+    """(options, rows)"""
+    d, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    layers = config.count("num_hidden_layers", most=MOST_LAYERS)
+    ff, vocab = config.count("intermediate_size"), config.count("vocab_size")
+    groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
+    if config.get("head_dim") is None:
+        config.must_divide("num_attention_heads", heads, d)
+    config.must_divide("num_key_value_heads", groups, heads)
+    if columns % 2:
+        config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
+    config.must("hidden_act", "silu", "ppkit's swiglu has silu")
+    config.must_norm("rms_norm_eps", 1e-6)
+    for name in ("attention_bias", "mlp_bias"):
+        config.must(name, False, "ppkit has biases in all linears of a layer, or in none")
+    config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
+    options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
+    options.update(normalization="rmsnorm", activation="swiglu", bias="no")
+    options.update(positions="rope", rope_theta=rope_theta(config))
+    rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
+    for i in range(layers):
+        mine, theirs = f"layers.{i}.", f"model.layers.{i}."
+        parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
+        parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
+        rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d))
+        rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
+        rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
+        rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
+        rows += norm(mine + "norm1", theirs + "input_layernorm", d)
+        rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
+    rows += norm("norm", "model.norm", d)
+    return decoder(options, rows, config.flag("tie_word_embeddings", False), vocab, d)
+
+
+def rope_theta(config):
+    """Rotations by their base alone; newer files have it in rope_parameters."""
+    base = config.get("rope_theta", 10000.0)
+    config.must("partial_rotary_factor", 1, "ppkit rotates whole heads")
+    for name in ("rope_scaling", "rope_parameters"):
+        given = config.get(name, {})
+        if not isinstance(given, dict) or not set(given) <= {"rope_type", "type", "rope_theta"}:
+            config.differ(name, given, "ppkit rotates by --rope-theta alone")
+        elif given.get("rope_type", given.get("type", "default")) != "default":
+            config.differ(name, given, "ppkit rotates without scaling")
+        base = given.get("rope_theta", base) if isinstance(given, dict) else base
+    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 <= base <= LARGEST_FLOAT:
+        config.refuse("rope_theta", base, "must be a number, at least 1")
+    return base
+
+
+def decoder(options, rows, tied, vocab, d):
+    options = dict(options, tie_embeddings="yes" if tied else "no")
+    return options, rows if tied else rows + linear("decoder", "lm_head", vocab, d)
+
+
+MODELS = {
+    "gpt2": (gpt2, "GPT2LMHeadModel"),
+    "llama": (llama, "LlamaForCausalLM"),
+    "mistral": (mistral, "MistralForCausalLM"),
+}
+
+GEMMA = dict(tie_word_embeddings=True, head_dim=256)
+LIKE_LLAMA = {  # what a file means that does not name it, and what is another: these have Llama's sizes, but for little
+    "qwen2": ({}, "biases of queries, keys and values"),
+    "qwen3": (dict(head_dim=128), "norms of queries and keys"),
+    "gemma": (GEMMA, "a norm that adds 1 to its weight"),
+    "gemma2": (GEMMA, "two more norms in a layer, windows in every second one, and capped logits"),
+    "gemma3_text": (GEMMA, "norms of queries and keys, two more in a layer, and windows in most layers"),
+    "phi3": ({}, ""),
+    "olmo2": ({}, "norms of queries and keys, and norms behind the parts of a layer"),
+    "smollm3": (dict(tie_word_embeddings=True), "layers without rotation"),
+    "granite": ({}, "constant factors"),
+    "glm4": (dict(head_dim=128), "two more norms in a layer, biases of queries, keys and values, and half of a head rotated"),
+}
+
+
+def describe(config):
+    """(options, rows) of the model."""
+    make, architecture = config.choice("model_type", None, MODELS)
+    given = config.get("architectures")
+    if given and given != [architecture]:
+        config.refuse("architectures", given, f"of this model_type only {architecture} can be converted")
+    if config.get("quantization_config"):
+        raise Refused(f"{config.path}: the weights are quantised (quantization_config); convert those that are not")
+    return make(config)
+
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def plan(config):
+    """Options of the model, or of one that takes as long; config has notes."""
+    for name in EXPERTS:
+        if config.get(name, 1) != 1:
+            config.refuse(name, config.get(name), "ppkit has no experts")
+    kinds = {name: name for name in (*MODELS, *LIKE_LLAMA)}
+    kind = config.choice("model_type", None, kinds)
+    if kind in MODELS:
+        return MODELS[kind][0](config)[0]
+    values, other = LIKE_LLAMA[kind]
+    config.values = {**values, **config.values}
+    if other:
+        config.notes.append(f"model_type is {json.dumps(kind)}: taken for a Llama of these sizes, it has {other}")
+    return llama(config)[0]
+
+
+def option_words(options):
+    words = ["--norm", "pre", "--mask", "causal", "--dropout", "0"]
+    for name, value in options.items():
+        words += ["--" + name.replace("_", "-"), str(value)]
+    return words

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/model-options: what it says of configurations, and ppsim of what it says. check_huggingface.py compares the
+numbers of parameters with those of the models themselves."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tiny_models import GPT2, LLAMA
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "model-options"
+PPSIM = sys.argv.pop() if len(sys.argv) > 1 else None
+LLAMA3 = dict(rope_type="llama3", factor=8.0)
+TOLD = [  # a change of LLAMA, the lines on standard error
+    ({}, []),
+    (dict(rope_scaling=LLAMA3), ["rope_scaling is", "rotates by --rope-theta alone"]),
+    (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "rotates without scaling"]),
+    (dict(rms_norm_eps=1e-6, attention_bias=True), ["rms_norm_eps is 1e-06", "attention_bias is true"]),
+    (dict(sliding_window=4096), ["sliding_window is 4096"]),
+    (dict(hidden_act="gelu"), ['hidden_act is "gelu"']),
+    (dict(model_type="mistral"), ["sliding_window is 4096"]),
+    (dict(model_type="qwen3"), ["norms of queries and keys"]),
+    (dict(model_type="phi3", quantization_config=dict(bits=4)), []),
+]
+REFUSED = [
+    (dict(model_type="mixtral"), 'model_type is "mixtral", but only gpt2, llama, mistral, qwen2'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox"'),
+    (dict(num_experts=8), "num_experts is 8"),
+    (dict(model_type="qwen3", hidden_size="4"), 'hidden_size is "4"'),
+    (dict(rope_scaling=3, rope_theta="x"), 'rope_theta is "x"'),
+    (dict(num_key_value_heads=4), "num_key_value_heads is 4"),
+]
+
+
+def options(values, place="config.json"):
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "config.json").write_text(json.dumps(values))
+        command = [sys.executable, "-B", SCRIPT, pathlib.Path(folder, place)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class Options(unittest.TestCase):
+    def test_what_is_told(self):
+        plain = options(LLAMA).stdout
+        for change, lines in TOLD:
+            with self.subTest(change=change):
+                done = options({**LLAMA, **change})
+                self.assertEqual((done.returncode, done.stdout), (0, plain))
+                self.assertEqual(bool(done.stderr), bool(lines))
+                for line in lines:
+                    self.assertIn(line, done.stderr)
+
+    def test_what_is_refused(self):
+        for change, message in REFUSED:
+            with self.subTest(message=message):
+                done = options({**LLAMA, **change})
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1))
+                self.assertIn(message, done.stderr)
+        done = options(LLAMA, "none.json")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("none.json: No such file", done.stderr)
+
+    def test_a_folder(self):
+        self.assertEqual(options(LLAMA, ".").stdout, options(LLAMA).stdout)
+
+    def test_what_a_type_means(self):
+        values = {name: value for name, value in LLAMA.items() if name != "head_dim"}
+        for kind, words in (("gemma", "--head-dim 256"), ("qwen3", "--head-dim 128"), ("qwen2", "--head-dim 2")):
+            self.assertIn(words + " ", options(dict(values, model_type=kind)).stdout)
+        self.assertIn("--tie-embeddings yes", options(dict(values, model_type="gemma2")).stdout)
+        self.assertIn("--tie-embeddings no", options(dict(values, model_type="gemma2", tie_word_embeddings=False)).stdout)
+
+    @unittest.skipUnless(PPSIM, "no ppsim")
+    def test_parameters(self):
+        """LLAMA: embedding and decoder 5 x 4; q 4 x 4, k and v 2 x 4, o 4 x 4, 3 of 3 x 4, 3 norms of 4. GPT2: 4 x 2,
+        5 x 2; 2 x 6 + 6, 2 x 2 + 2, 2 x 3 + 3, 3 x 2 + 2, and 3 norms of 4."""
+        for values, parameters in ((LLAMA, 40 + 48 + 36 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)):
+            command = [PPSIM, *options(values).stdout.split(), "--stages", "1", "--tokens", "5", "--format", "json"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            self.assertEqual(json.loads(done.stdout)[0]["parameters"], parameters)
+
+
+if __name__ == "__main__":
+    unittest.main()
