@@ -22,6 +22,7 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
+#include "sim/split.h"
 #include "sim/store.h"
 
 static const struct pp_program_info info = {
@@ -233,14 +234,6 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
     return s->config.db ? store(part, &outcome->prediction) : PP_OK;
 }
 
-/* --split time cuts a way's layers as if it was asked for alone: by its own T and rows. */
-static pp_status split_way(const struct session *s, const struct pp_way *way, struct pp_config *config)
-{
-    if (!way->workers || !config->layer_ns) return PP_OK;
-    config->layer_ns = NULL; /* the session's */
-    return pp_machine_split_time(&s->predictor.machine, config, s->predictor.ops);
-}
-
 static pp_status predict_way(struct session *s, const struct pp_way *way, int before)
 {
     struct pp_config config;
@@ -256,7 +249,7 @@ static pp_status predict_way(struct session *s, const struct pp_way *way, int be
         PP_TRY(pp_remarks_leave_out(&s->remarks, &way->points[i], way->impossible));
     if (way->impossible[0]) return PP_OK;
     pp_way_config(&s->config, way, &config);
-    PP_TRY(split_way(s, way, &config));
+    PP_TRY(pp_split_way(&s->predictor, way, &config));
     part.predictor.config = &config;
     pp_status status = pp_predict_points(&call, 0);
     if (config.layer_ns != s->config.layer_ns) pp_split_time_free(&config);
@@ -333,25 +326,6 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
-/* --split time: by the profile's kernels, or where these are not all there or a data sheet is all there is, by that: as
- * for the times of tasks, but for all kernels, as a cut compares them. */
-static pp_status find_split(struct session *s, const struct pp_backend *backend)
-{
-    struct pp_predictor *p = &s->predictor;
-    if (pp_predict_only_times(&s->config) || strcmp(s->config.split, "time") != 0) return PP_OK;
-    if (s->config.machine && !s->texts) return pp_machine_split_time(&p->machine, &s->config, &pp_model_ops);
-    if (s->config.workers.n > 0)
-        return pp_fail(PP_USAGE,
-                       "--split time cuts by a profile's times of one number of rows, and with --workers each "
-                       "way has another; name another --split, or a --machine that has a data sheet alone");
-    pp_status status = pp_split_time(&s->config, &pp_model_ops, p->waits ? p->waits : backend->name, s->texts);
-    if (status != PP_INPUT || !s->config.machine) return status;
-    PP_TRY(pp_machine_split_time(&p->machine, &s->config, &pp_model_ops));
-    pp_warn("--split time: the profile lacks kernels of this model: layers are cut by computed times of machine %s",
-            p->machine.name);
-    return PP_OK;
-}
-
 static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
@@ -369,7 +343,7 @@ static pp_status answer(struct session *s)
     PP_TRY(choose_device(s, &backend));
     PP_TRY(check_running(s));
     PP_TRY(find_machine(s));
-    PP_TRY(find_split(s, backend));
+    PP_TRY(pp_split_find(config, p, backend->name, s->texts));
     return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
 
