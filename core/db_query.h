@@ -55,6 +55,8 @@ struct pp_value {
 #define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
+/* ... and their mean, in whole ns. */
+#define PP_SQL_WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
 
 /* What is computed, apart from where: runs with equal texts do the same work, and equal numbers have equal texts. Part
  * of what v_compare joins on. With a job the text says how its model is cut; without one (ppprof; NULL) what --split
