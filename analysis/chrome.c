@@ -17,9 +17,10 @@ struct chrome {
     int process;
     int64_t flows; /* arrows so far: their ids */
     const struct pp_timeline *timeline;
-    /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient; -1 = none */
+    /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient: the last part of a
+     * task; -1 = none */
     int32_t *made;
-    int32_t *used; /* ... that uses what arrives at the stage */
+    int32_t *used; /* ... that uses what arrives at the stage: the first part */
     int first_step, stages, microbatches;
 };
 
@@ -137,8 +138,9 @@ static pp_status index_bars(struct chrome *c)
         const struct pp_bar *bar = &t->bars[i];
         bool backward = bar->kind != PP_F;
         if (!makes_data(bar)) continue;
-        c->made[slot(c, bar, bar->stage, backward)] = (int32_t)i;
-        c->used[slot(c, bar, bar->stage, backward)] = (int32_t)i;
+        const int64_t place = slot(c, bar, bar->stage, backward);
+        c->made[place] = (int32_t)i;
+        if (c->used[place] < 0) c->used[place] = (int32_t)i;
     }
     return PP_OK;
 }

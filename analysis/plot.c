@@ -80,8 +80,6 @@ pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *t
     snprintf(file_name, sizeof file_name, "%s.gp", name);
     fprintf(script, "\n%s\n%s", pp_plot_style_gp, template);
     PP_TRY(pp_plot_close(plots, file_name, script));
-    if (plots->n == PP_PLOTS_MAX)
-        return pp_fail(PP_UNSUPPORTED, "more than %d pictures: choose one configuration with --run", PP_PLOTS_MAX);
     snprintf(plots->names[plots->n++], sizeof plots->names[0], "%.60s.gp", name);
     return PP_OK;
 }

@@ -2,14 +2,16 @@
  *
  * ms/batch against chunks: one picture for each workload, number of stages and so on, one line for each schedule.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "analysis/plot.h"
+#include "core/log.h"
 
 extern const char pp_plot_chunks_gp[];
 
-enum { LINES_MAX = 24, LINE_TEXT = 64 };
+enum { LINES_MAX = 24, LINE_TEXT = 64, PICTURES_MAX = PP_PLOTS_MAX - 3 }; /* three others follow */
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
@@ -21,6 +23,7 @@ struct picture {
     int64_t first; /* a row of it */
     int nlines;
     int64_t line[LINES_MAX]; /* a row of each */
+    int64_t beyond;          /* rows of further lines */
     bool transports;         /* there are several */
     double low, high;        /* of all points and bars */
 };
@@ -74,6 +77,7 @@ static void find_lines(struct picture *picture)
             if (pass == 0 && other >= 0 && !same(table, other, row, of_measured_line, 1)) picture->transports = true;
             if (pass == 0) other = row;
             int line = line_of(picture, row);
+            picture->beyond += line == LINES_MAX;
             if (line == picture->nlines && line < LINES_MAX) picture->line[picture->nlines++] = row;
         }
 }
@@ -150,6 +154,9 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     const struct pp_table *table = picture->table;
     const int tensor = (int)pp_cell_integer(pp_table_cell(table, picture->first, "tensor"));
     find_lines(picture);
+    if (picture->beyond > 0)
+        pp_info("%" PRId64 " configuration%s not in %s: it has %d lines at most; the tables have all.", picture->beyond,
+                picture->beyond == 1 ? " is" : "s are", name, LINES_MAX);
     if (tensor > 1) snprintf(shared, sizeof shared, ", T = %d", tensor);
     snprintf(title, sizeof title, "%s, P = %d, D = %d%s, checkpoint %s",
              pp_cell_text(pp_table_cell(table, picture->first, "preset")),
@@ -175,12 +182,16 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
 pp_status pp_plot_chunks(struct pp_plots *plots)
 {
     int number = 0;
-    for (int64_t row = 0; row < plots->table->nrows && plots->n < PP_PLOTS_MAX - 3; row++) {
+    for (int64_t row = 0; row < plots->table->nrows; row++) {
         char name[32] = "ms-per-batch";
         struct picture picture = {.table = plots->table, .first = row, .low = INFINITY};
         if (!begins_picture(plots->table, row)) continue;
         if (number++) snprintf(name, sizeof name, "ms-per-batch-%d", number);
-        PP_TRY(draw(plots, &picture, name));
+        if (number <= PICTURES_MAX) PP_TRY(draw(plots, &picture, name));
     }
+    if (number > PICTURES_MAX)
+        pp_info("%d of %d pictures of ms/batch by chunks are left out; the tables have all. --run ID draws that of one "
+                "configuration.",
+                number - PICTURES_MAX, number);
     return PP_OK;
 }

@@ -376,11 +376,12 @@ def page(folder):
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
-    tables_tensor, words_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
+    tables_tensor, words_tensor, errors_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
     tables_llama, words_llama = published_llama.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
+    sheet = {name: [*of_b, *errors_tensor[name]] for name, of_b in (("math", all_b), ("flash", all_flash))}
     summary = [
         ("A", errors_a, pairs(facts, models, a)),
         ("B", errors_b, pairs(facts, models, b)),
@@ -417,6 +418,7 @@ def page(folder):
         "gpipe": size(errors_gpipe),
         **words_kinds,
         **words_tensor,
+        **published_tensor.ranges("sheet", sheet),
         **words_llama,
     }
     text = TEXT.read_text(encoding="utf-8")

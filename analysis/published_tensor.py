@@ -99,10 +99,11 @@ def ranges(kind, errors):
 
 
 def section(program, facts, attentions):
-    """({name: table}, {word of the text: figure})"""
+    """({name: table}, {word of the text: figure}, {attention: errors of all runs in %})"""
     whole, errors, runs = table(program, facts, attentions)
     parts, errors_parts, gains = sequence_table(program, facts, attentions)
     words = {"tensor_first": " ".join(map(str, ["ppsim", *runs[3].words()])), **ranges("tensor", errors)}
     words["sequence_first"] = " ".join(map(str, ["ppsim", *runs[-3].words(True)]))
     words.update({**ranges("sequence", errors_parts), **ranges("gain", gains)})
-    return {"tensor": whole, "sequence": parts}, words
+    together = {name: [*found, *errors_parts[name]] for name, found in errors.items()}
+    return {"tensor": whole, "sequence": parts}, words, together

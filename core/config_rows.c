@@ -290,8 +290,8 @@ const struct pp_opt pp_config_rows[] = {
      0},
 
     {"db", PP_OPT_TEXT, AT(db), PP_RUNS, GENERAL, "FILE", NULL, 0, 0, NULL,
-     "database to write to (ppsim, and --device delay without --times: to read too; ppsim reads pp.db of this folder "
-     "where none is named)",
+     "database to write to (ppsim, and --device delay without --times: to read too). Where none is named ppsim reads "
+     "pp.db of this folder, and ppprof writes it",
      OWN},
     {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
      "form of the results on standard output", OWN},

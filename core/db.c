@@ -78,7 +78,8 @@ static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *
                    by_system ? strerror(system_error) : "", advice);
 }
 
-pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing)
+/* The message of an SQLite result code: file, what went wrong while `doing`, what to do. */
+static pp_status db_error(const struct pp_db *db, int rc, const char *doing)
 {
     return error_text(db->path, db->sql, rc, doing);
 }
@@ -86,7 +87,7 @@ pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing)
 static pp_status run_script(struct pp_db *db, const char *text, const char *doing)
 {
     int rc = sqlite3_exec(db->sql, text, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, doing);
+    return rc == SQLITE_OK ? PP_OK : db_error(db, rc, doing);
 }
 
 /* Steps from version i to i + 1. */
@@ -104,7 +105,7 @@ static pp_status read_header(struct pp_db *db, int64_t *version, int64_t *applic
     *application = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 1) : 0;
     *tables = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 2) : 0;
     sqlite3_finalize(statement);
-    return rc == SQLITE_ROW ? PP_OK : pp_db_error(db, rc, "reading");
+    return rc == SQLITE_ROW ? PP_OK : db_error(db, rc, "reading");
 }
 
 /* *version: 0 for a new file. Refuses files that are not ours, of a later ppkit, or of a version that never was. */
@@ -148,7 +149,7 @@ static pp_status prepare_writing(struct pp_db *db)
     PP_TRY(read_version(db, &version)); /* before the journal mode is touched: it may be someone else's file */
     int rc = sqlite3_exec(db->sql, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY)
-        return pp_db_error(db, rc, "opening"); /* busy: another process is setting it */
+        return db_error(db, rc, "opening"); /* busy: another process is setting it */
     PP_TRY(run_script(db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384", "opening"));
     PP_TRY(pp_db_transaction(db));
     return pp_db_finish(db, bring_up_to_date(db));
@@ -172,7 +173,7 @@ static pp_status check_reading(struct pp_db *db)
 static pp_status connect(struct pp_db *db, const char *name, int flags)
 {
     int rc = sqlite3_open_v2(name, &db->sql, flags | SQLITE_OPEN_NOMUTEX, NULL);
-    if (rc != SQLITE_OK) return pp_db_error(db, rc, "opening");
+    if (rc != SQLITE_OK) return db_error(db, rc, "opening");
     sqlite3_extended_result_codes(db->sql, 1);
     sqlite3_busy_timeout(db->sql, BUSY_MS);
     return PP_OK;
@@ -276,7 +277,7 @@ static pp_status prepared(struct pp_db *db, const char *text, sqlite3_stmt **out
     }
     if (db->nstatements == PP_DB_STATEMENTS) return pp_fail(PP_INTERNAL, "database %s: too many statements", db->path);
     int rc = sqlite3_prepare_v3(db->sql, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
-    if (rc != SQLITE_OK) return pp_db_error(db, rc, "preparing a statement");
+    if (rc != SQLITE_OK) return db_error(db, rc, "preparing a statement");
     db->statement[db->nstatements].text = text;
     db->statement[db->nstatements++].handle = *out;
     return PP_OK;
@@ -287,7 +288,7 @@ pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value 
     int rc = SQLITE_OK;
     PP_TRY(prepared(db, text, out));
     for (int i = 0; i < n && rc == SQLITE_OK; i++) rc = bind(*out, i + 1, &values[i]);
-    return rc == SQLITE_OK ? PP_OK : pp_db_error(db, rc, "binding a value");
+    return rc == SQLITE_OK ? PP_OK : db_error(db, rc, "binding a value");
 }
 
 pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
@@ -296,7 +297,7 @@ pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
     *found = rc == SQLITE_ROW;
     if (rc == SQLITE_ROW) return PP_OK;
     pp_status status =
-        rc == SQLITE_DONE ? PP_OK : pp_db_error(db, rc, sqlite3_column_count(statement) ? "reading" : "writing");
+        rc == SQLITE_DONE ? PP_OK : db_error(db, rc, sqlite3_column_count(statement) ? "reading" : "writing");
     sqlite3_reset(statement);
     return status;
 }
@@ -320,7 +321,8 @@ pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_valu
     return PP_OK;
 }
 
-pp_status pp_db_begin(struct pp_db *db)
+/* Opens the transaction that rows are added in, if there is none. */
+static pp_status begin(struct pp_db *db)
 {
     if (!sqlite3_get_autocommit(db->sql)) return PP_OK;
     PP_TRY(pp_db_execute(db, "BEGIN IMMEDIATE", NULL, 0));
@@ -331,7 +333,7 @@ pp_status pp_db_begin(struct pp_db *db)
 pp_status pp_db_transaction(struct pp_db *db)
 {
     PP_TRY(pp_db_flush(db));
-    return pp_db_begin(db);
+    return begin(db);
 }
 
 pp_status pp_db_finish(struct pp_db *db, pp_status status)
@@ -345,7 +347,7 @@ pp_status pp_db_add(struct pp_db *db, const char *text, const struct pp_value *v
 {
     int64_t now = pp_now_ns();
     bool alone = now - db->last_add_ns > BATCH_NS;
-    PP_TRY(pp_db_begin(db));
+    PP_TRY(begin(db));
     PP_TRY(pp_db_execute(db, text, values, n));
     db->last_add_ns = now;
     return alone || now - db->transaction_ns > BATCH_NS ? pp_db_flush(db) : PP_OK;

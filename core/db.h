@@ -7,8 +7,9 @@
  * Rows that are added in quick succession share a transaction, which is committed once it is 0.1 s old; a row that
  * comes alone is committed at once. pp_db_flush() commits what is open, and so do run_begin, run_end, add_tasks,
  * add_events, add_epoch and close: flush after a burst of rows that is followed by long work, for other writers wait
- * meanwhile. Every failure becomes PP_IO or PP_INPUT with a message that names the file. A connection is used by one
- * thread at a time.
+ * meanwhile. What SQLite fails at has a message that names the file: PP_INPUT where it is no database of ppkit or
+ * damaged, PP_IO where the system cannot read or write it, else PP_NOMEM, PP_INTERRUPTED or PP_INTERNAL. A connection
+ * is used by one thread at a time.
  */
 #ifndef PP_CORE_DB_H
 #define PP_CORE_DB_H

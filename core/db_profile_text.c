@@ -25,7 +25,6 @@ enum { MOST_FIELDS = 11 };
 #define WORKLOAD WORD("workload")
 #define DEVICE WORD("device") ", " WORD("device_text")
 #define LINK WORD("link") ", " WORD("parameter")
-#define MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
 #define NO_KERNELS "'all kernels', 'residual', 'reference', '" PP_SAMPLE_ISSUE "'"
 
 static const char runs_sql[] =
@@ -42,7 +41,7 @@ static const struct part {
              ", median_ns, p5_ns, p95_ns FROM task_time WHERE run = ?1 ORDER BY 1, 2, 3"},
     {"issue", "SELECT " TASK ", " SHARE ", load, count, " PP_SQL_EXPECTED
               " FROM kernel_time WHERE run = ?1 AND name = '" PP_SAMPLE_ISSUE "' ORDER BY 1, 2, 3"},
-    {"kernel", "SELECT " NAME " AS word, " SHARE " AS share, load, sum(count), " MEAN
+    {"kernel", "SELECT " NAME " AS word, " SHARE " AS share, load, sum(count), " PP_SQL_WEIGHTED_MEAN
                " FROM kernel_time WHERE run = ?1 AND count > 0 AND name NOT IN (" NO_KERNELS
                ") GROUP BY word, share, load ORDER BY 1, 2, 3"},
 };

@@ -55,6 +55,8 @@ struct pp_value {
 #define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
+/* ... and their mean, in whole ns. */
+#define PP_SQL_WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
 
 /* What is computed, apart from where: runs with equal texts do the same work, and equal numbers have equal texts. Part
  * of what v_compare joins on. With a job the text says how its model is cut; without one (ppprof; NULL) what --split
@@ -63,8 +65,6 @@ enum { PP_WORKLOAD_BYTES = 256 };
 pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job,
                          char buf[PP_WORKLOAD_BYTES]) PP_MUST_CHECK;
 
-/* The message of an SQLite result code: file, what went wrong while `doing`, what to do. */
-pp_status pp_db_error(const struct pp_db *db, int rc, const char *doing);
 /* A statement (`text`: a string constant) with these values bound as ?1, ?2, ...; step it with pp_db_row() until there
  * is no row, or sqlite3_reset() it. */
 pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value *values, int n,
@@ -76,8 +76,6 @@ pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_valu
 /* The first column of the first row as an integer. */
 pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
                         bool *found) PP_MUST_CHECK;
-/* Opens the transaction that rows are added in, if there is none. */
-pp_status pp_db_begin(struct pp_db *db) PP_MUST_CHECK;
 /* A transaction of its own for rows that belong together: pp_db_finish() commits it if status is PP_OK, else undoes it,
  * and returns the status. */
 pp_status pp_db_transaction(struct pp_db *db) PP_MUST_CHECK;

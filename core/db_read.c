@@ -35,14 +35,11 @@ pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, co
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
-/* Of many samples: in whole ns. */
-#define WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
-
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
                             bool *found)
 {
     return pp_db_integer(db,
-                         "SELECT " WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND count > 0 AND " OF_DEVICE
+                         "SELECT " PP_SQL_WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND count > 0 AND " OF_DEVICE
                          " GROUP BY run, load ORDER BY " ENDED_WELL " DESC, run DESC, load DESC LIMIT 1",
                          PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), ns, found);
 }
@@ -53,7 +50,7 @@ pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threa
 {
     return pp_db_integer(
         db,
-        "SELECT " WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND load = ?5 AND " PP_SQL_SHARE(
+        "SELECT " PP_SQL_WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND load = ?5 AND " PP_SQL_SHARE(
             "context") " = " PP_SQL_SHARE("?4") " AND count > 0 AND run IN (SELECT run FROM kernel_time WHERE "
                                                 "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
                                                 " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",

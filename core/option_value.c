@@ -14,11 +14,20 @@ static const struct {
     const char *suffix;
     int64_t factor;
 } byte_units[] = {
-    {"", 1},           {"B", 1},
-    {"K", 1LL << 10},  {"KiB", 1LL << 10}, {"KB", 1000LL},
-    {"M", 1LL << 20},  {"MiB", 1LL << 20}, {"MB", 1000000LL},
-    {"G", 1LL << 30},  {"GiB", 1LL << 30}, {"GB", 1000000000LL},
-    {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
+    {"", 1},
+    {"B", 1},
+    {"K", 1LL << 10},
+    {"KiB", 1LL << 10},
+    {"KB", 1000LL},
+    {"M", 1LL << 20},
+    {"MiB", 1LL << 20},
+    {"MB", 1000000LL},
+    {"G", 1LL << 30},
+    {"GiB", 1LL << 30},
+    {"GB", 1000000000LL},
+    {"T", 1LL << 40},
+    {"TiB", 1LL << 40},
+    {"TB", 1000000000000LL},
 };
 
 /* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
@@ -29,7 +38,7 @@ static bool has_limits(const struct pp_opt *row) { return row->min != 0 || row->
 static pp_status check_range(const struct pp_opt *row, double value, const char *text)
 {
     if (!has_limits(row) || (value >= row->min && value <= row->max)) return PP_OK;
-    if (isinf(row->max)) return pp_fail(PP_USAGE, "--%s: %s is below %.10g", row->name, text, row->min);
+    if (value < row->min) return pp_fail(PP_USAGE, "--%s: %s is below %.10g", row->name, text, row->min);
     return pp_fail(PP_USAGE, "--%s: %s is outside %.10g..%.10g", row->name, text, row->min, row->max);
 }
 
@@ -43,20 +52,16 @@ static pp_status set_flag(const struct pp_opt *row, const char *text, void *fiel
 static pp_status read_int(const struct pp_opt *row, const char *text, int *out)
 {
     char *end;
-    errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end) return pp_fail(PP_USAGE, "--%s: '%s' is not a whole number", row->name, text);
-    if (errno || value < INT_MIN || value > INT_MAX)
-        return pp_fail(PP_USAGE, "--%s: %s is too large a number", row->name, text);
-    PP_TRY(check_range(row, (double)value, text));
+    PP_TRY(check_range(row, (double)value, text)); /* of what is beyond a long too: strtol() gives the nearest one */
+    if (value < INT_MIN || value > INT_MAX)
+        return pp_fail(PP_USAGE, "--%s: %s is too %s a number", row->name, text, value < 0 ? "small" : "large");
     *out = (int)value;
     return PP_OK;
 }
 
-static pp_status set_int(const struct pp_opt *row, const char *text, void *field)
-{
-    return read_int(row, text, field);
-}
+static pp_status set_int(const struct pp_opt *row, const char *text, void *field) { return read_int(row, text, field); }
 
 static pp_status set_seed(const struct pp_opt *row, const char *text, void *field)
 {
@@ -142,8 +147,7 @@ static pp_status next_entry(const struct pp_opt *row, const char **at, int n, ch
     size_t length = strcspn(*at, ",");
     if (length == 0) return pp_fail(PP_USAGE, "--%s: the list has an empty entry", row->name);
     if (n == PP_LIST_MAX) return pp_fail(PP_USAGE, "--%s: the list has more than %d entries", row->name, PP_LIST_MAX);
-    if (length >= size)
-        return pp_fail(PP_USAGE, "--%s: the list is too long at '%.*s'", row->name, (int)length, *at);
+    if (length >= size) return pp_fail(PP_USAGE, "--%s: the list is too long at '%.*s'", row->name, (int)length, *at);
     memcpy(entry, *at, length);
     entry[length] = '\0';
     *at += length;

@@ -74,6 +74,23 @@ static const char *tool_name(unsigned tools)
     return "no program";
 }
 
+/* "ppsim, ppexec and ppprof": the programs that take an option of that name; "" if there is no such option. */
+static const char *takers(const struct pp_opt *rows, int n, const char *name, char buf[NAME_BYTES])
+{
+    unsigned tools = 0;
+    size_t used = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0) tools |= rows[i].tools;
+    for (size_t i = 0; i < sizeof tool_names / sizeof *tool_names; i++) {
+        if (!(tools & tool_names[i].tool)) continue;
+        tools &= ~tool_names[i].tool;
+        const char *separator = used == 0 ? "" : tools ? ", " : " and ";
+        used += (size_t)snprintf(buf + used, NAME_BYTES - used, "%s%s", separator, tool_names[i].name);
+    }
+    return buf;
+}
+
 /* The row called `name` among those that one of `tools` takes; -1 if there is none. */
 static int find_row(const struct pp_opt *rows, int n, unsigned tools, const char *name)
 {
@@ -84,10 +101,9 @@ static int find_row(const struct pp_opt *rows, int n, unsigned tools, const char
 
 static pp_status fail_unknown(const struct pp_opt *rows, int n, unsigned tool, const char *name)
 {
-    int other = find_row(rows, n, ~0u, name);
-    if (other >= 0)
-        return pp_fail(PP_USAGE, "--%s is an option of %s, not of %s", name, tool_name(rows[other].tools),
-                       tool_name(tool));
+    char others[NAME_BYTES];
+    if (*takers(rows, n, name, others))
+        return pp_fail(PP_USAGE, "--%s is an option of %s, not of %s", name, others, tool_name(tool));
 
     char names[NAMES_BYTES] = "", nearest[NAME_BYTES];
     size_t used = 0;

@@ -34,11 +34,6 @@ struct check {
 /* Where the row of a stage begins in `seen`. Rows of a power of two would share few sets of the caches. */
 static int64_t row_of(const struct pp_plan *plan, int stage) { return stage * ((int64_t)plan->microbatches + 64); }
 
-static pp_status bad(const struct pp_plan *plan, int32_t task, const char *what)
-{
-    return pp_plan_bad(plan, task, what);
-}
-
 /* The norm of all is of no stage, and what follows the last backward of no microbatch: -1. */
 static bool has_place(const struct pp_plan *plan, const struct pp_task *t)
 {
@@ -52,14 +47,14 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];
     if (t->lane < 0 || t->lane >= plan->nlanes) return pp_fail(PP_INPUT, "the plan is wrong: task %d has no lane", id);
-    if (t->kind >= PP_KINDS) return bad(plan, id, "unknown kind");
-    if (t->cls < 0 || t->cls >= plan->nclasses) return bad(plan, id, "no cost class");
-    if (!has_place(plan, t)) return bad(plan, id, "stage or microbatch out of range");
+    if (t->kind >= PP_KINDS) return pp_plan_bad(plan, id, "unknown kind");
+    if (t->cls < 0 || t->cls >= plan->nclasses) return pp_plan_bad(plan, id, "no cost class");
+    if (!has_place(plan, t)) return pp_plan_bad(plan, id, "stage or microbatch out of range");
     for (int i = 0; i < 3; i++)
-        if (t->dep[i] >= id) return bad(plan, id, "it waits for a task that comes later (a cycle)");
+        if (t->dep[i] >= id) return pp_plan_bad(plan, id, "it waits for a task that comes later (a cycle)");
     const int32_t slots[] = {t->act, t->ckpt, t->in, t->out};
     for (int i = 0; i < 4; i++)
-        if (slots[i] < -1 || slots[i] >= plan->nslots) return bad(plan, id, "slot out of range");
+        if (slots[i] < -1 || slots[i] >= plan->nslots) return pp_plan_bad(plan, id, "slot out of range");
     return PP_OK;
 }
 
@@ -71,9 +66,9 @@ static pp_status check_tied_lane(const struct pp_plan *plan, int32_t id)
     const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
     const bool tied = lane->kind == PP_LANE_TIED;
     if ((plan->tasks[id].kind == PP_REDUCE_TIED) != tied || (tied && !plan->tied))
-        return bad(plan, id, "it runs on a lane of another kind");
+        return pp_plan_bad(plan, id, "it runs on a lane of another kind");
     if (!tied || (lane->src == plan->stage_rank[0] && lane->dst == plan->stage_rank[plan->stages - 1])) return PP_OK;
-    return bad(plan, id, "its lane does not join the first and the last stage");
+    return pp_plan_bad(plan, id, "its lane does not join the first and the last stage");
 }
 
 static pp_status check_lane(const struct pp_plan *plan, int32_t id)
@@ -81,16 +76,17 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
     const struct pp_task *t = &plan->tasks[id];
     const struct pp_lane *lane = &plan->lanes[t->lane];
     if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
-        return bad(plan, id, "it runs on a lane of another kind");
+        return pp_plan_bad(plan, id, "it runs on a lane of another kind");
     PP_TRY(check_tied_lane(plan, id));
-    if (computes(t) && plan->stage_rank[t->stage] != t->lane) return bad(plan, id, "its stage lives on another rank");
+    if (computes(t) && plan->stage_rank[t->stage] != t->lane)
+        return pp_plan_bad(plan, id, "its stage lives on another rank");
     if (plan->classes[t->cls].kind != t->kind || plan->classes[t->cls].stage != t->stage)
-        return bad(plan, id, "a cost class of another kind or stage");
+        return pp_plan_bad(plan, id, "a cost class of another kind or stage");
     if (!pp_is_transfer(t->kind)) return PP_OK;
     int next = pp_transfer_target(t->kind, t->stage);
     if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] ||
         lane->dst != plan->stage_rank[next])
-        return bad(plan, id, "it is a transfer without a partner: its channel does not join the two stages");
+        return pp_plan_bad(plan, id, "it is a transfer without a partner: its channel does not join the two stages");
     return PP_OK;
 }
 
@@ -103,12 +99,12 @@ static pp_status check_work(struct check *c, int32_t id)
     uint8_t *cell = &c->seen[row_of(plan, t->stage) + t->microbatch], bit = (uint8_t)(1 << t->kind);
     uint8_t backward = 1 << PP_B | 1 << PP_I;
     if (t->count < 1 || t->microbatch + t->count > plan->microbatches || (t->count > 1 && t->kind != PP_W))
-        return bad(plan, id, "it has a wrong number of microbatches");
+        return pp_plan_bad(plan, id, "it has a wrong number of microbatches");
     for (const uint8_t *end = cell + t->count; cell < end; cell++) {
-        if (*cell & bit) return bad(plan, id, "done twice");
-        if (t->kind != PP_F && !(*cell & 1 << PP_F)) return bad(plan, id, "before its F");
-        if (t->kind == PP_W && !(*cell & 1 << PP_I)) return bad(plan, id, "before its I");
-        if ((bit & backward) && (*cell & backward)) return bad(plan, id, "done twice");
+        if (*cell & bit) return pp_plan_bad(plan, id, "done twice");
+        if (t->kind != PP_F && !(*cell & 1 << PP_F)) return pp_plan_bad(plan, id, "before its F");
+        if (t->kind == PP_W && !(*cell & 1 << PP_I)) return pp_plan_bad(plan, id, "before its I");
+        if ((bit & backward) && (*cell & backward)) return pp_plan_bad(plan, id, "done twice");
         *cell |= bit;
     }
     return PP_OK;
@@ -125,15 +121,17 @@ static pp_status check_part(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     const bool more = t->flags & PP_TASK_MORE;
-    if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W) return bad(c->plan, id, "it has no parts");
+    if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W)
+        return pp_plan_bad(c->plan, id, "it has no parts");
     c->before = -1;
     if (!computes(t)) return PP_OK;
     c->before = c->open[t->lane];
     c->open[t->lane] = more ? id : -1;
     if (c->before < 0) return PP_OK;
     const struct pp_task *before = &c->plan->tasks[c->before];
-    if (!same_work(t, before)) return bad(c->plan, id, "it comes between two parts of another task");
-    return t->in < 0 && before->out < 0 ? PP_OK : bad(c->plan, id, "a part in the middle has an input or output");
+    if (!same_work(t, before)) return pp_plan_bad(c->plan, id, "it comes between two parts of another task");
+    return t->in < 0 && before->out < 0 ? PP_OK
+                                        : pp_plan_bad(c->plan, id, "a part in the middle has an input or output");
 }
 
 /* They come in their order, and all of them. */
@@ -145,7 +143,7 @@ static pp_status check_place(const struct check *c, int32_t id)
     if (t->kind > PP_W) return PP_OK;
     const bool more = t->flags & PP_TASK_MORE, last = cls->part + 1 == (cls->parts > 1 ? cls->parts : 1);
     const bool next = before ? cls->part == before->part + 1 && cls->parts == before->parts : cls->part == 0;
-    return next && more != last ? PP_OK : bad(c->plan, id, "it is another part than the one that is due");
+    return next && more != last ? PP_OK : pp_plan_bad(c->plan, id, "it is another part than the one that is due");
 }
 
 /* Does it wait for the parameters of its stage, or of the same part of it? */
@@ -170,7 +168,7 @@ static pp_status check_parameters(struct check *c, int32_t id)
     if (t->kind != PP_F || (passed->forward >= 0 && c->before < 0)) return PP_OK;
     if (passed->forward < 0) passed->forward = id;
     if (!plan->gathers_first || waits_for_parameters(plan, t)) return PP_OK;
-    return bad(plan, id, "it does not wait for its parameters");
+    return pp_plan_bad(plan, id, "it does not wait for its parameters");
 }
 
 /* The first contribution to a stage's gradients, and it alone, is marked so: it overwrites what is there. */
@@ -179,14 +177,14 @@ static pp_status check_first(struct check *c, int32_t id)
     const struct pp_task *t = &c->plan->tasks[id];
     bool marked = t->flags & PP_TASK_FIRST;
     if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
-        return marked ? bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
+        return marked ? pp_plan_bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
     if (c->before >= 0) return PP_OK;
     uint8_t bit = t->kind == PP_W ? 2 : 1;
     bool first = !(c->begun[t->stage] & bit);
     c->begun[t->stage] |= bit;
     if (marked == first) return PP_OK;
-    return bad(c->plan, id,
-               first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
+    return pp_plan_bad(c->plan, id,
+                       first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
 /* What is summed has been made: by the task before, whole or the same part. */
@@ -199,7 +197,7 @@ static pp_status check_sum(struct check *c, int32_t id)
     const struct pp_class *sum = &c->plan->classes[t->cls];
     const struct pp_class *made = waits ? &c->plan->classes[c->plan->tasks[t->dep[0]].cls] : NULL;
     if (waits && made->part == sum->part && made->parts == sum->parts) return PP_OK;
-    return bad(c->plan, id, "it sums gradients before they are made");
+    return pp_plan_bad(c->plan, id, "it sums gradients before they are made");
 }
 
 static pp_status check_complete(const struct check *c)
@@ -207,7 +205,7 @@ static pp_status check_complete(const struct check *c)
     const struct pp_plan *plan = c->plan;
     uint8_t fused = 1 << PP_F | 1 << PP_B, split = 1 << PP_F | 1 << PP_I | 1 << PP_W;
     for (int r = 0; r < plan->ranks; r++)
-        if (c->open[r] >= 0) return bad(plan, c->open[r], "its next part is missing");
+        if (c->open[r] >= 0) return pp_plan_bad(plan, c->open[r], "its next part is missing");
     for (int s = 0; s < plan->stages; s++)
         for (int m = 0; m < plan->microbatches; m++) {
             uint8_t have = c->seen[row_of(plan, s) + m];
@@ -235,10 +233,10 @@ static pp_status check_input(const struct check *c, int32_t id)
     const struct pp_task *t = &plan->tasks[id];
     int stage = source_stage(plan, t);
     if (stage < 0 || c->before >= 0) return PP_OK;
-    if (t->dep[0] < 0) return bad(plan, id, "nothing delivers its input");
+    if (t->dep[0] < 0) return pp_plan_bad(plan, id, "nothing delivers its input");
     const struct pp_task *from = &plan->tasks[t->dep[0]];
     if (from->stage != stage || from->microbatch != t->microbatch || flow[from->kind] != flow[t->kind])
-        return bad(plan, id, "its input comes from another stage or microbatch");
+        return pp_plan_bad(plan, id, "its input comes from another stage or microbatch");
     return PP_OK;
 }
 
@@ -251,7 +249,7 @@ static pp_status check_slot(struct check *c, int32_t id, int32_t slot, int32_t a
     int32_t lane = plan->tasks[id].lane;
     if (use->first < 0) use->first = id, use->first_lane = lane;
     bool safe = use->user < 0 || use->user == awaited || use->user_lane == lane;
-    if (!safe) return bad(plan, id, "it writes a slot that may still be in use");
+    if (!safe) return pp_plan_bad(plan, id, "it writes a slot that may still be in use");
     use->user = id;
     use->user_lane = lane;
     return PP_OK;
@@ -279,7 +277,7 @@ static pp_status check_wrap(const struct check *c, int32_t from, int32_t to)
     const struct pp_wrap wanted = {from, to};
     const struct pp_plan *plan = c->plan;
     if (plan->nwraps && bsearch(&wanted, c->wraps, (size_t)plan->nwraps, sizeof wanted, by_ends)) return PP_OK;
-    return bad(plan, to, "an edge to it from the step before is missing");
+    return pp_plan_bad(plan, to, "an edge to it from the step before is missing");
 }
 
 /* A rank has a first task; what it gathers, or gathers for a stage, it has stepped before. */
@@ -352,6 +350,7 @@ pp_status pp_plan_check(const struct pp_plan *plan)
 {
     struct check c = {.plan = plan};
     pp_status status;
+    PP_TRY(pp_ranks_check(plan));
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));

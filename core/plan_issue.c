@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/plan_issue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { TEXT = 64 };
 
+static pp_status bad_on(const struct pp_plan *plan, int rank, int32_t task, const char *what)
+{
+    char text[TEXT], where[24] = "all ranks";
+    if (rank >= 0) snprintf(where, sizeof where, "rank %d", rank);
+    return pp_fail(PP_INPUT, "the plan is wrong: %s, task %d (%s): %s", where, task,
+                   pp_task_text(&plan->tasks[task], text, sizeof text), what);
+}
+
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what)
 {
-    char text[TEXT];
-    const struct pp_task *t = &plan->tasks[task];
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    return pp_fail(PP_INPUT, "the plan is wrong: rank %d, task %d (%s): %s", lane->src, task,
-                   pp_task_text(t, text, sizeof text), what);
+    return bad_on(plan, plan->lanes[plan->tasks[task].lane].src, task, what);
 }
 
 /* The walk over lists in any order. */
@@ -29,8 +34,8 @@ static pp_status blocked(const struct walk *c)
     const struct pp_plan *plan = c->plan;
     for (int r = 0; r < plan->ranks; r++)
         if (c->at[r] < plan->issue_start[r + 1])
-            return pp_plan_bad(plan, pp_issue_task(plan->issue[c->at[r]]),
-                               "it would wait for ever if nothing were buffered (deadlock)");
+            return bad_on(plan, r, pp_issue_task(plan->issue[c->at[r]]),
+                          "it would wait for ever if nothing were buffered (deadlock)");
     return PP_OK;
 }
 
@@ -135,10 +140,22 @@ static pp_status check_issue(const struct walk *c)
     return PP_OK;
 }
 
+static pp_status check_entries(const struct pp_plan *plan)
+{
+    for (int64_t i = plan->issue_start[0]; i < plan->issue_start[plan->ranks]; i++) {
+        const int32_t id = pp_issue_task(plan->issue[i]);
+        if (id < 0 || id >= plan->ntasks)
+            return pp_fail(PP_INPUT, "the plan is wrong: an issue list has task %d, and there are %lld", id,
+                           (long long)plan->ntasks);
+    }
+    return PP_OK;
+}
+
 static pp_status walk(const struct pp_plan *plan)
 {
     struct walk w = {.plan = plan};
     pp_status status;
+    PP_TRY(check_entries(plan));
     PP_TRY_DONE(PP_NEW(&w.ends, plan->ntasks));
     PP_TRY_DONE(PP_NEW(&w.at, plan->ranks));
     PP_TRY_DONE(PP_NEW(&w.waiting, plan->ranks));

@@ -31,10 +31,15 @@ void pp_issue_check_release(struct pp_issue_check *c);
 /* After all tasks. PP_INPUT with a message that names rank and task. */
 pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
 
+/* plan_ranks.c: before all else. Ranks, stages and lanes are there, each rank has a stage and its lane, and all name
+ * ranks that there are. PP_INPUT. */
+pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
 /* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. PP_INPUT. */
 pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
-/* "the plan is wrong: rank R, task N (F s0 m0): what" */
+/* "the plan is wrong: rank R, task N (F s0 m0): what". The rank is that of its lane; of a collective of
+ * all "all ranks". */
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
 
 /* Reads on; false at the end of the list. */

@@ -10,7 +10,7 @@ pp_status pp_trace_reserve(struct pp_trace *trace, int64_t nevents)
 
 pp_status pp_trace_add(struct pp_trace *trace, const struct pp_event *event)
 {
-    PP_TRY(PP_GROW(&trace->events, trace->nevents + 1, &trace->capacity));
+    PP_TRY(pp_trace_reserve(trace, trace->nevents + 1));
     trace->events[trace->nevents++] = *event;
     return PP_OK;
 }

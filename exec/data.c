@@ -13,6 +13,35 @@ static const char *const part_names[PP_PARTS] = {"training", "validation", "test
 
 enum { CONSTANT_BATCHES = 3 }; /* an epoch of the lab */
 
+static pp_status size_constant(const struct pp_config *config, struct pp_data *data)
+{
+    const int64_t column = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1);
+    const bool counted = !__builtin_mul_overflow(column, config->rows, &data->length[PP_PART_TRAIN]);
+    if (counted && data->length[PP_PART_TRAIN] <= INT64_MAX / (int64_t)sizeof *data->words[0]) return PP_OK;
+    return pp_fail(PP_USAGE, "--data constant: %d rows of %d tokens for each of %d replicas are too many; use fewer",
+                   config->rows, config->tokens, config->replicas);
+}
+
+/* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so
+ * that row j of the batches holds one sequence after another. */
+static pp_status make_constant(const struct pp_config *config, struct pp_data *data)
+{
+    int64_t words = config->tokens + 1, replicas = config->replicas;
+    PP_TRY(size_constant(config, data));
+    PP_TRY(PP_NEW(&data->words[PP_PART_TRAIN], data->length[PP_PART_TRAIN]));
+    int32_t *word = data->words[PP_PART_TRAIN];
+    for (int64_t row = 0; row < config->rows; row++)
+        for (int64_t replica = 0; replica < replicas; replica++)
+            for (int64_t batch = 0; batch < CONSTANT_BATCHES; batch++)
+                for (int64_t t = 0; t < words; t++)
+                    *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->vocab);
+    data->sequences = true;
+    data->reachable_loss = 0;
+    snprintf(data->summary, sizeof data->summary, "constant: %lld sequences of %lld equal words, reachable loss 0",
+             (long long)(CONSTANT_BATCHES * replicas * config->rows), (long long)words);
+    return PP_OK;
+}
+
 /* Where the words come from. `survey` finds the vocabulary and how many words there are, and keeps none. */
 struct source {
     pp_status (*survey)(const struct pp_config *config, struct pp_data *data);
@@ -21,7 +50,7 @@ struct source {
 
 static const struct source texts = {pp_data_survey_texts, pp_data_read_texts},
                            tokens = {pp_data_survey_tokens, pp_data_read_tokens},
-                           constant = {pp_data_size_constant, pp_data_make_constant},
+                           constant = {size_constant, make_constant},
                            generated = {pp_data_size_generated, pp_data_generate};
 
 static bool holds(const char *folder, const char *name)
@@ -112,35 +141,6 @@ void pp_data_free(struct pp_data *data)
     if (!data) return;
     for (int i = 0; i < PP_PARTS; i++) free(data->words[i]);
     free(data);
-}
-
-pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data)
-{
-    const int64_t column = (int64_t)config->replicas * CONSTANT_BATCHES * (config->tokens + 1);
-    const bool counted = !__builtin_mul_overflow(column, config->rows, &data->length[PP_PART_TRAIN]);
-    if (counted && data->length[PP_PART_TRAIN] <= INT64_MAX / (int64_t)sizeof *data->words[0]) return PP_OK;
-    return pp_fail(PP_USAGE, "--data constant: %d rows of %d tokens for each of %d replicas are too many; use fewer",
-                   config->rows, config->tokens, config->replicas);
-}
-
-/* Sequence k is all k; batch i of replica r has sequences (i*D + r) * rows and following. Laid out as columns, so
- * that row j of the batches holds one sequence after another. */
-pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data)
-{
-    int64_t words = config->tokens + 1, replicas = config->replicas;
-    PP_TRY(pp_data_size_constant(config, data));
-    PP_TRY(PP_NEW(&data->words[PP_PART_TRAIN], data->length[PP_PART_TRAIN]));
-    int32_t *word = data->words[PP_PART_TRAIN];
-    for (int64_t row = 0; row < config->rows; row++)
-        for (int64_t replica = 0; replica < replicas; replica++)
-            for (int64_t batch = 0; batch < CONSTANT_BATCHES; batch++)
-                for (int64_t t = 0; t < words; t++)
-                    *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->vocab);
-    data->sequences = true;
-    data->reachable_loss = 0;
-    snprintf(data->summary, sizeof data->summary, "constant: %lld sequences of %lld equal words, reachable loss 0",
-             (long long)(CONSTANT_BATCHES * replicas * config->rows), (long long)words);
-    return PP_OK;
 }
 
 pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,

@@ -49,8 +49,6 @@ pp_status pp_data_read_texts(const struct pp_config *config, struct pp_data *dat
 pp_status pp_data_survey_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 /* Only the lengths. PP_USAGE where there would be too many words. */
-pp_status pp_data_size_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-pp_status pp_data_make_constant(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 

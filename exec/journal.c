@@ -6,7 +6,6 @@
 pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity)
 {
     PP_TRY(PP_NEW(&journal->records, capacity));
-    journal->capacity = capacity;
     journal->written = 0;
     atomic_store(&journal->published, 0);
     return PP_OK;

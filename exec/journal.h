@@ -34,7 +34,6 @@ struct pp_totals {
 
 struct pp_journal {
     struct pp_record *records;
-    int64_t capacity;
     int64_t written;           /* the writer's: records begun; later ones may lack their loss */
     _Atomic int64_t published; /* complete ones */
 };

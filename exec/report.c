@@ -206,13 +206,14 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
     int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
     const double train = unsigned_nan(r->totals.epoch_loss / r->session->agenda->batches);
     const double valid = unsigned_nan(record->loss), seconds = (double)record->ns / 1e9;
-    if (r->session->agenda->evaluates) check_finite(r, valid, "validation loss of epoch", record->epoch + 1);
-    if (!isnan(record->loss) || r->session->agenda->evaluates)
+    if (r->session->agenda->evaluates) {
+        check_finite(r, valid, "validation loss of epoch", record->epoch + 1);
         pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
                 valid, exp(valid));
-    else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs)
+    } else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs) {
         pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds,
                 train, exp(train));
+    }
     r->interval_ns = r->interval_timed = 0;
     return r->exec->db ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
 }

@@ -209,6 +209,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     PP_TRY(PP_NEW(&out->path, size));
     snprintf(out->path, size, "%s%s", config->save, SUFFIX);
     identify(config, job, data, bits, &out->identity);
+    PP_TRY(pp_notes_check(&out->identity));
     if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;

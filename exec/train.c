@@ -278,6 +278,7 @@ pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out)
 {
     const struct pp_agenda *agenda = session->agenda;
     struct pp_trainee *t;
+    *out = NULL;
     PP_TRY(PP_NEW(&t, 1));
     *out = t;
     t->session = session;

@@ -57,7 +57,7 @@ pp_status pp_collect(struct pp_session *session, struct pp_worker *worker) PP_MU
 /* One worker's way through the run. */
 struct pp_trainee;
 
-/* All that one worker does, on its own thread. *out is set even on failure. */
+/* All that one worker does, on its own thread. *out is the caller's to free even on failure; NULL without memory. */
 pp_status pp_train(struct pp_session *session, int me, struct pp_trainee **out) PP_MUST_CHECK;
 /* NULL is fine. Only when all workers of the process have ended, and then all of them before one is freed: their
  * devices may be copying from each other's memory. */

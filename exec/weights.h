@@ -17,13 +17,15 @@ struct pp_note {
 };
 struct pp_notes {
     int n;
+    bool overfull; /* one did not fit and was left out: what writes or compares them refuses */
     struct pp_note v[PP_NOTES];
 };
 
 #define PP_NOTE_CHECKPOINT "ppkit checkpoint" /* the note that every checkpoint has (exec/restart.h) */
 
-/* There must be room. */
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value);
+/* PP_INTERNAL where some did not fit. */
+pp_status pp_notes_check(const struct pp_notes *notes) PP_MUST_CHECK;
 /* NULL where there is none of that name. */
 const char *pp_notes_find(const struct pp_notes *notes, const char *name);
 

@@ -211,15 +211,14 @@ done:
     return status;
 }
 
-/* What is no text, or too long for a note, was written by somebody else and means nothing here. */
+/* What is no text, or does not fit, was written by somebody else and means nothing here. */
 static void take_notes(json_t *header, struct pp_notes *out)
 {
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(header, "__metadata__"), name, value)
     {
-        bool fits = json_is_string(value) && strlen(name) < PP_NOTE_NAME && json_string_length(value) < PP_NOTE_VALUE;
-        if (fits && out->n < PP_NOTES) pp_notes_add(out, name, json_string_value(value));
+        if (json_is_string(value)) pp_notes_add(out, name, json_string_value(value));
     }
 }
 
@@ -228,6 +227,7 @@ pp_status pp_weights_notes(const char *path, struct pp_notes *out)
     struct pp_weights_reader r = {.fd = -1, .path = strdup(path)};
     json_t *header = NULL;
     out->n = 0;
+    out->overfull = false;
     pp_status status = r.path ? read_header(&r, &header) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
     if (status == PP_OK) take_notes(header, out);
     json_decref(header);

@@ -19,9 +19,21 @@ struct pp_weights_writer {
 
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value)
 {
+    if (notes->n == PP_NOTES || strlen(name) >= PP_NOTE_NAME || strlen(value) >= PP_NOTE_VALUE) {
+        notes->overfull = true;
+        return;
+    }
     struct pp_note *note = &notes->v[notes->n++];
-    snprintf(note->name, sizeof note->name, "%s", name);
-    snprintf(note->value, sizeof note->value, "%s", value);
+    strcpy(note->name, name);
+    strcpy(note->value, value);
+}
+
+pp_status pp_notes_check(const struct pp_notes *notes)
+{
+    if (!notes->overfull) return PP_OK;
+    return pp_fail(PP_INTERNAL,
+                   "a checkpoint has room for %d notes, names of %d bytes and values of %d: raise PP_NOTES", PP_NOTES,
+                   PP_NOTE_NAME - 1, PP_NOTE_VALUE - 1);
 }
 
 const char *pp_notes_find(const struct pp_notes *notes, const char *name)
@@ -146,6 +158,7 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
 {
     struct pp_weights_writer *w;
     *out = NULL;
+    if (notes) PP_TRY(pp_notes_check(notes));
     PP_TRY(PP_NEW(&w, 1));
     w->fd = -1;
     pp_status status = choose_place(path, notes != NULL, w);

@@ -54,7 +54,9 @@ static pp_status open_draft(struct draft *draft, const char *path)
 {
     pp_status status = PP_OK;
     draft->path = path;
-    snprintf(draft->beside, sizeof draft->beside, "%s.new", path);
+    const int length = snprintf(draft->beside, sizeof draft->beside, "%s.new", path);
+    if (length < 0 || (size_t)length >= sizeof draft->beside)
+        return pp_fail(PP_USAGE, "--algorithms: the path is too long");
     FILE *in = fopen(path, "r");
     if (!in && errno != ENOENT) return fail_file("read", path);
     draft->is_new = !in;

@@ -18,7 +18,8 @@
  * work, deadlock). */
 pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out) PP_MUST_CHECK;
 
-/* The same from given orders, one per rank (a schedule read from a file, tests). stage_rank: [stages]. */
+/* The same from given orders, one per rank (a schedule read from a file, tests). stage_rank: [stages]; every
+ * rank has one. */
 pp_status pp_plan_build_orders(const struct pp_plan_spec *spec, const struct pp_order *orders, const int *stage_rank,
                                struct pp_plan **out) PP_MUST_CHECK;
 

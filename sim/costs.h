@@ -50,21 +50,20 @@ int pp_cost_worst_source(const struct pp_cost_origin *origin);
 /* What is to be said of times from each source ("are interpolated between ..."); NULL: nothing. */
 extern const char *const pp_cost_source_words[PP_COST_SOURCES];
 
-/* Of a GPU: the times of the same share of one, alone and with all sharers busy, what issuing takes the host, and the
- * links of the carrier that config->transport names ("auto": the first that was measured of inproc, nccl, staged).
- *
- * Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
+/* Task times of the newest profile of config->device with config->threads: exactly this shape under loads 1 and
  * min(workers, cores); else the sum of its kernels, if each was measured under that load in some task; else
  * interpolated in rows between two measured row counts of the same work, or between two such sums, never beyond them;
- * else the machine's. Links by config->transport ("auto": threads of one process if measured, else MPI). *out = NULL if
- * nothing at all fits. */
+ * else the machine's. Links by config->transport; "auto" takes the first of core/movers.def that was measured. Of a GPU
+ * the times are those in the same share of one, alone and with all sharers busy, and there is what issuing takes the
+ * host. *out = NULL if nothing at all fits. */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 
 /* An empty cost for the plan. */
 pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
 
-/* Hops of the exchange behind the global norm: an all-gather by dissemination, ceil(log2 ranks) rounds. */
+/* Hops of the exchange behind the global norm: an all-gather by dissemination among n = pp_norm_workers(), which takes
+ * ceil(log2 n) rounds. */
 int pp_norm_hops(const struct pp_plan *plan);
 
 #endif

@@ -294,9 +294,8 @@ void pp_machine_tell(const struct pp_machine *m, bool tasks)
     pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
     if (tasks && m->cores == 0)
         pp_info(
-            "times by a data sheet are not measured: beside published measurements of GPUs speeds and MFU were 20 %% "
-            "too low to 14 %% too high with --attention math, mostly a third too high with flash "
-            "(docs/results/published.md)");
+            "times by a data sheet are not measured; how far off they were beside published measurements of GPUs, with "
+            "--attention math and flash: docs/results/published.md");
 }
 
 void pp_machine_list(FILE *out)

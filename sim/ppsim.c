@@ -53,6 +53,7 @@ static const struct pp_program_info info = {
 struct session {
     struct pp_config config;
     struct pp_predictor predictor;
+    char device[32], waits[32]; /* measured last: to be predicted, to be waited for */
     struct pp_db *db;
     struct pp_db *texts; /* in memory: what was measured, from text; NULL = none */
     pthread_mutex_t db_lock;
@@ -139,12 +140,11 @@ static pp_status open_database(struct session *s)
 /* A device that waits does so as long as what was measured last took, if no times are given. */
 static pp_status choose_waits(struct session *s)
 {
-    static char newest[32];
     if (s->config.times || !pp_device_kind(s->config.device)->waits) return PP_OK;
     const struct pp_config *config = &s->config;
     const char *path = config->profile ? config->profile : config->db ? config->db : s->predictor.db ? "pp.db" : NULL;
-    PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, newest, sizeof newest));
-    s->predictor.waits = newest;
+    PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, s->waits, sizeof s->waits));
+    s->predictor.waits = s->waits;
     return PP_OK;
 }
 
@@ -152,24 +152,22 @@ static pp_status choose_waits(struct session *s)
 static pp_status choose_device(struct session *s, const struct pp_backend **backend)
 {
     struct pp_config *config = &s->config;
-    static char newest[32];
     PP_TRY(config->machine ? pp_machine_find(config->machine, &s->predictor.machine) : PP_OK);
     if (config->machine && s->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
         config->device = pp_device_gpu()->name;
     if (strcmp(config->device, "auto") == 0) {
-        if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, newest, sizeof newest));
-        config->device = newest[0] ? newest : pp_device_kind(NULL)->name;
+        if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, s->device, sizeof s->device));
+        config->device = s->device[0] ? s->device : pp_device_kind(NULL)->name;
     }
     PP_TRY(choose_waits(s));
     return pp_backend_named(config->device, backend);
 }
 
-/* For what was not measured: a machine of the device's kind. */
+/* For what was not measured, a machine of the device's kind; one that was named is there already. */
 static pp_status find_machine(struct session *s)
 {
-    const struct pp_config *config = &s->config;
-    const char *usual = pp_device_kind(config->device)->machine;
-    return pp_machine_find(config->machine ? config->machine : usual, &s->predictor.machine);
+    if (s->config.machine) return PP_OK;
+    return pp_machine_find(pp_device_kind(s->config.device)->machine, &s->predictor.machine);
 }
 
 /* A data sheet knows one kind of link, and work of one thread. */

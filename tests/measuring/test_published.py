@@ -114,6 +114,14 @@ class Page(unittest.TestCase):
         self.assertTrue(kept == made, "run analysis/published.py and read what it changes:\n" + "\n".join(lines))
 
 
+class Documents(unittest.TestCase):
+    def test_say_what_the_page_says(self):
+        page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        (sentence,) = (line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
+        for name in ("README.md", "docs/FEATURES.md"):
+            self.assertIn(sentence, " ".join((ROOT / name).read_text(encoding="utf-8").split()), name)
+
+
 class Llama(unittest.TestCase):
     def test_operations_are_six_for_each_token_and_parameter_and_those_of_attention(self):
         tokens = 16 * 1024 * 1024

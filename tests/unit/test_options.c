@@ -10,7 +10,7 @@
 
 struct sample {
     bool flag;
-    int number, choice;
+    int number, choice, any;
     uint64_t seed;
     int64_t bytes;
     double real;
@@ -32,7 +32,9 @@ static const struct pp_opt rows[] = {
     {"choices", PP_OPT_CHOICES, AT(choices), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, "alpha|beta", "some choices"},
     {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
     {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
+    {"any", PP_OPT_INT, AT(any), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a number without limits"},
     {"elsewhere", PP_OPT_FLAG, AT(flag), PP_PPEXEC, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
+    {"others", PP_OPT_FLAG, AT(flag), PP_ALL_TOOLS & ~PP_PPSIM, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -113,12 +115,8 @@ static void sizes_have_units(void **state)
     static const struct {
         const char *line;
         int64_t bytes;
-    } cases[] = {{"--bytes 1024B", 1024},
-                 {"--bytes 1048576", 1 << 20},
-                 {"--bytes 80G", 80LL << 30},
-                 {"--bytes 1.5M", 3LL << 19},
-                 {"--bytes 2GB", 2000000000},
-                 {"--bytes 3KiB", 3072}};
+    } cases[] = {{"--bytes 1024B", 1024},     {"--bytes 1048576", 1 << 20}, {"--bytes 80G", 80LL << 30},
+                 {"--bytes 1.5M", 3LL << 19}, {"--bytes 2GB", 2000000000},  {"--bytes 3KiB", 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p;
         assert_int_equal(parse(cases[i].line, &p), PP_OK);
@@ -136,12 +134,18 @@ static void mistakes_are_named(void **state)
         {"--num 3", "did you mean --number?"}, /* never abbreviated */
         {"--completely-different", "--help lists"},
         {"--elsewhere", "an option of ppexec, not of ppsim"},
+        {"--others", "an option of ppexec, ppprof and ppreport, not of ppsim"},
         {"-n 3", "two dashes"},
         {"--number", "value is missing"},
         {"--number three", "not a whole number"},
         {"--number 3x", "not a whole number"},
         {"--number 11", "11 is outside 1..10"},
-        {"--number 99999999999999999999", "too large"},
+        {"--number 0", "--number: 0 is below 1"},
+        {"--number 99999999999999999999", "is outside 1..10"},
+        {"--number -99999999999999999999", "is below 1"},
+        {"--any 2147483648", "too large a number"},
+        {"--any -99999999999999999999", "too small a number"},
+        {"--ints 1,-99999999999", "--ints: -99999999999 is below 1"},
         {"--flag=yes", "takes no value"},
         {"--choice gamma", "there is no 'gamma'"},
         {"--choice alpa", "did you mean alpha?"},

@@ -243,6 +243,17 @@ static void test_algorithms(void **state)
     assert_non_null(strstr(pp_message(), "--algorithms: cannot read unread: "));
     assert_true(readlink("unread", text, sizeof text) > 0);
     assert_int_equal(access("unread.new", F_OK), -1);
+
+    /* A name beside the file's would be too long. */
+    char deep[4096] = "";
+    memset(deep, '/', sizeof deep - 1 - strlen("chosen"));
+    memcpy(deep, "./", 2);
+    strcpy(deep + sizeof deep - 1 - strlen("chosen"), "chosen");
+    assert_int_equal(stat(deep, &there), 0);
+    assert_int_equal(pp_profile_algorithms(profile, deep), PP_USAGE);
+    assert_string_equal(pp_message(), "--algorithms: the path is too long");
+    assert_int_equal(stat("chosen", &there), 0);
+    assert_int_equal(there.st_size, bytes);
     assert_int_equal(strangers + open_devices, 0);
     pp_profile_free(profile);
 }

@@ -144,6 +144,33 @@ static void a_long_list_of_differences_fits(void **state)
     refused(&mine, "--0 is xxx");
 }
 
+/* Nothing is written then: a file without one of them would be taken for that of another run, or not. */
+static void notes_that_do_not_fit_are_no_file(void **state)
+{
+    (void)state;
+    static struct pp_notes many, full; /* a further note would be written behind them */
+    char name[PP_NOTE_NAME + 1] = "", text[PP_NOTE_VALUE + 1] = "";
+    struct pp_weights_writer *writer = NULL;
+    memset(name, 'n', PP_NOTE_NAME);
+    memset(text, 'x', PP_NOTE_VALUE);
+    for (int i = 0; i < PP_NOTES + 3; i++) pp_notes_add(&many, "--seed", "1");
+    assert_int_equal(many.n, PP_NOTES);
+    assert_int_equal(pp_notes_check(&many), PP_INTERNAL);
+    for (int i = 0; i < PP_NOTES - 5; i++) pp_notes_add(&full, "--seed", "1");
+    assert_int_equal(pp_notes_check(&full), PP_OK);
+    struct pp_notes long_name = identity, long_text = identity;
+    pp_notes_add(&long_name, name, "1");
+    pp_notes_add(&long_text, "--data", text);
+    const struct pp_notes *cases[] = {&many, &full, &long_name, &long_text};
+    unlink(FILE_NAME);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pp_restart_create(FILE_NAME, cases[i], &model, &plain, &writer), PP_INTERNAL);
+        assert_null(writer);
+        assert_int_equal(access(FILE_NAME, F_OK), -1);
+        assert_int_equal(access(FILE_NAME ".part", F_OK), -1);
+    }
+}
+
 /* --- damaged --- */
 
 static size_t slurp(char *bytes)
@@ -267,6 +294,7 @@ int main(void)
         cmocka_unit_test(all_fixed_options_fit),
         cmocka_unit_test(another_run),
         cmocka_unit_test(a_long_list_of_differences_fits),
+        cmocka_unit_test(notes_that_do_not_fit_are_no_file),
         cmocka_unit_test(truncated_anywhere),
         cmocka_unit_test(spoilt_state),
         cmocka_unit_test(other_kinds_of_files),
