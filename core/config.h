@@ -6,6 +6,7 @@
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H
 
+#include "core/learning_rate.h"
 #include "core/options.h"
 #include "core/plan.h"
 #include "core/program.h"
@@ -30,6 +31,7 @@ struct pp_config {
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;
+    struct pp_lr_options over_steps; /* what becomes of lr */
     int optimizer; /* enum pp_optimizer */
     struct pp_adamw_options adamw;
     /* pipeline */

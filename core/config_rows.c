@@ -115,6 +115,18 @@ const struct pp_opt pp_config_rows[] = {
      "largest norm of all gradients together; 0 = do not clip", FIXED},
     {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
      "factor on the learning rate after each epoch", FIXED},
+    {"warmup-steps", PP_OPT_INT, AT(over_steps.warmup_steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
+     "the learning rate rises to --lr in the first N steps of the training, in equal parts", LATER},
+    {"lr-schedule", PP_OPT_CHOICE, AT(over_steps.schedule), PP_RUNS, BATCH, NULL, "constant", 0, 0,
+     PP_LR_SCHEDULE_NAMES,
+     "what it does then: stays, or falls to --min-lr in step --lr-steps, by half a cosine or a line, and stays there; "
+     "--lr-decay counts beside this",
+     LATER},
+    {"lr-steps", PP_OPT_INT, AT(over_steps.steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
+     "of cosine and linear: the step in which --min-lr is reached, counted with --warmup-steps and over all epochs",
+     LATER},
+    {"min-lr", PP_OPT_REAL, AT(over_steps.least), PP_RUNS, BATCH, NULL, "0", 0, FLT_MAX, NULL,
+     "of cosine and linear: the least learning rate, at most --lr", LATER},
     {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch",
      FIXED},
 

@@ -73,6 +73,18 @@ static void adamw_has_a_learning_rate_of_its_own(void **state)
     assert_true(c.lr == 5);
 }
 
+static void the_rate_may_fall_from_the_preset_s(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "", &c), PP_OK);
+    assert_true(c.over_steps.schedule == PP_LR_CONSTANT && c.over_steps.warmup_steps == 0);
+    assert_int_equal(parse(PP_PPEXEC, "--min-lr 5 --lr-steps 3 --warmup-steps 2 --lr-schedule linear", &c), PP_OK);
+    assert_true(c.over_steps.schedule == PP_LR_LINEAR && c.over_steps.steps == 3 && c.over_steps.warmup_steps == 2);
+    assert_true(c.lr == 5 && c.over_steps.least == 5);
+    assert_int_equal(parse(PP_PPEXEC, "--warmup-steps 2000", &c), PP_OK);
+}
+
 /* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
 static int64_t parameters(const struct pp_config *c)
 {
@@ -219,6 +231,15 @@ static void impossible_numbers_are_refused(void **state)
         {"--optimizer adamw --adam-beta1 -0.1", "outside 0..1"},
         {"--lr 1e308", "outside 0..3.4"},
         {"--lr-decay -1", "below 0"},
+        {"--warmup-steps -1", "outside 0..2147483647"},
+        {"--lr-schedule cosin", "did you mean cosine?"},
+        {"--lr-steps 9", "--lr-steps is of --lr-schedule cosine and linear"},
+        {"--lr-schedule constant --min-lr 0", "--min-lr is of --lr-schedule cosine and linear"},
+        {"--lr-schedule linear", "Add --lr-steps"},
+        {"--lr-schedule cosine --lr-steps 0", "Add --lr-steps"},
+        {"--lr-schedule cosine --lr-steps 9 --warmup-steps 9", "--lr-steps 9: no step is left behind --warmup-steps 9"},
+        {"--lr-schedule linear --lr-steps 9 --lr 0.1 --min-lr 0.2", "--min-lr: 0.2 is above --lr 0.1"},
+        {"--optimizer adamw --lr-schedule linear --lr-steps 9 --min-lr 0.01", "above --lr 0.001"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
@@ -308,6 +329,7 @@ int main(void)
         cmocka_unit_test(small_is_the_default),
         cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
         cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
+        cmocka_unit_test(the_rate_may_fall_from_the_preset_s),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(rows_of_a_microbatch_make_chunks),
         cmocka_unit_test(all_options_of_model_and_batch_are_fixed),
