@@ -226,6 +226,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,
         .lab_init = lab,
+        .init_std = config->init_std,
         .precision = config->precision,
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),

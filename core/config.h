@@ -28,6 +28,7 @@ struct pp_config {
     int max_positions;                                    /* 0: as many as tokens */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
+    double init_std; /* 0: initial weights as `style` has them */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;

@@ -89,6 +89,10 @@ const struct pp_opt pp_config_rows[] = {
     {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
      "details of model and initial weights: as the PyTorch tutorials, or as the lab (no sqrt(d), less dropout)",
      FIXED | TIMED},
+    {"init-std", PP_OPT_REAL, AT(init_std), PP_RUNS, MODEL, NULL, "0", 0, 1000, NULL,
+     "initial weights, without --init, are normal with this deviation, as GPT's: over sqrt(2 --layers) in the two "
+     "linears of a layer that write to the residual stream; biases 0 (0 = initial weights of --style)",
+     LATER},
     {"precision", PP_OPT_CHOICE, AT(precision), PP_RUNS, MODEL, NULL, "fp32", 0, 0, "fp32|tf32|bf16",
      "of products (tf32), or of activations and products with fp32 master weights (bf16); the cpu has fp32 only",
      FIXED | ALWAYS_TIMED},

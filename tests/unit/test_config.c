@@ -85,6 +85,27 @@ static void the_rate_may_fall_from_the_preset_s(void **state)
     assert_int_equal(parse(PP_PPEXEC, "--warmup-steps 2000", &c), PP_OK);
 }
 
+/* Those that are published models, and no others. */
+static void presets_of_published_models_have_their_initial_weights(void **state)
+{
+    (void)state;
+    char names[] = PP_PRESET_NAMES, line[64];
+    for (char *name = names, *end; name; name = end) {
+        struct pp_config c;
+        struct pp_shape shape;
+        end = strchr(name, '|');
+        if (end) *end++ = '\0';
+        snprintf(line, sizeof line, "--preset %s", name);
+        assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
+        pp_config_shape(&c, &shape);
+        const bool published = strncmp(name, "gpt", 3) == 0 || strstr(name, "llama") || strstr(name, "mistral");
+        if (shape.init_std != (published ? 0.02 : 0)) fail_msg("%s: %g", name, shape.init_std);
+    }
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "--preset gpt-small --init-std 0", &c), PP_OK);
+    assert_true(c.init_std == 0);
+}
+
 /* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
 static int64_t parameters(const struct pp_config *c)
 {
@@ -240,6 +261,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--lr-schedule cosine --lr-steps 9 --warmup-steps 9", "--lr-steps 9: no step is left behind --warmup-steps 9"},
         {"--lr-schedule linear --lr-steps 9 --lr 0.1 --min-lr 0.2", "--min-lr: 0.2 is above --lr 0.1"},
         {"--optimizer adamw --lr-schedule linear --lr-steps 9 --min-lr 0.01", "above --lr 0.001"},
+        {"--init-std -0.02", "outside 0..1000"},
+        {"--init-std nan", "is not a number"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_config c;
@@ -330,6 +353,7 @@ int main(void)
         cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
         cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
         cmocka_unit_test(the_rate_may_fall_from_the_preset_s),
+        cmocka_unit_test(presets_of_published_models_have_their_initial_weights),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(rows_of_a_microbatch_make_chunks),
         cmocka_unit_test(all_options_of_model_and_batch_are_fixed),
