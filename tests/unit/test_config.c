@@ -207,6 +207,13 @@ static void a_gpu_pads_the_vocabulary_unless_told(void **state)
     assert_int_equal(columns("--vocab-multiple 1000", "cpu"), 29000);
 }
 
+static void refused(const char *line, const char *message)
+{
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPSIM, line, &c), PP_USAGE);
+    if (!strstr(pp_message(), message)) fail_msg("'%s' gave '%s'", line, pp_message());
+}
+
 static void impossible_numbers_are_refused(void **state)
 {
     (void)state;
@@ -242,7 +249,6 @@ static void impossible_numbers_are_refused(void **state)
         {"--memory 0", "outside"},
         {"--memory 80", "80 of what? Name a unit, such as 80G"},
         {"--memory 1048575", "Name a unit"},
-        {"--lr -1", "outside 0..3.4"},
         {"--micro-batch-size 4 --chunks 2", "leave one out"},
         {"--micro-batch-size 0", "outside"},
         {"--batch-w 65536", "outside 1..65535"},
@@ -250,6 +256,19 @@ static void impossible_numbers_are_refused(void **state)
         {"--weight-decay 0.1", "--weight-decay is of --optimizer adamw"},
         {"--optimizer adamw --adam-beta2 1", "--adam-beta2: with 1 nothing would be learnt"},
         {"--optimizer adamw --adam-beta1 -0.1", "outside 0..1"},
+        {"--init-std -0.02", "outside 0..1000"},
+        {"--init-std nan", "is not a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
+}
+
+static void impossible_rates_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--lr -1", "outside 0..3.4"},
         {"--lr 1e308", "outside 0..3.4"},
         {"--lr-decay -1", "below 0"},
         {"--warmup-steps -1", "outside 0..2147483647"},
@@ -261,14 +280,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--lr-schedule cosine --lr-steps 9 --warmup-steps 9", "--lr-steps 9: no step is left behind --warmup-steps 9"},
         {"--lr-schedule linear --lr-steps 9 --lr 0.1 --min-lr 0.2", "--min-lr: 0.2 is above --lr 0.1"},
         {"--optimizer adamw --lr-schedule linear --lr-steps 9 --min-lr 0.01", "above --lr 0.001"},
-        {"--init-std -0.02", "outside 0..1000"},
-        {"--init-std nan", "is not a number"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_config c;
-        assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_USAGE);
-        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
 static void help_is_answered_whatever_the_numbers(void **state)
@@ -361,6 +374,7 @@ int main(void)
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(impossible_rates_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),
         cmocka_unit_test(rows_of_movers_and_devices_can_be_named),
