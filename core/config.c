@@ -20,6 +20,27 @@ static pp_status check_optimizer(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_rate(const struct pp_config *config)
+{
+    static const char *const of_falls[] = {"lr-steps", "min-lr"};
+    const struct pp_lr_options *o = &config->over_steps;
+    if (o->schedule == PP_LR_CONSTANT) {
+        for (size_t i = 0; i < sizeof of_falls / sizeof *of_falls; i++)
+            if (pp_config_given(config, of_falls[i]))
+                return pp_fail(PP_USAGE, "--%s is of --lr-schedule cosine and linear; add one, or leave it out",
+                               of_falls[i]);
+        return PP_OK;
+    }
+    if (o->steps == 0)
+        return pp_fail(PP_USAGE, "--lr-schedule: in which step is the learning rate --min-lr? Add --lr-steps");
+    if (o->steps <= o->warmup_steps)
+        return pp_fail(PP_USAGE, "--lr-steps %d: no step is left behind --warmup-steps %d; choose more", o->steps,
+                       o->warmup_steps);
+    if (o->least > config->lr)
+        return pp_fail(PP_USAGE, "--min-lr: %g is above --lr %g; choose less", o->least, config->lr);
+    return PP_OK;
+}
+
 static pp_status check_cut(const struct pp_config *config)
 {
     if (pp_config_given(config, "micro-batch-size") && pp_config_given(config, "chunks"))
@@ -102,6 +123,7 @@ static pp_status check(const struct pp_config *config)
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_optimizer(config));
+    PP_TRY(check_rate(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
     PP_TRY(check_overlap(config));
@@ -204,6 +226,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,
         .lab_init = lab,
+        .init_std = config->init_std,
         .precision = config->precision,
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),

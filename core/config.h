@@ -6,6 +6,7 @@
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H
 
+#include "core/learning_rate.h"
 #include "core/options.h"
 #include "core/plan.h"
 #include "core/program.h"
@@ -27,9 +28,11 @@ struct pp_config {
     int max_positions;                                    /* 0: as many as tokens */
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
+    double init_std; /* 0: initial weights as `style` has them */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;
+    struct pp_lr_options over_steps; /* what becomes of lr */
     int optimizer; /* enum pp_optimizer */
     struct pp_adamw_options adamw;
     /* pipeline */

@@ -6,8 +6,9 @@
  * in every other layer; all learn by the rate, betas, decay and clipping of the latter. llama-2-7b (Touvron et al.,
  * 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are those models, number for number, but for the
  * schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the
- * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published. None begins
- * with the initial weights of its model, but with those of kernels/model.h.
+ * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published. All but the
+ * first four begin with GPT-2's initial weights, whose deviation is also the initializer_range in the published
+ * configurations of Llama and Mistral.
  */
 #include "core/config.h"
 
@@ -54,7 +55,7 @@ static const struct preset presets[] = {
       {"norm", "pre"}, {"activation", "gelu-tanh"}, {"bias", "layers"}, {"positions", "learned"},
       {"tie-embeddings", "yes"}, {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"},
       {"optimizer", "adamw"}, {"adam-beta2", "0.95"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "6e-4"}, {"rows", "16"}, {"tokens", "1024"}, {"stages", "2"}, {"chunks", "8"},
+      {"lr", "6e-4"}, {"init-std", "0.02"}, {"rows", "16"}, {"tokens", "1024"}, {"stages", "2"}, {"chunks", "8"},
       {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-batches", "10"}}},
     {"gpt-6.7b", "32 layers, d 4096, 6.66e9 parameters, GPT-3 6.7B; 32 x 2048 tokens, 8 stages, 32 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"dropout", "0"}, {"lr", "1.2e-4"},
@@ -68,8 +69,8 @@ static const struct preset presets[] = {
       {"activation", "swiglu"}, {"bias", "no"}, {"positions", "rope"}, {"rope-theta", "10000"},
       {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
-      {"lr", "3e-4"}, {"rows", "32"}, {"tokens", "4096"}, {"stages", "8"}, {"chunks", "32"}, {"replicas", "1"},
-      {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
+      {"lr", "3e-4"}, {"init-std", "0.02"}, {"rows", "32"}, {"tokens", "4096"}, {"stages", "8"}, {"chunks", "32"},
+      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
       {"eval-batches", "10"}}},
     {"llama-3-8b", "32 layers, d 4096, 8.03e9 parameters, Llama 3 8B; 16 x 8192 tokens, 8 stages, 16 chunks",
      {{"kv-heads", "8"}, {"d-ff", "14336"}, {"vocab", "128256"}, {"rope-theta", "500000"}, {"rows", "16"},

@@ -73,6 +73,7 @@ struct pp_shape {
     /* The decoder's weight is the embedding's (Press and Wolf 2017, "Using the Output Embedding to Improve Language
      * Models"; GPT-2): one parameter, of which the first and the last stage have a copy each. */
     bool tied;
+    double init_std; /* initial weights: 0, or what is normal with this deviation (kernels/model.h) */
 };
 
 /* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */

@@ -16,7 +16,7 @@
 /* Where a run is. */
 struct pp_restart_state {
     int step;                /* steps done; at the end of an epoch also its evaluation */
-    double learning_rate;    /* of the next step */
+    double learning_rate;    /* of the next step, but for what --warmup-steps and --lr-schedule make of it */
     double best_loss;        /* least validation loss; INFINITY: nothing evaluated yet, so there are no best weights */
     struct pp_totals totals; /* of the epoch that is under way */
 };

@@ -16,8 +16,8 @@ struct pp_trainee {
     struct pp_worker *worker;
     struct pp_batches batches; /* of its replica */
     struct pp_losses losses;
-    int step, saved; /* steps done; those that the checkpoint has */
-    double learning_rate;
+    int step, saved;         /* steps done; those that the checkpoint has */
+    double learning_rate;    /* what epochs have made of --lr; of a step: rate_of_step() */
     struct pp_totals totals; /* worker 0: over `totalled` records of the journal, and what a resumed run began with */
     int64_t totalled;
     float *best; /* this worker's parameters at the least validation loss, host memory; see has_weights() */
@@ -38,20 +38,26 @@ static double tokens_of_step(const struct pp_trainee *t, const struct pp_phase *
     return (double)t->batches.rows * phase->seq * t->session->config->replicas;
 }
 
+static double rate_of_step(const struct pp_trainee *t)
+{
+    const struct pp_config *config = t->session->config;
+    return t->learning_rate * pp_lr_share(&config->over_steps, config->lr, t->step);
+}
+
 static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
 {
     const struct pp_job *job = t->session->job;
     bool tail = pp_batches_seq(&t->batches, batch) != t->batches.seq,
          traced = t->step >= t->session->agenda->first_traced;
     const struct pp_phase *phase = &job->phase[tail ? PP_TRAIN_TAIL : PP_TRAIN];
-    double tokens = tokens_of_step(t, phase), sum;
+    double tokens = tokens_of_step(t, phase), rate = rate_of_step(t), sum;
     struct pp_step step = {.track = PP_TRACK_TRAIN,
                            .phase = phase,
                            .batches = &t->batches,
                            .batch = batch,
                            .number = t->step,
                            .traced = traced,
-                           .learning_rate = t->learning_rate,
+                           .learning_rate = rate,
                            .loss_scale = 1 / tokens};
     int64_t start = pp_now_ns();
     PP_TRY(pp_worker_step(t->worker, &step, &sum));
@@ -63,7 +69,7 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
                                                                      .ns = pp_now_ns() - start,
                                                                      .loss = sum,
                                                                      .tokens = (int64_t)tokens,
-                                                                     .learning_rate = t->learning_rate,
+                                                                     .learning_rate = rate,
                                                                      .traced = traced};
     t->step++;
     return pp_losses_add(&t->losses, sum);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training and evaluation as every worker goes through it: epochs of steps, learning rate decay, validation after each
- * epoch (by the first replica), the best weights kept, the test at the end with these.
+ * Training and evaluation as every worker goes through it: epochs of steps, the learning rate of each, validation after
+ * each epoch (by the first replica), the best weights kept, the test at the end with these.
  */
 #ifndef PP_EXEC_TRAIN_H
 #define PP_EXEC_TRAIN_H

@@ -25,7 +25,7 @@ enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4, OF_DECODER_B
 struct tensor_row {
     const char *name;
     enum dim dim[2];
-    enum rule rule[2]; /* tutorial, lab */
+    enum rule rule[2]; /* tutorial, lab; with init_std see rule_of() */
     unsigned of;
     enum pp_split split;
 };
@@ -142,8 +142,23 @@ int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shap
 
 int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, last_rows, ROWS(last_rows)); }
 
-static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_tensor *tensor)
+static enum rule rule_of(const struct pp_shape *shape, const struct tensor_row *row)
 {
+    const enum rule rule = row->rule[shape->lab_init];
+    if (shape->init_std == 0 || rule == RULE_ONE) return rule;
+    return row->dim[1] == DIM_NONE ? RULE_ZERO : RULE_NORMAL;
+}
+
+/* Of normal weights. What writes into the residual stream is what tensor ranks cut by columns. */
+static double deviation(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    if (shape->init_std == 0) return 1;
+    return row->split == PP_SPLIT_COLUMNS ? shape->init_std / sqrt(2. * shape->layers) : shape->init_std;
+}
+
+static void set_init(const struct pp_shape *shape, const struct tensor_row *row, struct pp_tensor *tensor)
+{
+    const enum rule rule = rule_of(shape, row);
     const double d = shape->d_model;
     const struct {
         enum pp_init init;
@@ -155,7 +170,7 @@ static void set_init(const struct pp_shape *shape, enum rule rule, struct pp_ten
                 [RULE_FAN_D] = {PP_INIT_UNIFORM, 1 / sqrt(d)},
                 [RULE_FAN_CONTEXT] = {PP_INIT_UNIFORM, 1 / sqrt(pp_context_width(shape))},
                 [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
-                [RULE_NORMAL] = {PP_INIT_NORMAL, 1}};
+                [RULE_NORMAL] = {PP_INIT_NORMAL, deviation(shape, row)}};
     tensor->init = init[rule].init;
     tensor->bound = init[rule].bound;
 }
@@ -225,7 +240,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
-        set_init(shape, rows[i].rule[shape->lab_init], t);
+        set_init(shape, &rows[i], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
         if (!t->copy) model->parameters += t->elements;

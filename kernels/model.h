@@ -13,7 +13,9 @@
  *
  * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
  * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
- * 0, the rest as nn.Linear.
+ * 0, the rest as nn.Linear. With init_std, whatever the style: embedding, positions, linears and decoder normal(0,
+ * init_std), but out_proj and linear2, which write into the residual stream, normal(0, init_std / sqrt(2 layers)), all
+ * biases 0 (GPT-2; Megatron-LM's scaled initialisation). Norms begin with 1 and 0.
  */
 #ifndef PP_KERNELS_MODEL_H
 #define PP_KERNELS_MODEL_H
@@ -31,7 +33,8 @@ int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct
 extern const struct pp_model_ops pp_model_ops;
 
 /* Initial values of one tensor (index in model->tensors), out: [elements]. Every element is a function of seed,
- * tensor index and element index alone, so any cut into stages starts from the same weights. */
+ * tensor index and element index alone, so any cut into stages starts from the same weights. Normal ones are made of
+ * uniform ones in double, by log(), cos() and sin(), and then rounded: their last bits are the C library's. */
 void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 
 /* Cuts shape->layers into layers_out[stages], each at least 1 (see pp_model_ops.create). */

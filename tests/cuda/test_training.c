@@ -93,14 +93,14 @@ static void with_replicas_and_batched_gradients(void **state)
 {
     (void)state;
     same_bits(2, "--chunks 2");
-    same_bits(1, "--chunks 6 --batch-w 3 --clip 0 --no-eval");
+    same_bits(1, "--chunks 6 --batch-w 3 --clip 0 --no-eval --warmup-steps 2");
 }
 
 static void with_adamw(void **state)
 {
     (void)state;
     leave_out_where_slow();
-    same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01");
+    same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01 --lr-schedule cosine --lr-steps 3");
 }
 
 /* Workers that share a rank's tensors round sums of products otherwise than one worker; all cuts of theirs alike. */

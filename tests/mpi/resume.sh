@@ -17,8 +17,9 @@ lines() { sed -nE '/^\|/{s/(ms\/batch|time:) *[0-9.]+s?//;p}' "$1"; }
 
 steps_done() { grep -ao '"step":"[0-9]*"' run.st.checkpoint 2>/dev/null | grep -o '[0-9]*' || echo 0; }
 
-# With best weights and what the optimizer keeps in the checkpoint, and without.
-for options in "--save-every 1 --optimizer adamw" "--save-every 3 --no-eval"; do
+# With best weights and what the optimizer keeps in the checkpoint, and without; at one rate, and at one of each step.
+for options in "--save-every 1 --optimizer adamw" \
+    "--save-every 3 --no-eval --warmup-steps 100 --lr-schedule cosine --lr-steps 700 --min-lr 0.1"; do
     read -ra saving <<<"$options"
     rm -f run.* whole.*
     "${run[@]}" "${saving[@]:2}" --save whole.st --db whole.db >whole 2>whole.log

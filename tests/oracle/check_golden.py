@@ -33,6 +33,7 @@ WHOLE = ("gpipe", "1f1b", "interleaved", "bfs")  # their backwards are in one pi
 VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
 VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,), "v-half": (2,), "v-min": (2,)})
 OPTIMIZER = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
+RATE = ("warmup_steps", "lr_schedule", "lr_steps", "min_lr")
 TOLERANCE = 1e-4
 TINY = 1e-30  # below, float32 has few digits left
 SKIP = 77
@@ -177,7 +178,7 @@ def load_cases(only):
 
 def check_first_step(runner, case, options, processes):
     files = case["files"]
-    one = {key: value for key, value in options.items() if key not in OPTIMIZER}
+    one = {key: value for key, value in options.items() if key not in OPTIMIZER + RATE}
     one.update({"epochs": 1, "max_batches": 1, "clip": 0, "lr": 1, "init": files["init"], "no_eval": True})
     result, after = runner.run(one, processes, save=True)
     before = safetensors_file.read(files["init"])

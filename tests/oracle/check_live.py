@@ -115,6 +115,13 @@ def random_options(dice):
         made.update(head_dim=2 * dice.randint(1, 12))
     if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero
         made.update(tie_embeddings="yes")
+    if dice.random() < 0.7:
+        made.update(warmup_steps=dice.randint(0, 3), max_batches=dice.randint(1, 5), epochs=dice.choice((1, 2)))
+        made.update(lr_schedule=dice.choice(("constant", "cosine", "linear")), optimizer=dice.choice(("sgd", "adamw")))
+    if made.get("optimizer") == "adamw":  # a larger epsilon, as gradients that are zero but for rounding count otherwise
+        made.update(lr=0.004, adam_eps=1e-4)
+    if made.get("lr_schedule", "constant") != "constant":
+        made.update(lr_steps=made["warmup_steps"] + dice.randint(1, 8), min_lr=dice.choice((0.0, 0.001)))
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)

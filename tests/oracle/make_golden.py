@@ -148,7 +148,10 @@ CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropou
 # GPT-2: learnt positions, of which there are more than tokens, no bias of the decoder, tied embeddings, its GELU.
 GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embeddings="yes", activation="gelu-tanh")
 CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
+# A rate that rises and falls across the border of epochs, beside the decay of these.
+CASES["d24-cosine"] = dict(CASES["d24-gpt"], warmup_steps=3, lr_schedule="cosine", lr_steps=11, min_lr=0.05)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
+SAME_INIT["d24-cosine"] = "d24-gpt"
 
 
 def save(path, tensors):

@@ -109,6 +109,10 @@ COMMON = dict(
     rope_theta=10000.0,
     max_positions=0,
     tie_embeddings="no",
+    warmup_steps=0,
+    lr_schedule="constant",
+    lr_steps=0,
+    min_lr=0.0,
 )
 ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
@@ -326,12 +330,25 @@ def make_optimizer(model, o):
     )
 
 
+def part_of_rate(o, batches, step):
+    """What step `step` of epochs of so many batches has of the learning rate."""
+    decay = o["lr_decay"] ** (step // batches)
+    warmup, least = o["warmup_steps"], o["min_lr"] / o["lr"]
+    if step < warmup:
+        return decay * (step + 1) / warmup
+    if o["lr_schedule"] == "constant":
+        return decay
+    done = min(1.0, (step - warmup) / (o["lr_steps"] - warmup))
+    fall = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done}[o["lr_schedule"]]
+    return decay * (least + (1 - least) * fall)
+
+
 def train(model, o, parts, after_step=None):
-    """Epochs of the optimizer's steps with clipping and decay. Returns losses, valid losses, test loss (of the best weights) and leaves
+    """Epochs of the optimizer's steps with clipping, at the rate of each. Returns losses, valid losses, test loss (of the best weights) and leaves
     the last weights in the model. after_step(step, loss) may look on."""
     result = {"loss": [], "valid_loss": [], "test_loss": None}
     optimizer, best = make_optimizer(model, o), None
-    decay = torch.optim.lr_scheduler.StepLR(optimizer, 1, o["lr_decay"])
+    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, functools.partial(part_of_rate, o, len(parts["train"])))
     model.step = 0
     model.train()
     for _ in range(o["epochs"]):
@@ -340,10 +357,10 @@ def train(model, o, parts, after_step=None):
             if o["clip"] > 0:
                 nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
             optimizer.step()
+            rate.step()
             result["loss"].append(loss)
             if after_step:
                 after_step(len(result["loss"]), loss)
-        decay.step()
         if parts.get("valid"):
             result["valid_loss"].append(evaluate(model, parts["valid"]))
             if best is None or result["valid_loss"][-1] < best[0]:

@@ -73,6 +73,39 @@ static void adamw_has_a_learning_rate_of_its_own(void **state)
     assert_true(c.lr == 5);
 }
 
+static void the_rate_may_fall_from_the_preset_s(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "", &c), PP_OK);
+    assert_true(c.over_steps.schedule == PP_LR_CONSTANT && c.over_steps.warmup_steps == 0);
+    assert_int_equal(parse(PP_PPEXEC, "--min-lr 5 --lr-steps 3 --warmup-steps 2 --lr-schedule linear", &c), PP_OK);
+    assert_true(c.over_steps.schedule == PP_LR_LINEAR && c.over_steps.steps == 3 && c.over_steps.warmup_steps == 2);
+    assert_true(c.lr == 5 && c.over_steps.least == 5);
+    assert_int_equal(parse(PP_PPEXEC, "--warmup-steps 2000", &c), PP_OK);
+}
+
+/* Those that are published models, and no others. */
+static void presets_of_published_models_have_their_initial_weights(void **state)
+{
+    (void)state;
+    char names[] = PP_PRESET_NAMES, line[64];
+    for (char *name = names, *end; name; name = end) {
+        struct pp_config c;
+        struct pp_shape shape;
+        end = strchr(name, '|');
+        if (end) *end++ = '\0';
+        snprintf(line, sizeof line, "--preset %s", name);
+        assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
+        pp_config_shape(&c, &shape);
+        const bool published = strncmp(name, "gpt", 3) == 0 || strstr(name, "llama") || strstr(name, "mistral");
+        if (shape.init_std != (published ? 0.02 : 0)) fail_msg("%s: %g", name, shape.init_std);
+    }
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPEXEC, "--preset gpt-small --init-std 0", &c), PP_OK);
+    assert_true(c.init_std == 0);
+}
+
 /* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
 static int64_t parameters(const struct pp_config *c)
 {
@@ -174,6 +207,13 @@ static void a_gpu_pads_the_vocabulary_unless_told(void **state)
     assert_int_equal(columns("--vocab-multiple 1000", "cpu"), 29000);
 }
 
+static void refused(const char *line, const char *message)
+{
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPSIM, line, &c), PP_USAGE);
+    if (!strstr(pp_message(), message)) fail_msg("'%s' gave '%s'", line, pp_message());
+}
+
 static void impossible_numbers_are_refused(void **state)
 {
     (void)state;
@@ -209,7 +249,6 @@ static void impossible_numbers_are_refused(void **state)
         {"--memory 0", "is below 1"},
         {"--memory 80", "80 of what? Name a unit, such as 80G"},
         {"--memory 1048575", "Name a unit"},
-        {"--lr -1", "--lr: -1 is below 0"},
         {"--micro-batch-size 4 --chunks 2", "leave one out"},
         {"--micro-batch-size 0", "is below 1"},
         {"--batch-w 65536", "outside 1..65535"},
@@ -217,14 +256,32 @@ static void impossible_numbers_are_refused(void **state)
         {"--weight-decay 0.1", "--weight-decay is of --optimizer adamw"},
         {"--optimizer adamw --adam-beta2 1", "--adam-beta2: with 1 nothing would be learnt"},
         {"--optimizer adamw --adam-beta1 -0.1", "is below 0"},
+        {"--init-std -0.02", "is below 0"},
+        {"--init-std nan", "is not a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
+}
+
+static void impossible_rates_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--lr -1", "--lr: -1 is below 0"},
         {"--lr 1e308", "outside 0..3.4"},
         {"--lr-decay -1", "below 0"},
+        {"--warmup-steps -1", "is below 0"},
+        {"--lr-schedule cosin", "did you mean cosine?"},
+        {"--lr-steps 9", "--lr-steps is of --lr-schedule cosine and linear"},
+        {"--lr-schedule constant --min-lr 0", "--min-lr is of --lr-schedule cosine and linear"},
+        {"--lr-schedule linear", "Add --lr-steps"},
+        {"--lr-schedule cosine --lr-steps 0", "Add --lr-steps"},
+        {"--lr-schedule cosine --lr-steps 9 --warmup-steps 9", "--lr-steps 9: no step is left behind --warmup-steps 9"},
+        {"--lr-schedule linear --lr-steps 9 --lr 0.1 --min-lr 0.2", "--min-lr: 0.2 is above --lr 0.1"},
+        {"--optimizer adamw --lr-schedule linear --lr-steps 9 --min-lr 0.01", "above --lr 0.001"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct pp_config c;
-        assert_int_equal(parse(PP_PPSIM, cases[i].line, &c), PP_USAGE);
-        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
 static void help_is_answered_whatever_the_numbers(void **state)
@@ -308,6 +365,8 @@ int main(void)
         cmocka_unit_test(small_is_the_default),
         cmocka_unit_test(an_option_beats_the_preset_wherever_it_stands),
         cmocka_unit_test(adamw_has_a_learning_rate_of_its_own),
+        cmocka_unit_test(the_rate_may_fall_from_the_preset_s),
+        cmocka_unit_test(presets_of_published_models_have_their_initial_weights),
         cmocka_unit_test(presets_have_the_published_numbers_of_parameters),
         cmocka_unit_test(rows_of_a_microbatch_make_chunks),
         cmocka_unit_test(all_options_of_model_and_batch_are_fixed),
@@ -315,6 +374,7 @@ int main(void)
         cmocka_unit_test(virtual_stages_depend_on_the_schedule),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(impossible_rates_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),
         cmocka_unit_test(rows_of_movers_and_devices_can_be_named),

@@ -174,10 +174,59 @@ static void test_initial_weights(void **state)
     pp_model_free(model);
 }
 
-static void test_weights_do_not_depend_on_the_cut(void **state)
+/* The fourth moment of a normal distribution is 3, of a uniform one 1.8; its standard error is sqrt(96 / n). */
+static void check_normal(struct pp_model *model, int tensor, double deviation)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    const double n = (double)t->elements;
+    float *w = malloc(sizeof *w * (size_t)t->elements);
+    double fourth = 0;
+    assert_non_null(w);
+    check_init(model, tensor, deviation, 0);
+    pp_model_init_tensor(model, tensor, 5, w);
+    for (int64_t i = 0; i < t->elements; i++) fourth += pow(w[i] / deviation, 4) / n;
+    if (fabs(fourth - 3) > 6 * sqrt(96 / n)) fail_msg("%s: fourth moment %g", t->name, fourth);
+    free(w);
+}
+
+/* init_std, whatever the style and what there is in a model: as GPT-2's, with less in what residuals are added to. */
+static void test_normal_initial_weights(void **state)
 {
     (void)state;
-    struct pp_shape shape = lab;
+    for (int lab_init = 0; lab_init < 2; lab_init++) {
+        const struct pp_shape shape = {.d_model = 64,
+                                       .heads = 2,
+                                       .head_dim = 24,
+                                       .d_ff = 80,
+                                       .layers = 8,
+                                       .vocab = 1000,
+                                       .positions = PP_POSITIONS_LEARNED,
+                                       .max_positions = 99,
+                                       .norm = PP_NORM_FIRST,
+                                       .activation = lab_init ? PP_SWIGLU : PP_RELU,
+                                       .lab_init = lab_init,
+                                       .init_std = 0.02};
+        struct pp_model *model = make_model(shape, 2, NULL);
+        int scaled = 0, whole = 0;
+        for (int i = 0; i < model->ntensors; i++) {
+            const char *name = model->tensors[i].name;
+            const bool weight = strstr(name, "weight"), norm = strstr(name, "norm");
+            const bool residual = strstr(name, "out_proj.weight") || strstr(name, "linear2.weight");
+            if (!weight || norm)
+                check_constant(model, i, weight);
+            else
+                check_normal(model, i, residual ? 0.02 / 4 : 0.02);
+            scaled += residual;
+            whole += weight && !norm && !residual;
+        }
+        assert_int_equal(scaled, 2 * 8);
+        assert_int_equal(whole, 3 + 2 * 8);
+        pp_model_free(model);
+    }
+}
+
+static void check_the_cut(struct pp_shape shape)
+{
     shape.layers = 4;
     struct pp_model *one = make_model(shape, 1, NULL), *four = make_model(shape, 4, NULL);
     float a[2048], b[2048];
@@ -189,6 +238,15 @@ static void test_weights_do_not_depend_on_the_cut(void **state)
     }
     pp_model_free(one);
     pp_model_free(four);
+}
+
+static void test_weights_do_not_depend_on_the_cut(void **state)
+{
+    (void)state;
+    struct pp_shape shape = lab;
+    check_the_cut(shape);
+    shape.init_std = 0.02;
+    check_the_cut(shape);
 }
 
 /* A thread that is tied to one core makes them alone. */
@@ -322,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_norm_before_the_decoder),
         cmocka_unit_test(test_impossible_shapes),
         cmocka_unit_test(test_initial_weights),
+        cmocka_unit_test(test_normal_initial_weights),
         cmocka_unit_test(test_weights_do_not_depend_on_the_cut),
         cmocka_unit_test(test_weights_do_not_depend_on_threads),
         cmocka_unit_test(test_signature_of_a_stage_between),
