@@ -7,8 +7,6 @@
 
 #include "analysis/plot.h"
 
-extern const char pp_plot_chunks_gp[];
-
 enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
@@ -172,10 +170,12 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     return status;
 }
 
-pp_status pp_plot_chunks(struct pp_plots *plots)
+/* Of all configurations, whichever the other pictures show; those have room for one each. */
+pp_status pp_plot_chunks(struct pp_plots *plots, int64_t shown)
 {
+    (void)shown;
     int number = 0;
-    for (int64_t row = 0; row < plots->table->nrows && plots->n < PP_PLOTS_MAX - 3; row++) {
+    for (int64_t row = 0; row < plots->table->nrows && plots->n <= PP_PLOTS_MAX - PP_PLOT_KINDS; row++) {
         char name[32] = "ms-per-batch";
         struct picture picture = {.table = plots->table, .first = row, .low = INFINITY};
         if (!begins_picture(plots->table, row)) continue;
