@@ -13,6 +13,12 @@
 extern const char pp_plot_style_gp[];
 extern char **environ;
 
+const pp_plot_fn pp_plot_table[PP_PLOT_KINDS] = {
+#define PP_PLOT(name) pp_plot_##name,
+#include "analysis/plots.def"
+#undef PP_PLOT
+};
+
 static char *path_of(const struct pp_plots *plots, const char *name)
 {
     char *path;
@@ -121,9 +127,6 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
 {
     struct pp_plots plots = {.db = db, .table = table, .folder = folder};
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return failed(&plots, "");
-    PP_TRY(pp_plot_chunks(&plots));
-    PP_TRY(pp_plot_bubble(&plots, row));
-    PP_TRY(pp_plot_timeline(&plots, row));
-    PP_TRY(pp_plot_memory(&plots, row));
+    for (int kind = 0; kind < PP_PLOT_KINDS; kind++) PP_TRY(pp_plot_table[kind](&plots, row));
     return run_gnuplot(&plots);
 }

@@ -25,6 +25,25 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
 /* Where pictures go if nothing else is asked: "runs/pp.db" gives "runs/pp-plots". The caller's to free. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 
+/* plot_NAME.c of each row of plots.def: the data and scripts of its pictures, for `row` of the table; and its template,
+ * plots/NAME.gp. */
+#define PP_PLOT(name)                                                                                                  \
+    pp_status pp_plot_##name(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;                                       \
+    extern const char pp_plot_##name##_gp[];
+#include "analysis/plots.def"
+#undef PP_PLOT
+
+#define PP_PLOT(name) +1
+enum {
+    PP_PLOT_KINDS = 0
+#include "analysis/plots.def"
+};
+#undef PP_PLOT
+
+/* ... and all of them, in that order. */
+typedef pp_status (*pp_plot_fn)(struct pp_plots *plots, int64_t row);
+extern const pp_plot_fn pp_plot_table[PP_PLOT_KINDS];
+
 /* For plot_*.c. A file of the folder, opened for writing; NULL with a message. close reports a failed write. */
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name);
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file) PP_MUST_CHECK;
@@ -35,10 +54,5 @@ FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title,
  * may be anybody's. Templates print such strings `noenhanced`. */
 void pp_plot_text(const char *prefix, const char *text, FILE *script);
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script) PP_MUST_CHECK;
-
-pp_status pp_plot_chunks(struct pp_plots *plots) PP_MUST_CHECK;
-pp_status pp_plot_bubble(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;
-pp_status pp_plot_timeline(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;
-pp_status pp_plot_memory(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;
 
 #endif

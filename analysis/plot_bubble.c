@@ -7,8 +7,6 @@
 
 #include "analysis/plot.h"
 
-extern const char pp_plot_bubble_gp[];
-
 static const char by_rank[] = "SELECT rank, avg(bubble) FROM v_bubble WHERE run = ?1 GROUP BY rank ORDER BY rank";
 
 /* values[rank], and the mean of all in values[ranks]; NAN where nothing was traced. */

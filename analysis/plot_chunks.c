@@ -9,9 +9,8 @@
 #include "analysis/plot.h"
 #include "core/log.h"
 
-extern const char pp_plot_chunks_gp[];
-
-enum { LINES_MAX = 24, LINE_TEXT = 64, PICTURES_MAX = PP_PLOTS_MAX - 3 }; /* three others follow */
+/* The other kinds of picture have room for one each. */
+enum { LINES_MAX = 24, LINE_TEXT = 64, PICTURES_MAX = PP_PLOTS_MAX - PP_PLOT_KINDS + 1 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
@@ -179,8 +178,10 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     return status;
 }
 
-pp_status pp_plot_chunks(struct pp_plots *plots)
+/* Of all configurations, whichever the other pictures show; those have room for one each. */
+pp_status pp_plot_chunks(struct pp_plots *plots, int64_t shown)
 {
+    (void)shown;
     int number = 0;
     for (int64_t row = 0; row < plots->table->nrows; row++) {
         char name[32] = "ms-per-batch";

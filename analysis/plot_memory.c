@@ -8,8 +8,6 @@
 #include "analysis/plot.h"
 #include "analysis/timeline.h"
 
-extern const char pp_plot_memory_gp[];
-
 /* A change at a moment. */
 struct change {
     int64_t at_ns, bytes;

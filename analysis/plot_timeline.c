@@ -8,8 +8,6 @@
 #include "analysis/timeline.h"
 #include "core/log.h"
 
-extern const char pp_plot_timeline_gp[];
-
 /* Must agree with plots/timeline.gp: what a label has room for is decided here. */
 enum { WIDTH = 1400, WIDTH_MAX = 2400, BAR_PIXELS = 20, DIGIT_PIXELS = 7, MARGIN_PIXELS = 4, BARS_MAX = 100000 };
 static const double used_width = 0.91;

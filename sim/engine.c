@@ -73,7 +73,6 @@ static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct
     PP_TRY(PP_NEW(&s->hold, plan->nclasses));
     PP_TRY(PP_NEW(&s->wraps, plan->nwraps));
     PP_TRY(PP_NEW(&s->last_task, plan->nlanes));
-    PP_TRY(PP_NEW(&s->lane_ready, plan->nlanes));
     s->nmarks = plan->nlanes + plan->nwraps + (cost->host_issues ? plan->ranks : 0);
     PP_TRY(PP_NEW(&s->mark, s->nmarks));
     PP_TRY(PP_NEW(&s->last_mark, s->nmarks));
@@ -89,16 +88,31 @@ static void release(struct sim *s)
     free(s->hold);
     free(s->wraps);
     free(s->last_task);
-    free(s->lane_ready);
     free(s->mark);
     free(s->last_mark);
-    free(s->start);
-    free(s->end);
-    free(s->sent);
-    free(s->begun);
-    free(s->issued);
-    free(s->host_ready);
-    free(s->host_done);
+    pp_sim_free_times(&s->at);
+}
+
+pp_status pp_sim_make_times(struct pp_sim_times *at, const struct sim *s)
+{
+    if (at->start) return PP_OK;
+    PP_TRY(PP_NEW(&at->start, s->plan->ntasks));
+    PP_TRY(PP_NEW(&at->end, s->plan->ntasks));
+    PP_TRY(PP_NEW(&at->sent, s->plan->ntasks));
+    PP_TRY(PP_NEW(&at->lane_ready, s->plan->nlanes));
+    if (!s->cost->host_issues) return PP_OK;
+    PP_TRY(PP_NEW(&at->begun, s->plan->ntasks));
+    PP_TRY(PP_NEW(&at->issued, s->plan->ntasks));
+    PP_TRY(PP_NEW(&at->host_ready, s->plan->ranks));
+    return PP_NEW(&at->host_done, s->plan->ranks);
+}
+
+void pp_sim_free_times(struct pp_sim_times *at)
+{
+    int64_t *all[] = {at->start,  at->end,        at->sent,       at->begun,
+                      at->issued, at->lane_ready, at->host_ready, at->host_done};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    *at = (struct pp_sim_times){0};
 }
 
 static void set_marks(struct sim *s)
@@ -107,14 +121,15 @@ static void set_marks(struct sim *s)
     int64_t finish = INT64_MIN;
     for (int r = 0; r < plan->ranks; r++) {
         int32_t last = s->last_task[r];
-        if (last >= 0 && s->end[last] > finish) finish = s->end[last];
+        if (last >= 0 && s->at.end[last] > finish) finish = s->at.end[last];
     }
     s->step_end[s->steps] = finish;
     for (int lane = 0; lane < plan->nlanes; lane++) {
-        s->mark[lane] = s->last_task[lane] >= 0 ? s->end[s->last_task[lane]] : finish;
+        s->mark[lane] = s->last_task[lane] >= 0 ? s->at.end[s->last_task[lane]] : finish;
     }
     for (int i = 0; i < plan->nwraps; i++) s->mark[plan->nlanes + i] = pp_sim_sent(s, s->wraps[i].from);
-    for (int r = 0; s->host_done && r < plan->ranks; r++) s->mark[plan->nlanes + plan->nwraps + r] = s->host_done[r];
+    for (int r = 0; s->at.host_done && r < plan->ranks; r++)
+        s->mark[plan->nlanes + plan->nwraps + r] = s->at.host_done[r];
 }
 
 void pp_sim_step_finished(struct sim *s)
@@ -145,7 +160,7 @@ static pp_status measure(const struct sim *s, struct pp_sim_result *out)
     PP_TRY(pp_metrics_begin(&sums, s->plan->ranks));
     for (int32_t id = 0; id < s->plan->ntasks; id++) {
         const struct pp_task *t = &s->plan->tasks[id];
-        if (t->lane < s->plan->ranks) pp_metrics_add(&sums, t->lane, t->kind, pp_sim_start(s, id), s->end[id]);
+        if (t->lane < s->plan->ranks) pp_metrics_add(&sums, t->lane, t->kind, pp_sim_start(s, id), s->at.end[id]);
     }
     pp_metrics_finish(&sums, &out->metrics, out->rank_bubble);
     out->batch_ns = step_distance(s);

@@ -190,19 +190,9 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
 static void step_done(struct events *e, struct step_times *t)
 {
     struct sim *s = e->sim;
-    struct step_times last = {
-        .at = {s->start, s->end, s->sent, s->begun, s->issued, s->lane_ready, s->host_ready, s->host_done},
-    };
-    pp_sim_free_times(&last);
-    s->start = t->at.start;
-    s->end = t->at.end;
-    s->sent = t->at.sent;
-    s->begun = t->at.begun;
-    s->issued = t->at.issued;
-    s->lane_ready = t->at.lane_ready;
-    s->host_ready = t->at.host_ready;
-    s->host_done = t->at.host_done;
-    *t = (struct step_times){0};
+    pp_sim_free_times(&s->at);
+    s->at = t->at;
+    t->at = (struct pp_sim_times){0};
     pp_sim_step_finished(s);
 }
 
@@ -248,7 +238,7 @@ static void mark(struct events *e, const struct work *work, unsigned marks)
         t->at.end[work->task] = now;
     }
     if (marks & (SENT | DONE)) wake(e, lane);
-    if ((marks & DONE) && --t->left == 0) step_done(e, t);
+    if ((marks & DONE) && ++t->done == e->sim->plan->ntasks) step_done(e, t);
 }
 
 /* Goes on with `phase`; what takes no time is done at once. */
@@ -280,7 +270,7 @@ static pp_status try_start(struct events *e, int32_t l)
     int32_t id = e->order[lane->first + lane->started % lane->length];
     if (!(l < nlanes ? may_start(e, l, id, step) : may_issue(e, l, id, step))) return PP_OK;
     struct step_times *t = &e->times[step];
-    PP_TRY(pp_sim_make_times(t, e->sim));
+    PP_TRY(pp_sim_make_times(&t->at, e->sim));
     bool first = lane->started % lane->length == 0;
     if (l >= nlanes) {
         if (first) t->at.host_ready[l - nlanes] = later(e->cores.now_ns, host_begins(e, l - nlanes, step));
@@ -318,7 +308,7 @@ pp_status pp_sim_events(struct sim *s)
     PP_TRY_DONE(pp_cores_init(&e.cores, s->cost, s->plan->ranks));
     status = simulate(&e);
 done:
-    for (int i = 0; i < PP_SIM_STEPS; i++) pp_sim_free_times(&e.times[i]);
+    for (int i = 0; i < PP_SIM_STEPS; i++) pp_sim_free_times(&e.times[i].at);
     pp_cores_release(&e.cores);
     free(e.lanes);
     free(e.order);

@@ -40,7 +40,7 @@ struct lane {
 
 struct step_times {
     struct pp_sim_times at;
-    int64_t left; /* tasks not yet done */
+    int64_t done; /* tasks */
 };
 
 struct events {
@@ -56,8 +56,5 @@ struct events {
 
 /* events_lanes.c. Routes of all lanes, and their tasks in order. */
 pp_status pp_sim_make_lanes(struct events *e) PP_MUST_CHECK;
-/* The arrays of a step, if they are not there. */
-pp_status pp_sim_make_times(struct step_times *t, const struct sim *s) PP_MUST_CHECK;
-void pp_sim_free_times(struct step_times *t);
 
 #endif

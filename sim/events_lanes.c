@@ -75,28 +75,3 @@ pp_status pp_sim_make_lanes(struct events *e)
     for (int h = 0; h < e->nhosts; h++) list_host(plan, h, &e->order[e->lanes[plan->nlanes + h].first]);
     return PP_OK;
 }
-
-void pp_sim_free_times(struct step_times *t)
-{
-    struct pp_sim_times *at = &t->at;
-    int64_t *all[] = {at->start,  at->end,        at->sent,       at->begun,
-                      at->issued, at->lane_ready, at->host_ready, at->host_done};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-    *t = (struct step_times){0};
-}
-
-pp_status pp_sim_make_times(struct step_times *t, const struct sim *s)
-{
-    struct pp_sim_times *at = &t->at;
-    if (at->start) return PP_OK;
-    t->left = s->plan->ntasks;
-    PP_TRY(PP_NEW(&at->start, s->plan->ntasks));
-    PP_TRY(PP_NEW(&at->end, s->plan->ntasks));
-    PP_TRY(PP_NEW(&at->sent, s->plan->ntasks));
-    PP_TRY(PP_NEW(&at->lane_ready, s->plan->nlanes));
-    if (!s->cost->host_issues) return PP_OK;
-    PP_TRY(PP_NEW(&at->begun, s->plan->ntasks));
-    PP_TRY(PP_NEW(&at->issued, s->plan->ntasks));
-    PP_TRY(PP_NEW(&at->host_ready, s->plan->ranks));
-    return PP_NEW(&at->host_done, s->plan->ranks);
-}

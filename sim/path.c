@@ -22,8 +22,8 @@ static void consider(struct cause *cause, int32_t task, int64_t release_ns)
 /* The host, if no other let the task start later than it did. */
 static void consider_host(const struct sim *s, struct cause *cause, int32_t task)
 {
-    if (!s->issued) return;
-    int64_t release_ns = s->plan->tasks[task].lane < s->plan->ranks ? s->begun[task] : s->issued[task];
+    if (!s->at.issued) return;
+    int64_t release_ns = s->plan->tasks[task].lane < s->plan->ranks ? s->at.begun[task] : s->at.issued[task];
     if (cause->task >= 0 && release_ns < cause->release_ns) return;
     *cause = (struct cause){-1, release_ns, true};
 }
@@ -96,7 +96,7 @@ static pp_status lane_neighbour(struct neighbours *n, int32_t task, int32_t *out
 static int64_t lane_free(const struct sim *s, int32_t task)
 {
     const struct pp_task *t = &s->plan->tasks[task];
-    if (t->lane < s->plan->ranks) return s->end[task] + s->cost->launch_ns;
+    if (t->lane < s->plan->ranks) return s->at.end[task] + s->cost->launch_ns;
     return pp_sim_sent(s, task);
 }
 
@@ -105,13 +105,12 @@ static int64_t lane_free(const struct sim *s, int32_t task)
 static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
 {
     const struct pp_plan *plan = s->plan;
-    const struct pp_sim_times times = {.end = s->end, .sent = s->sent, .issued = s->issued};
     int rank = pp_sim_host(plan, &plan->tasks[task], 0);
     for (; task >= 0; task--) {
         int64_t until_ns;
         if (plan->tasks[task].lane != rank) continue;
-        int32_t other = pp_sim_host_cause(s, &times, task, &until_ns);
-        if (other < 0 || until_ns != s->begun[task]) continue;
+        int32_t other = pp_sim_host_cause(s, &s->at, task, &until_ns);
+        if (other < 0 || until_ns != s->at.begun[task]) continue;
         if (s->cost->link.host_wait == PP_HOST_FOLLOWS) {
             *since_ns = until_ns - s->cost->issue_latency_ns;
             return other;
@@ -119,7 +118,7 @@ static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
         task = other;
         rank = pp_sim_host(plan, &plan->tasks[task], 0);
     }
-    *since_ns = s->host_ready[rank] - s->cost->issue_latency_ns;
+    *since_ns = s->at.host_ready[rank] - s->cost->issue_latency_ns;
     return -1;
 }
 
@@ -131,12 +130,12 @@ static struct cause cause_of(const struct sim *s, int32_t task, int32_t before)
     struct cause cause = {.task = -1};
     if (before >= 0) consider(&cause, before, lane_free(s, before));
     if (t->flags & PP_TASK_DEP_RANGE) {
-        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) consider(&cause, d, s->end[d]);
+        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) consider(&cause, d, s->at.end[d]);
     }
     for (int i = 0; i < 3 && !(t->flags & PP_TASK_DEP_RANGE); i++) {
         if (!pp_sim_dep_holds(s, t, i)) continue;
         bool slot = i == 1 && pp_sim_waits_for_slot(plan, t, t->dep[i]);
-        consider(&cause, t->dep[i], slot ? pp_sim_sent(s, t->dep[i]) : s->end[t->dep[i]]);
+        consider(&cause, t->dep[i], slot ? pp_sim_sent(s, t->dep[i]) : s->at.end[t->dep[i]]);
     }
     consider_host(s, &cause, task);
     return cause;
@@ -147,7 +146,7 @@ static int32_t last_to_end(const struct sim *s)
     int32_t last = -1;
     for (int r = 0; r < s->plan->ranks; r++) {
         int32_t task = s->last_task[r];
-        if (task >= 0 && (last < 0 || s->end[task] > s->end[last])) last = task;
+        if (task >= 0 && (last < 0 || s->at.end[task] > s->at.end[last])) last = task;
     }
     return last;
 }
@@ -175,12 +174,12 @@ pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
     pp_status status;
     *path = (struct pp_sim_path){0};
     int32_t task = last_to_end(s), before;
-    if (task >= 0) reached = finish = s->end[task];
+    if (task >= 0) reached = finish = s->at.end[task];
     PP_TRY_DONE(begin_neighbours(&neighbours, s->plan, task));
     while (task >= 0) {
         /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a
          * slot. */
-        int64_t start = pp_sim_start(s, task), until = s->end[task] < reached ? s->end[task] : reached;
+        int64_t start = pp_sim_start(s, task), until = s->at.end[task] < reached ? s->at.end[task] : reached;
         PP_TRY_DONE(append(path, &capacity, task));
         path->kind_ns[s->plan->tasks[task].kind] += until - start;
         path->waiting_ns += reached - until;

@@ -33,13 +33,13 @@ static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, i
 {
     const struct sim *s = r->sim;
     const struct pp_task *t = &s->plan->tasks[task];
-    int64_t start = pp_sim_start(s, task), receive = s->lane_ready[lane->dst];
-    int64_t send = t->dep[0] >= 0 ? s->end[t->dep[0]] : start;
-    if (t->dep[1] >= 0) receive = s->end[t->dep[1]];
-    if (pp_sim_dep_holds(s, t, 2)) receive = later(receive, s->end[t->dep[2]]);
+    int64_t start = pp_sim_start(s, task), receive = s->at.lane_ready[lane->dst];
+    int64_t send = t->dep[0] >= 0 ? s->at.end[t->dep[0]] : start;
+    if (t->dep[1] >= 0) receive = s->at.end[t->dep[1]];
+    if (pp_sim_dep_holds(s, t, 2)) receive = later(receive, s->at.end[t->dep[2]]);
     if (later(send, receive) != start) receive = start;
     PP_TRY(add(r, lane->src, task, PP_SIDE_SEND, send, start, pp_sim_sent(s, task)));
-    return add(r, lane->dst, task, PP_SIDE_RECV, receive, start, s->end[task]);
+    return add(r, lane->dst, task, PP_SIDE_RECV, receive, start, s->at.end[task]);
 }
 
 static pp_status add_task(struct recording *r, int32_t task)
@@ -47,7 +47,7 @@ static pp_status add_task(struct recording *r, int32_t task)
     const struct sim *s = r->sim;
     const struct pp_task *t = &s->plan->tasks[task];
     const struct pp_lane *lane = &s->plan->lanes[t->lane];
-    int64_t start = pp_sim_start(s, task), end = s->end[task];
+    int64_t start = pp_sim_start(s, task), end = s->at.end[task];
     int64_t posted;
     switch (lane->kind) {
     case PP_LANE_COMPUTE:
@@ -79,7 +79,7 @@ pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace)
     struct recording r = {.sim = s, .trace = trace, .origin = first_start(s)};
     PP_TRY(pp_trace_reserve(trace, 2 * s->plan->ntasks + s->plan->ranks));
     PP_TRY(PP_NEW(&r.ready_at, s->plan->ranks));
-    memcpy(r.ready_at, s->lane_ready, (size_t)s->plan->ranks * sizeof *r.ready_at);
+    memcpy(r.ready_at, s->at.lane_ready, (size_t)s->plan->ranks * sizeof *r.ready_at);
     pp_status status = PP_OK;
     for (int32_t id = 0; id < s->plan->ntasks && status == PP_OK; id++) status = add_task(&r, id);
     free(r.ready_at);

@@ -9,6 +9,19 @@
 
 enum { PP_SIM_STEPS = 50 }; /* most steps that are simulated */
 
+/* Times of one step. */
+struct pp_sim_times {
+    /* [ntasks]. start and sent are NULL where they follow from end and the tasks' durations. */
+    int64_t *start, *end;
+    int64_t *sent; /* a transfer's send slot is free again */
+    /* Where hosts issue (pp_cost.host_issues), else NULL; as the device sees it, issue_latency_ns later: when the host
+     * began to issue the task (the last of its hosts), and when all had. */
+    int64_t *begun, *issued; /* [ntasks] */
+    int64_t *lane_ready;     /* [nlanes] when the lane was free for its first task */
+    int64_t *host_ready;     /* [ranks] when the host began the step */
+    int64_t *host_done;      /* [ranks] ... and had issued all of it */
+};
+
 struct sim {
     const struct pp_plan *plan;
     const struct pp_cost *cost;
@@ -17,16 +30,8 @@ struct sim {
     int64_t *hold;         /* [nclasses] start of a task until its lane is free for the next */
     struct pp_wrap *wraps; /* [plan->nwraps] in ascending order of `to` */
     int32_t *last_task;    /* [nlanes] -1: the lane has no task */
-    int64_t *lane_ready;   /* [nlanes] when the lane was free for its first task of the reported step */
 
-    /* The reported step. Where durations are constant, start and sent are NULL and follow from end. */
-    int64_t *start, *end;
-    int64_t *sent; /* a transfer's send slot is free again */
-    /* Where hosts issue (pp_cost.host_issues), else NULL; as the device sees it, issue_latency_ns later: when the host
-     * began to issue the task (the last of its hosts), and when all had. */
-    int64_t *begun, *issued; /* [ntasks] */
-    int64_t *host_ready;     /* [ranks] when the host began the step */
-    int64_t *host_done;      /* [ranks] ... and had issued all of it */
+    struct pp_sim_times at; /* of the reported step, the last */
 
     /* Finished steps. */
     int steps;
@@ -40,15 +45,15 @@ static inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static inline int64_t pp_sim_start(const struct sim *s, int32_t task)
 {
-    return s->start ? s->start[task] : s->end[task] - s->duration[s->plan->tasks[task].cls];
+    return s->at.start ? s->at.start[task] : s->at.end[task] - s->duration[s->plan->tasks[task].cls];
 }
 
 /* When what the task read may be written again. */
 static inline int64_t pp_sim_sent(const struct sim *s, int32_t task)
 {
     const struct pp_task *t = &s->plan->tasks[task];
-    if (s->sent) return s->sent[task];
-    return s->plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? pp_sim_start(s, task) + s->hold[t->cls] : s->end[task];
+    if (s->at.sent) return s->at.sent[task];
+    return s->plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? pp_sim_start(s, task) + s->hold[t->cls] : s->at.end[task];
 }
 
 /* Does `waiting` only wait until `other`, a transfer, has emptied its send slot? It does where it does not read what
@@ -69,15 +74,15 @@ static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t
 static inline int64_t pp_sim_wait_for_deps(const struct sim *s, const struct pp_task *t, int64_t start)
 {
     if (t->flags & PP_TASK_DEP_RANGE) {
-        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, s->end[d]);
+        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, s->at.end[d]);
         return start;
     }
-    if (t->dep[0] >= 0) start = later(start, s->end[t->dep[0]]);
+    if (t->dep[0] >= 0) start = later(start, s->at.end[t->dep[0]]);
     if (t->dep[1] >= 0) {
         bool slot = pp_sim_waits_for_slot(s->plan, t, t->dep[1]);
-        start = later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->end[t->dep[1]]);
+        start = later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->at.end[t->dep[1]]);
     }
-    if (pp_sim_dep_holds(s, t, 2)) start = later(start, s->end[t->dep[2]]);
+    if (pp_sim_dep_holds(s, t, 2)) start = later(start, s->at.end[t->dep[2]]);
     return start;
 }
 
@@ -85,7 +90,7 @@ static inline int64_t pp_sim_wait_for_deps(const struct sim *s, const struct pp_
 static inline int64_t pp_sim_wrap_released(const struct sim *s, const struct pp_wrap *wrap)
 {
     bool slot = pp_sim_waits_for_slot(s->plan, &s->plan->tasks[wrap->to], wrap->from);
-    return slot ? pp_sim_sent(s, wrap->from) : s->end[wrap->from];
+    return slot ? pp_sim_sent(s, wrap->from) : s->at.end[wrap->from];
 }
 
 /* A task's work is done on the core of its rank, though its lane is not the rank's: reductions where the host moves
@@ -106,16 +111,16 @@ static inline int pp_sim_host(const struct pp_plan *plan, const struct pp_task *
     return pp_lane_rank(&plan->lanes[t->lane], i);
 }
 
-/* Times of one step, as the arrays of struct sim. */
-struct pp_sim_times {
-    int64_t *start, *end, *sent, *begun, *issued, *lane_ready, *host_ready, *host_done;
-};
-
 /* host.c. The transfer or collective that keeps a computation's host from issuing it: the one that does so until last
  * (*until_ns), or -1. Only those that have happened in the step may be waited for. */
 int32_t pp_sim_host_cause(const struct sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns);
 
-/* Notes that a step has finished: s->end holds its times. Sets s->steady if the next one would be a copy. */
+/* engine.c. Every array of a step, if they are not there; those of hosts only where hosts issue. free: also what a
+ * failure left. */
+pp_status pp_sim_make_times(struct pp_sim_times *at, const struct sim *s) PP_MUST_CHECK;
+void pp_sim_free_times(struct pp_sim_times *at);
+
+/* Notes that a step has finished: s->at holds its times. Sets s->steady if the next one would be a copy. */
 void pp_sim_step_finished(struct sim *s);
 
 /* sweep.c, sweep_host.c (where hosts issue), sweep_replicas.c (jitter), events.c: simulate steps until

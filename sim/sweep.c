@@ -22,7 +22,7 @@ static void sweep_step(struct sweep *w)
         const struct pp_task *t = &plan->tasks[id];
         int64_t start = pp_sim_wait_for_deps(s, t, w->free_at[t->lane]);
         for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
-        s->end[id] = start + s->duration[t->cls];
+        s->at.end[id] = start + s->duration[t->cls];
         w->free_at[t->lane] = start + s->hold[t->cls];
     }
 }
@@ -42,9 +42,10 @@ pp_status pp_sim_sweep(struct sim *s)
     pp_status status;
     PP_TRY_DONE(PP_NEW(&w.free_at, s->plan->nlanes));
     PP_TRY_DONE(PP_NEW(&w.wrap_release, s->plan->nwraps));
-    PP_TRY_DONE(PP_NEW_LARGE(&s->end, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW(&s->at.lane_ready, s->plan->nlanes));
+    PP_TRY_DONE(PP_NEW_LARGE(&s->at.end, s->plan->ntasks));
     while (!s->steady && s->steps < PP_SIM_STEPS) {
-        memcpy(s->lane_ready, w.free_at, (size_t)s->plan->nlanes * sizeof *w.free_at);
+        memcpy(s->at.lane_ready, w.free_at, (size_t)s->plan->nlanes * sizeof *w.free_at);
         sweep_step(&w);
         pp_sim_step_finished(s);
         carry_over(&w);

@@ -10,7 +10,6 @@
 
 struct sweep {
     struct sim *sim;
-    struct pp_sim_times times;
     int64_t *free_at;      /* [nlanes] when the lane is free */
     int64_t *host_at;      /* [ranks] when the host has issued what it began */
     int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
@@ -19,15 +18,16 @@ struct sweep {
 static void issue(struct sweep *w, int32_t id)
 {
     const struct sim *s = w->sim;
+    const struct pp_sim_times *times = &s->at;
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t host_ns = s->cost->classes[t->cls].host_ns, until;
-    w->times.issued[id] = INT64_MIN;
+    times->issued[id] = INT64_MIN;
     for (int i = 0; i < pp_sim_hosts(s->plan, t); i++) {
         int64_t *at = &w->host_at[pp_sim_host(s->plan, t, i)];
-        if (t->lane < s->plan->ranks && pp_sim_host_cause(s, &w->times, id, &until) >= 0) *at = later(*at, until);
-        w->times.begun[id] = *at;
+        if (t->lane < s->plan->ranks && pp_sim_host_cause(s, times, id, &until) >= 0) *at = later(*at, until);
+        times->begun[id] = *at;
         *at += host_ns;
-        w->times.issued[id] = later(w->times.issued[id], *at);
+        times->issued[id] = later(times->issued[id], *at);
     }
 }
 
@@ -35,7 +35,7 @@ static void sweep_step(struct sweep *w)
 {
     const struct sim *s = w->sim;
     const struct pp_plan *plan = s->plan;
-    struct pp_sim_times *times = &w->times;
+    const struct pp_sim_times *times = &s->at;
     int wrap = 0;
     for (int32_t id = 0; id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
@@ -60,22 +60,14 @@ static void begin_step(struct sweep *w)
         if (s->steps == 0 || s->last_task[r] >= 0)
             w->host_at[r] = later(w->host_at[r], w->free_at[r] + s->cost->issue_latency_ns);
     }
-    memcpy(s->lane_ready, w->free_at, (size_t)s->plan->nlanes * sizeof *w->free_at);
-    memcpy(s->host_ready, w->host_at, (size_t)s->plan->ranks * sizeof *w->host_at);
+    memcpy(s->at.lane_ready, w->free_at, (size_t)s->plan->nlanes * sizeof *w->free_at);
+    memcpy(s->at.host_ready, w->host_at, (size_t)s->plan->ranks * sizeof *w->host_at);
 }
 
 static void carry_over(struct sweep *w)
 {
     const struct sim *s = w->sim;
     for (int i = 0; i < s->plan->nwraps; i++) w->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
-}
-
-static pp_status make_times(struct sim *s)
-{
-    int64_t **all[] = {&s->start, &s->end, &s->sent, &s->begun, &s->issued};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) PP_TRY(PP_NEW(all[i], s->plan->ntasks));
-    PP_TRY(PP_NEW(&s->host_ready, s->plan->ranks));
-    return PP_NEW(&s->host_done, s->plan->ranks);
 }
 
 pp_status pp_sim_sweep_host(struct sim *s)
@@ -85,13 +77,11 @@ pp_status pp_sim_sweep_host(struct sim *s)
     PP_TRY_DONE(PP_NEW(&w.free_at, s->plan->nlanes));
     PP_TRY_DONE(PP_NEW(&w.host_at, s->plan->ranks));
     PP_TRY_DONE(PP_NEW(&w.wrap_release, s->plan->nwraps));
-    PP_TRY_DONE(make_times(s));
-    w.times = (struct pp_sim_times){
-        .start = s->start, .end = s->end, .sent = s->sent, .begun = s->begun, .issued = s->issued};
+    PP_TRY_DONE(pp_sim_make_times(&s->at, s));
     while (!s->steady && s->steps < PP_SIM_STEPS) {
         begin_step(&w);
         sweep_step(&w);
-        memcpy(s->host_done, w.host_at, (size_t)s->plan->ranks * sizeof *s->host_done);
+        memcpy(s->at.host_done, w.host_at, (size_t)s->plan->ranks * sizeof *s->at.host_done);
         pp_sim_step_finished(s);
         carry_over(&w);
     }

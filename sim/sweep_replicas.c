@@ -27,7 +27,7 @@ static int64_t ready_at(struct replica *r, int32_t id)
     int64_t start = pp_sim_wait_for_deps(s, t, r->free_at[t->lane]);
     for (; r->wrap < s->plan->nwraps && s->wraps[r->wrap].to == id; r->wrap++)
         start = later(start, r->wrap_release[r->wrap]);
-    if (s->start) s->start[id] = start;
+    if (s->at.start) s->at.start[id] = start;
     return start;
 }
 
@@ -35,7 +35,7 @@ static int64_t ready_at(struct replica *r, int32_t id)
 static void run_from(struct replica *r, int32_t id, int64_t start, int64_t more_ns)
 {
     const struct pp_task *t = &r->sim.plan->tasks[id];
-    r->sim.end[id] = start + r->sim.duration[t->cls] + more_ns;
+    r->sim.at.end[id] = start + r->sim.duration[t->cls] + more_ns;
     r->free_at[t->lane] = start + r->sim.hold[t->cls] + more_ns;
 }
 
@@ -91,15 +91,15 @@ static pp_status make_replica(struct replica *r, struct sim *s, int number)
     PP_TRY(PP_NEW(&r->free_at, s->plan->nlanes));
     PP_TRY(PP_NEW(&r->wrap_release, s->plan->nwraps));
     if (number == 0) return PP_OK;
-    r->sim.start = r->sim.end = NULL;
-    return PP_NEW_LARGE(&r->sim.end, s->plan->ntasks);
+    r->sim.at.start = r->sim.at.end = NULL;
+    return PP_NEW_LARGE(&r->sim.at.end, s->plan->ntasks);
 }
 
 static void free_replica(struct replica *r, const struct sim *s)
 {
     free(r->free_at);
     free(r->wrap_release);
-    if (r->sim.end != s->end) free(r->sim.end);
+    if (r->sim.at.end != s->at.end) free(r->sim.at.end);
 }
 
 pp_status pp_sim_sweep_replicas(struct sim *s)
@@ -107,12 +107,13 @@ pp_status pp_sim_sweep_replicas(struct sim *s)
     struct replica *replicas = NULL;
     int n = s->plan->replicas;
     pp_status status;
-    PP_TRY_DONE(PP_NEW_LARGE(&s->start, s->plan->ntasks));
-    PP_TRY_DONE(PP_NEW_LARGE(&s->end, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW(&s->at.lane_ready, s->plan->nlanes));
+    PP_TRY_DONE(PP_NEW_LARGE(&s->at.start, s->plan->ntasks));
+    PP_TRY_DONE(PP_NEW_LARGE(&s->at.end, s->plan->ntasks));
     PP_TRY_DONE(PP_NEW(&replicas, n));
     for (int i = 0; i < n; i++) PP_TRY_DONE(make_replica(&replicas[i], s, i));
     while (s->steps < PP_SIM_STEPS) {
-        memcpy(s->lane_ready, replicas->free_at, (size_t)s->plan->nlanes * sizeof *s->lane_ready);
+        memcpy(s->at.lane_ready, replicas->free_at, (size_t)s->plan->nlanes * sizeof *s->at.lane_ready);
         sweep_step(replicas, n, s->steps);
         pp_sim_step_finished(s);
         for (int i = 0; i < n; i++) carry_over(&replicas[i]);

@@ -44,8 +44,7 @@ static int64_t cpu_ns(void)
 
 static pp_status print_row(const struct pp_prediction *prediction, FILE *out)
 {
-    struct pp_config config = {0};
-    const struct pp_predictor predictor = {.config = &config};
+    const struct pp_predictor predictor = {.config = prediction->job->config};
     json_t *rows = json_array(), *row;
     PP_TRY(pp_row_create(&predictor, prediction, &row));
     json_array_append_new(rows, row);
@@ -64,7 +63,8 @@ static pp_status run_round(int ranks, FILE *out, struct round *r)
                                       .training = true};
     const struct pp_given_times times = {1, 1, 1, 0.01};
     const struct pp_sim_options options = {0};
-    struct pp_job job = {.point = {"1f1b", ranks, 1, spec.microbatches}};
+    const struct pp_config config = {.times = "1,1,1,0.01"};
+    struct pp_job job = {.config = &config, .point = {"1f1b", ranks, 1, spec.microbatches}};
     struct pp_prediction prediction = {.job = &job};
     int64_t at[PARTS + 1] = {cpu_ns()}, begin = pp_now_ns();
     PP_TRY(pp_plan_build(&spec, &job.train));

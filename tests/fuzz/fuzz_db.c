@@ -119,10 +119,7 @@ static void report(struct pp_db *db, int run)
             (void)!pp_compare_print(db, &table, format, out);
         snprintf(folder, sizeof folder, "%s", fuzz_folder());
         struct pp_plots plots = {.db = db, .table = &table, .folder = folder};
-        (void)!pp_plot_chunks(&plots);
-        (void)!pp_plot_bubble(&plots, row);
-        (void)!pp_plot_timeline(&plots, row);
-        (void)!pp_plot_memory(&plots, row);
+        for (int kind = 0; kind < PP_PLOT_KINDS; kind++) (void)!pp_plot_table[kind](&plots, row);
         (void)!pp_chrome_write(db, &table, row, "/dev/null");
     }
     pp_table_free(&table);
