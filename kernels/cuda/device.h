@@ -86,6 +86,7 @@ struct pp_device {
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int64_t times_room;
     int ntimes;
+    int64_t warm_ns;   /* until then the reference kernel finds a GPU that has worked enough */
     atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
     unsigned ticket;   /* the last one that was drawn */
     char text[448];

@@ -25,6 +25,7 @@ struct pp_emu_settings {
     uint64_t memory_bytes;    /* of each device */
     int64_t kernel_ns;        /* every launch takes at least so long */
     int64_t jitter_us;        /* every operation starts late by a random time up to this */
+    int64_t cold_ns;          /* the clock is slow until kernels have watched it so long */
     int64_t first_offer_us;   /* products by the heuristic's first offer take so much longer */
     bool unsteady;            /* the last offer adds in another order every time */
     uint32_t least_alignment; /* of operands of products, for which there are algorithms */

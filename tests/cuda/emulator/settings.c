@@ -66,6 +66,7 @@ static void read_settings(void)
     settings.queue = (uint64_t)number("PP_EMULATE_QUEUE", 1024);
     settings.partitions = number("PP_EMULATE_PARTITIONS", 1) != 0;
     settings.own_events = number("PP_EMULATE_OWN_EVENTS", 0) != 0;
+    settings.cold_ns = number("PP_EMULATE_COLD_MS", 0) * 1000000;
     settings.first_offer_us = number("PP_EMULATE_FIRST_OFFER_US", 0);
     settings.unsteady = number("PP_EMULATE_UNSTEADY_OFFER", 0) != 0;
     settings.least_alignment = (uint32_t)number("PP_EMULATE_LEAST_ALIGNMENT", 1);
