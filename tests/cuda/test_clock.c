@@ -2,6 +2,7 @@
  *
  * A GPU that was idle: its clock is slow until it has worked for a while.
  */
+#include <sys/mman.h>
 #include <time.h>
 
 #include "core/clock.h"
@@ -51,8 +52,34 @@ static void test_reference(void **state)
     assert_clean(run_case(reference_is_taken_warm, cold));
 }
 
+static bool *found; /* of the process of the test, too */
+
+static void look_for_turns(void)
+{
+    struct pp_device *device[2];
+    load_cuda();
+    for (int i = 0; i < 2; i++) device[i] = open_device(i, 2);
+    *found = ops->probe(device[0]) == PP_UNSUPPORTED;
+    if (*found) MUST_SAY("do not compute at the same time");
+    for (int i = 0; i < 2; i++) cuda->close(device[i]);
+}
+
+/* A slow clock, by which work alone takes longer, does not hide that workers take turns. Beside other programs some
+ * tries may fail. */
+static void test_probe(void **state)
+{
+    (void)state;
+    static const char *const cold[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_PARTITIONS=0", "PP_EMULATE_COLD_MS=240",
+                                       NULL};
+    found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(found != MAP_FAILED);
+    for (int tries = 0; tries < 20 && !*found; tries++) assert_clean(run_case(look_for_turns, cold));
+    assert_true(*found);
+    munmap(found, sizeof *found);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_probe)};
     return RUN_CASES(tests, 1);
 }
