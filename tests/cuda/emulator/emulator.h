@@ -29,6 +29,7 @@ struct pp_emu_settings {
     int64_t first_offer_us;   /* products by the heuristic's first offer take so much longer */
     bool unsteady;            /* the last offer adds in another order every time */
     uint32_t least_alignment; /* of operands of products, for which there are algorithms */
+    uint32_t valid_alignment; /* of those; cublasLt takes less for a mistake */
     uint64_t queue;           /* operations that a stream has room for */
     bool partitions;          /* green contexts keep to their multiprocessors */
     bool own_events;          /* their streams record events that were made in them, no others */
