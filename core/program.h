@@ -360,7 +360,7 @@ struct pp_backend {
     /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. */
     const char *(*describe)(struct pp_device *device);
     /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and
-     * runs. */
+     * runs. A GPU that may have been idle works for some 30 ms before. */
     int64_t (*reference_ns)(struct pp_device *device);
 };
 

@@ -167,7 +167,7 @@ static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struc
 /* A channel connects for all sizes at once. */
 static int64_t first_bytes(const struct pp_nccl_place *place)
 {
-    const bool sums = place->use == PP_NCCL_SUMS || place->use == PP_NCCL_SHARES;
+    const bool sums = place->use & (PP_NCCL_SUMS | PP_NCCL_SHARES);
     if (!sums || place->most_bytes < LEAST_BYTES) return LEAST_BYTES;
     return place->most_bytes < MOST_BYTES ? place->most_bytes : MOST_BYTES;
 }

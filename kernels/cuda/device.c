@@ -53,6 +53,39 @@ static pp_status open_products(const struct pp_device_spec *spec, const struct c
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 
+static pp_status make_streams(struct pp_device *device)
+{
+    PP_TRY(pp_cuda_stream(&device->share, false, &device->compute.stream));
+    PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
+    return pp_cuda_event(&device->share, cudaEventDisableTiming, &device->computed);
+}
+
+static void close_streams(struct pp_device *device)
+{
+    if (device->computed) (void)cudaEventDestroy(device->computed);
+    if (device->host) (void)cudaStreamDestroy(device->host);
+    if (device->compute.stream) (void)cudaStreamDestroy(device->compute.stream);
+    device->computed = NULL;
+    device->compute.stream = device->host = NULL;
+}
+
+/* cuEventRecord wants an event of the stream's own context, and does not say whether a green context counts as one. So
+ * a share tries it: with events as all others are, then with events that are made inside; then there is no share. */
+static pp_status open_streams(struct pp_device *device, int gpu_sms)
+{
+    for (;;) {
+        pp_status status = make_streams(device);
+        if (status != PP_OK && !device->share.inside) return status;
+        if (status == PP_OK && device->share.context)
+            status = pp_cuda_check(cudaEventRecord(device->computed, device->compute.stream),
+                                   "recording an event in a part of the GPU");
+        if (status == PP_OK) return PP_OK;
+        (void)cudaGetLastError();
+        close_streams(device);
+        pp_cuda_share_refuse_events(&device->place, gpu_sms, &device->share);
+    }
+}
+
 static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device *device)
 {
     struct cudaDeviceProp gpu;
@@ -62,9 +95,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(see_peers(device));
     PP_CUDA(pp_cuda_prepare(), "loading the kernels");
     PP_TRY(pp_cuda_share_open(&device->place, gpu.multiProcessorCount, &device->share));
-    PP_TRY(pp_cuda_stream(&device->share, false, &device->compute.stream));
-    PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
-    PP_CUDA(cudaEventCreateWithFlags(&device->computed, cudaEventDisableTiming), "making an event");
+    PP_TRY(open_streams(device, gpu.multiProcessorCount));
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
     PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
@@ -116,9 +147,7 @@ void pp_cuda_close(struct pp_device *device)
     pp_cuda_host_release(device, device->gate);
     for (int i = 0; i < device->ntimes; i++) (void)cudaEventDestroy(device->times[i]);
     free(device->times);
-    if (device->computed) (void)cudaEventDestroy(device->computed);
-    if (device->host) (void)cudaStreamDestroy(device->host);
-    if (device->compute.stream) (void)cudaStreamDestroy(device->compute.stream);
+    close_streams(device);
     pp_cuda_share_close(&device->place, &device->share);
     (void)cudaGetLastError();
     free(device);

@@ -4,7 +4,7 @@
  *
  * All workers of a process compute in the primary context of their GPU; the driver is reached through the runtime, so
  * that nothing links it. Where they share a GPU, each has a green context of its own, of which only the streams are
- * used: what runs in them keeps to the share's multiprocessors.
+ * used, and events if they must: what runs in them keeps to the share's multiprocessors.
  */
 #ifndef PP_KERNELS_CUDA_DEVICE_H
 #define PP_KERNELS_CUDA_DEVICE_H
@@ -46,6 +46,7 @@ int pp_cuda_sharers(const struct pp_device_spec *spec);
 
 struct pp_cuda_share {
     CUgreenCtx context; /* NULL: all of the GPU */
+    CUcontext inside;   /* the same, where its events must be made in it; NULL: they are as all others */
     int sms;
     char none[256]; /* why workers that share the GPU have no shares; "" otherwise */
 };
@@ -54,8 +55,13 @@ struct pp_cuda_share {
  * the GPU then, and `none` says why. */
 pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out) PP_MUST_CHECK;
 void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share);
+/* The share's streams do not take its events: from here on these are made inside it or, where that was tried already,
+ * the share is closed and `none` says why. Streams and events of it must be destroyed before. */
+void pp_cuda_share_refuse_events(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *share);
 /* urgent: goes before the others where both could run. */
 pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStream_t *out) PP_MUST_CHECK;
+/* That the share's streams record, on the thread's GPU; by one thread of a share at a time. flags: CUDA's. */
+pp_status pp_cuda_event(const struct pp_cuda_share *share, unsigned flags, cudaEvent_t *out) PP_MUST_CHECK;
 
 /* ---- a worker's device (device.c) ---- */
 
@@ -80,6 +86,7 @@ struct pp_device {
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int64_t times_room;
     int ntimes;
+    int64_t warm_ns;   /* until then the reference kernel finds a GPU that has worked enough */
     atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
     unsigned ticket;   /* the last one that was drawn */
     char text[448];

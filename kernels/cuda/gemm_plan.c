@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Vector loads are of 16 bytes at most: no algorithm asks for more. */
-enum { MOST_ALIGNMENT = 16, OFFERS = 8 };
+enum { MOST_ALIGNMENT = 16, ODD_ALIGNMENT = 2, OFFERS = 8 };
 
 /* How each operation looks to cublasLt, where a matrix of `rows` has these as its leading dimension. */
 enum size { SIZE_M, SIZE_N, SIZE_K };
@@ -149,6 +149,14 @@ static pp_status set_preferences(cublasLtMatmulPreference_t preference, const st
 
 static const char choosing[] = "choose an algorithm for";
 
+/* No algorithm, in whatever words: a library may call an odd address of bf16 invalid rather than not supported. */
+static bool has_none(cublasStatus_t status, const struct pp_gemm_key *key)
+{
+    bool odd = false;
+    for (int i = 0; i < PP_GEMM_OPERANDS; i++) odd = odd || key->alignment[i] <= ODD_ALIGNMENT;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && odd);
+}
+
 static pp_status ask_with(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan,
                           cublasLtMatmulPreference_t preference, const struct question *question, int most,
                           cublasLtMatmulHeuristicResult_t *out, int *n)
@@ -163,7 +171,7 @@ static pp_status ask_with(const struct pp_cuda_gemm *gemm, const struct pp_gemm_
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         gemm->handle, plan->product, plan->layout[PP_GEMM_FIRST], plan->layout[PP_GEMM_SECOND],
         plan->layout[PP_GEMM_RESULT], plan->layout[PP_GEMM_RESULT], preference, most, out, &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return PP_OK;
+    if (has_none(status, &plan->key)) return PP_OK;
     PP_TRY(pp_gemm_check(status, &plan->key, choosing));
     for (int i = 0; i < count; i++)
         if (out[i].state == CUBLAS_STATUS_SUCCESS && out[i].workspaceSize <= PP_CUDA_GEMM_WORKSPACE_BYTES)

@@ -46,7 +46,7 @@ pp_status pp_cuda_mark_create(struct pp_device *device, bool timed, struct pp_ma
     const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     PP_TRY(PP_NEW(out, 1));
     pp_status status = pp_cuda_use(device);
-    if (status == PP_OK) status = pp_cuda_check(cudaEventCreateWithFlags(&(*out)->event, flags), "making an event");
+    if (status == PP_OK) status = pp_cuda_event(&device->share, flags, &(*out)->event);
     if (status == PP_OK) return PP_OK;
     free(*out);
     *out = NULL;
@@ -125,7 +125,7 @@ pp_status pp_cuda_times(struct pp_device *device, int n)
 {
     PP_TRY(PP_GROW(&device->times, n, &device->times_room));
     for (; device->ntimes < n; device->ntimes++)
-        PP_CUDA(cudaEventCreateWithFlags(&device->times[device->ntimes], cudaEventDefault), "making an event");
+        PP_TRY(pp_cuda_event(&device->share, cudaEventDefault, &device->times[device->ntimes]));
     return PP_OK;
 }
 

@@ -16,6 +16,9 @@ static struct driver {
     PFN_cuGreenCtxDestroy_v12040 destroy;
     PFN_cuGreenCtxGetDevResource_v12040 get_own;
     PFN_cuGreenCtxStreamCreate_v12050 stream;
+    PFN_cuCtxFromGreenCtx_v12040 inside;
+    PFN_cuCtxPushCurrent_v4000 push;
+    PFN_cuCtxPopCurrent_v4000 pop;
 } driver;
 
 /* One division of each GPU, for as long as any of its shares is open. */
@@ -41,6 +44,9 @@ static pp_status load_driver(void)
         {"cuGreenCtxDestroy", 12040, (void **)&loaded.destroy},
         {"cuGreenCtxGetDevResource", 12040, (void **)&loaded.get_own},
         {"cuGreenCtxStreamCreate", 12050, (void **)&loaded.stream},
+        {"cuCtxFromGreenCtx", 12040, (void **)&loaded.inside},
+        {"cuCtxPushCurrent", 4000, (void **)&loaded.push},
+        {"cuCtxPopCurrent", 4000, (void **)&loaded.pop},
     };
     if (driver.stream) return PP_OK;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
@@ -134,6 +140,17 @@ void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share
     divisions[place->gpu].open--;
     pthread_mutex_unlock(&lock);
     share->context = NULL;
+    share->inside = NULL;
+}
+
+void pp_cuda_share_refuse_events(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *share)
+{
+    if (!share->inside &&
+        pp_cuda_check((cudaError_t)driver.inside(&share->inside, share->context), "cuCtxFromGreenCtx") == PP_OK)
+        return;
+    snprintf(share->none, sizeof share->none, "%s", pp_message());
+    pp_cuda_share_close(place, share);
+    share->sms = gpu_sms;
 }
 
 pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStream_t *out)
@@ -146,4 +163,15 @@ pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStr
         return pp_cuda_check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, priority), "making a stream");
     PP_CUDA_DRIVER(driver.stream(out, share->context, CU_STREAM_NON_BLOCKING, priority), "cuGreenCtxStreamCreate");
     return PP_OK;
+}
+
+pp_status pp_cuda_event(const struct pp_cuda_share *share, unsigned flags, cudaEvent_t *out)
+{
+    static const char doing[] = "making an event";
+    CUcontext popped;
+    if (!share->inside) return pp_cuda_check(cudaEventCreateWithFlags(out, flags), doing);
+    PP_CUDA_DRIVER(driver.push(share->inside), "cuCtxPushCurrent");
+    const cudaError_t error = cudaEventCreateWithFlags(out, flags);
+    (void)driver.pop(&popped);
+    return pp_cuda_check(error, doing);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator whose other members never come: the thread that joins it is left behind, with all that it uses.
+ * What a communicator does first; and one whose other members never come: the thread that joins it is left behind, with
+ * all that it uses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,11 +16,79 @@
 
 static struct pp_nccl_line line; /* static: what is left behind is no leak */
 
+static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+static const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1};
+
+/* The largest sum, part of a sum, and part that was gathered. */
+static struct pp_nccl counting;
+static size_t most[3];
+
+static void count(int operation, size_t n) { most[operation] = n > most[operation] ? n : most[operation]; }
+
+static ncclResult_t all_reduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t operation,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    count(0, n);
+    return ncclAllReduce(from, to, n, type, operation, comm, stream);
+}
+
+static ncclResult_t reduce_scatter(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t operation,
+                                   ncclComm_t comm, cudaStream_t stream)
+{
+    count(1, n);
+    return ncclReduceScatter(from, to, n, type, operation, comm, stream);
+}
+
+static ncclResult_t all_gather(const void *from, void *to, size_t n, ncclDataType_t type, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    count(2, n);
+    return ncclAllGather(from, to, n, type, comm, stream);
+}
+
+/* NCCL connects when it first works in some way, which must not be in a task. */
+static void the_largest_sums_are_tried(void **state)
+{
+    (void)state;
+    enum { FLOATS = 5000 };
+    static const struct {
+        unsigned use;
+        size_t most[3];
+    } cases[] = {
+        {PP_NCCL_SUMS, {FLOATS, 0, 0}},
+        {PP_NCCL_SHARES, {0, FLOATS, FLOATS * sizeof(float)}},
+        {PP_NCCL_SUMS | PP_NCCL_SHARES, {FLOATS, FLOATS, FLOATS * sizeof(float)}},
+    };
+    struct pp_port port = {0};
+    assert_int_equal(pp_backend_find("cuda", &port.backend), PP_OK);
+    assert_int_equal(port.backend->open(&spec, &port.device), PP_OK);
+    assert_int_equal(pp_world_open(pp_transports[0], &alone, 1, 1, &port.world), PP_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct pp_nccl_line own = {0};
+        struct pp_nccl_place place = {.ranks = 1,
+                                      .use = cases[i].use,
+                                      .blocks = 1,
+                                      .type = PP_SUM_FLOAT,
+                                      .most_bytes = FLOATS * (int64_t)sizeof(float)};
+        memset(most, 0, sizeof most);
+        assert_int_equal(pp_nccl_line_open(&own, &port), PP_OK);
+        counting = *own.nccl;
+        counting.all_reduce = all_reduce;
+        counting.reduce_scatter = reduce_scatter;
+        counting.all_gather = all_gather;
+        own.nccl = &counting;
+        assert_int_equal(own.nccl->get_unique_id(&place.id), ncclSuccess);
+        assert_int_equal(pp_nccl_line_join(&own, &place), PP_OK);
+        assert_memory_equal(most, cases[i].most, sizeof most);
+        pp_nccl_line_close(&own);
+    }
+    pp_world_close(port.world);
+    port.backend->close(port.device);
+}
+
 static void a_queue_that_is_held_stays_open(void **state)
 {
     (void)state;
-    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
-    const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1};
     struct pp_nccl_place place = {.ranks = 2, .use = PP_NCCL_SENDS, .blocks = 1};
     struct pp_port port = {0};
     assert_int_equal(pp_backend_find("cuda", &port.backend), PP_OK);
@@ -36,6 +106,7 @@ static void a_queue_that_is_held_stays_open(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_queue_that_is_held_stays_open)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_largest_sums_are_tried),
+                                       cmocka_unit_test(a_queue_that_is_held_stays_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,17 @@ class Script(unittest.TestCase):
         (self.results / "failed" / "profile.tutorial-bf16-1").write_text("of other sources\n")
         self.assertEqual(len(self.start("profile")[0]), 1)
 
+    def test_shares_of_the_gpu_are_the_first_that_is_tried(self):
+        folder = self.results / "build" / "tests" / "cuda" / "bin"
+        folder.mkdir(parents=True)
+        for name in ("test_share_queues", "test_parity"):
+            (folder / name).write_text('#!/bin/sh\necho "$(basename "$0")" >>"$CALLS"\n')
+            (folder / name).chmod(0o755)
+        fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
+        self.start("build", "parity", **fakes)
+        wanted = "--target test_parity test_share_queues\ntest_share_queues\ntest_parity\nppexec .*\nppexec "
+        self.assertRegex(self.calls.read_text(), wanted)
+
     def test_no_such_part(self):
         self.assertIn("there is no part fidel", self.start("fidel", status=2)[1])
 

@@ -200,6 +200,15 @@ static void describe(struct multiplication *x, cublasLtMatmulDesc_t desc, const 
     for (int i = 0; i < MATRICES; i++) memcpy(&x->layout[i], layouts[i], sizeof(x->layout[i]));
 }
 
+static cublasStatus_t check_alignment(const struct preference *p)
+{
+    for (int m = 0; m < MATRICES; m++) {
+        if (p->alignment[m] < pp_emu_settings()->valid_alignment) return CUBLAS_STATUS_INVALID_VALUE;
+        if (p->alignment[m] < pp_emu_settings()->least_alignment) return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -215,8 +224,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     describe(&x, desc, (cublasLtMatrixLayout_t[]){a, b, c, d});
     status = check_shapes(&x);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    for (int m = 0; m < MATRICES; m++)
-        if (p->alignment[m] < pp_emu_settings()->least_alignment) return CUBLAS_STATUS_NOT_SUPPORTED;
+    status = check_alignment(p);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
     for (size_t i = 0; i < sizeof(offers) / sizeof(*offers) && *count < most; i++) {
         struct algorithm algorithm = {
             .magic = MAGIC, .shape = shape_hash(&x), .workspace = offers[i].workspace, .parts = offers[i].parts};

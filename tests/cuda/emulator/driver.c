@@ -8,7 +8,7 @@
 
 #include "emulator.h"
 
-enum { PART = 8, MAGIC = 0x5d };
+enum { PART = 8, MAGIC = 0x5d, PUSHED = 8 /* contexts of a thread */ };
 
 struct CUctx_st {
     int device;
@@ -27,6 +27,12 @@ struct CUdevResourceDesc_st {
 
 static struct CUctx_st primary[PP_EMU_DEVICES];
 static _Thread_local CUcontext current; /* NULL: the primary one of the runtime's device */
+/* What was current before each push that no pop has undone. */
+static _Thread_local struct {
+    CUcontext context;
+    int device;
+} pushed[PUSHED];
+static _Thread_local int npushed;
 
 CUgreenCtx pp_emu_current_green(void) { return current ? current->green : NULL; }
 void pp_emu_reset_green(void) { current = NULL; }
@@ -150,6 +156,7 @@ static CUresult create_stream(CUstream *out, CUgreenCtx green, unsigned flags, i
 
 static CUresult to_context(CUcontext *out, CUgreenCtx green)
 {
+    if (enter("cuCtxFromGreenCtx") != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
     if (!out || !green) return CUDA_ERROR_INVALID_VALUE;
     *out = &green->context;
     return CUDA_SUCCESS;
@@ -185,6 +192,25 @@ static CUresult set_current(CUcontext context)
     return CUDA_SUCCESS;
 }
 
+static CUresult push_current(CUcontext context)
+{
+    if (enter("cuCtxPushCurrent") != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
+    if (!context || npushed == PUSHED) return CUDA_ERROR_INVALID_CONTEXT;
+    pushed[npushed].context = current;
+    pushed[npushed++].device = pp_emu_current();
+    return set_current(context);
+}
+
+static CUresult pop_current(CUcontext *out)
+{
+    if (!npushed) return CUDA_ERROR_INVALID_CONTEXT;
+    (void)get_current(out);
+    npushed--;
+    (void)cudaSetDevice(pushed[npushed].device);
+    current = pushed[npushed].context;
+    return CUDA_SUCCESS;
+}
+
 static CUresult driver_version(int *version)
 {
     *version = CUDA_VERSION;
@@ -200,6 +226,8 @@ static const struct {
     {"cuDeviceGet", 2000, (void *)device_get},
     {"cuCtxGetCurrent", 4000, (void *)get_current},
     {"cuCtxSetCurrent", 4000, (void *)set_current},
+    {"cuCtxPushCurrent", 4000, (void *)push_current},
+    {"cuCtxPopCurrent", 4000, (void *)pop_current},
     {"cuDeviceGetDevResource", 12040, (void *)get_whole},
     {"cuDevSmResourceSplitByCount", 12040, (void *)split},
     {"cuDevResourceGenerateDesc", 12040, (void *)describe},

@@ -25,11 +25,14 @@ struct pp_emu_settings {
     uint64_t memory_bytes;    /* of each device */
     int64_t kernel_ns;        /* every launch takes at least so long */
     int64_t jitter_us;        /* every operation starts late by a random time up to this */
+    int64_t cold_ns;          /* the clock is slow until kernels have watched it so long */
     int64_t first_offer_us;   /* products by the heuristic's first offer take so much longer */
     bool unsteady;            /* the last offer adds in another order every time */
     uint32_t least_alignment; /* of operands of products, for which there are algorithms */
+    uint32_t valid_alignment; /* of those; cublasLt takes less for a mistake */
     uint64_t queue;           /* operations that a stream has room for */
     bool partitions;          /* green contexts keep to their multiprocessors */
+    bool own_events;          /* their streams record events that were made in them, no others */
     bool strict;
     const char *stats;
 };

@@ -19,6 +19,7 @@ struct CUevent_st {
     struct CUevent_st *next; /* all live ones */
     int device;
     unsigned flags;
+    CUgreenCtx green;           /* that was current; NULL: none */
     struct pp_emu_record *last; /* NULL: never recorded */
 };
 
@@ -122,6 +123,7 @@ static cudaError_t create(cudaEvent_t *out, unsigned flags)
     if (!e) return cudaErrorMemoryAllocation;
     e->device = pp_emu_current();
     e->flags = flags;
+    e->green = pp_emu_current_green();
     pp_emu_lock(&events_mutex);
     e->next = events;
     events = e;
@@ -169,6 +171,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
         pp_emu_complain("event of device %d recorded in a stream of device %d", e->device, s->device);
         return pp_emu_error(cudaErrorInvalidResourceHandle);
     }
+    if (pp_emu_settings()->own_events && e->green != s->green) return pp_emu_error(cudaErrorInvalidResourceHandle);
     struct pp_emu_record *r = pp_emu_record_new();
     pp_emu_enqueue(s, pp_emu_record_op(r));
     pp_emu_lock(&events_mutex);

@@ -5,13 +5,11 @@
  */
 #include "grid.h"
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "fiber.h"
 
@@ -21,9 +19,8 @@ enum {
     CANARY_BYTES = 256,
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
-    LEAP_NS = 1000000, /* of the clock of a grid of several blocks */
-    COPIES = 40,       /* that a thread may have under way */
-    VARIABLES = 8,     /* that a kernel declares */
+    COPIES = 40,   /* that a thread may have under way */
+    VARIABLES = 8, /* that a kernel declares */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
 
@@ -69,8 +66,6 @@ struct runner {
     _Alignas(16) char variables[PP_EMU_SHARED_DEFAULT];
     int nvariables;
     size_t variables_bytes;
-    uint64_t blocks;
-    int64_t clock_ns, longest_ns; /* of the running block, of all */
     char fault[160];
 };
 
@@ -289,15 +284,6 @@ int pp_emu_copy_get(struct pp_emu_copy *copy)
     return 1;
 }
 
-int64_t pp_emu_clock(void)
-{
-    struct timespec t;
-    if (runner->blocks > 1) return runner->clock_ns += LEAP_NS;
-    sched_yield(); /* kernels that watch it run beside each other however few the cores are */
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 static void poison(struct runner *r)
 {
     memset(r->shared, POISON, r->kernel->shared_bytes);
@@ -330,7 +316,7 @@ static bool run_block(struct runner *r, uint64_t b)
     }
     r->started = r->ended = r->at_barrier = 0;
     r->first_ready = r->end_ready = 0;
-    r->clock_ns = 0;
+    pp_emu_clock_block();
     r->variables_bytes = r->nvariables = 0;
     if (n > 1 || !b) poison(r); /* a lone thread shares with nobody, and there may be many blocks of it */
     leave(r, &r->home, false);
@@ -339,7 +325,6 @@ static bool run_block(struct runner *r, uint64_t b)
         if (r->shared[r->kernel->shared_bytes + i] != (char)CANARY)
             complain(r, "wrote %d bytes behind its %d bytes of shared memory", i, (int)r->kernel->shared_bytes);
     }
-    if (r->clock_ns > r->longest_ns) r->longest_ns = r->clock_ns;
     if (!*r->fault) return true;
     for (int i = 0; i < r->started; i++) { /* what waits never goes on: its stack is free */
         const int t = r->reversed ? n - 1 - i : i;
@@ -360,8 +345,6 @@ static struct runner *get_runner(void)
     runner->reversed = order && !strcmp(order, "reverse");
     return runner;
 }
-
-int64_t pp_emu_grid_ns(void) { return runner ? runner->longest_ns : 0; }
 
 void pp_emu_grid_end(void)
 {
@@ -384,8 +367,8 @@ int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t si
     blockDim = kernel->block;
     gridDim = kernel->grid;
     r->threads = (int)(blockDim.x * blockDim.y * blockDim.z);
-    const uint64_t blocks = r->blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
-    r->longest_ns = 0;
+    const uint64_t blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    pp_emu_clock_grid(blocks);
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t b = r->reversed ? blocks - 1 - i : i;
         blockIdx.x = (unsigned)(b % gridDim.x);

@@ -47,6 +47,9 @@ int pp_emu_grid_run(const struct pp_emu_kernel *kernel, char *message, size_t si
 /* What the longest block of the calling thread's last launch took by pp_emu_clock(); 0: no block of it, or of a grid of
  * one, looked at the clock. */
 int64_t pp_emu_grid_ns(void);
+/* A launch of the calling thread begins, a block of it. */
+void pp_emu_clock_grid(uint64_t blocks);
+void pp_emu_clock_block(void);
 
 /* Frees what the calling thread used for it. */
 void pp_emu_grid_end(void);
