@@ -8,7 +8,7 @@ source "$(dirname "$0")/../mpi/common.sh"
 need jq
 
 model=(--d-model 24 --heads 2 --d-ff 40 --layers 4 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
-    --generated-tokens 3000 --max-batches 2 --epochs 2 --eval-batches 2 --eval-rows 5 --log-interval 1)
+    --generated-tokens 3000 --max-batches 2 --epochs 1 --eval-batches 2 --eval-rows 5 --log-interval 1)
 losses='.[0] | [.loss, .valid_loss, .test_loss]'
 
 train() { # NAME [mpirun -n N] -- options...
@@ -45,31 +45,28 @@ follow_cpu() { # options...
 }
 
 export PP_EMULATE_JITTER_US=50 PP_EMULATE_DEVICES=4
-compare 2 --schedule interleaved --stages 2 --virtual 2 --chunks 2
-compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last
-compare 2 --schedule gpipe --stages 2 --chunks 6 --checkpoint layers
-compare 2 --schedule 1f1b --stages 4 --chunks 3
-compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2
+compare 4 --schedule 1f1b --stages 4 --chunks 6 --checkpoint except_last --epochs 2
+compare 2 --schedule 1f1b --stages 4 --chunks 3 --checkpoint layers
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0 # switches must not add
 grep -qE 'equal bits .*sums by NCCL 2\.[0-9]+\.[0-9]+"' nccl.log || fail "the key does not name NCCL's version"
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --zero 1 --overlap-grad-reduce --overlap-param-gather --bucket-size 1K
 grep -qE 'equal bits .*sums by NCCL [0-9.]+ in shares in parts"' nccl.log || fail "the key does not say that NCCL sums parts"
-compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16
 
 # Replicas that share the optimizer's work: by every carrier, and within one process, the bits of those that do not. The
 # second epoch makes everything worse, so that the best weights are put together again from their shares.
-train alone -- --device cuda --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16
-compare 4 --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16 --zero 1
+worse=(--stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16 --epochs 2)
+train alone -- --device cuda "${worse[@]}"
+compare 4 "${worse[@]}" --zero 1
 cmp alone threads || fail "--zero 1: other losses than --zero 0"
 cmp alone.safetensors threads.safetensors || fail "--zero 1: other weights than --zero 0"
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --zero 1
 # Their sums and gathering in parts beside the computations.
 parts=(--overlap-grad-reduce --bucket-size 1B)
-compare 4 --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.05 --lr-decay 40 --precision bf16 --zero 1 "${parts[@]}" --overlap-param-gather
+compare 4 "${worse[@]}" --zero 1 "${parts[@]}" --overlap-param-gather
 cmp alone threads || fail "--overlap-param-gather: other losses"
 cmp alone.safetensors threads.safetensors || fail "--overlap-param-gather: other weights"
-compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 "${parts[@]}"
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16 "${parts[@]}"
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3
@@ -80,12 +77,12 @@ compare 2 --schedule gpipe --stages 1 --tensor 4 --sequence-parallel --heads 4 -
 compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4 --d-ff 8 --tokens 2 --rows 2 --chunks 2 --eval-rows 1 # parts below a line
 
 # The gradients of tied embeddings, summed over two ranks, or on one that has both.
-compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --tie-embeddings yes
+compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2 --tie-embeddings yes
 compare 2 --schedule zbv --stages 2 --chunks 3 --tie-embeddings yes --precision bf16
 compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --clip 0
 # Everything at once.
 compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \
-    "${parts[@]}" --overlap-param-gather
+    "${parts[@]}" --overlap-param-gather --epochs 2
 
 # One GPU for all: each process a host of its own for NCCL, and two of a sum's members in one process.
 export PP_EMULATE_DEVICES=1

@@ -41,7 +41,7 @@ static void compare(const struct outcome *one, int workers_of_one, const struct 
         expect_near(one, other, tolerance, options);
 }
 
-#define SHORT MODEL "--rows 6 --tokens 7 --generated-tokens 1000 --max-batches 3 --epochs 1 --eval-batches 2 "
+#define SHORT MODEL "--rows 6 --tokens 7 --generated-tokens 1000 --max-batches 2 --epochs 1 --eval-batches 1 "
 
 static const struct {
     int stages;
