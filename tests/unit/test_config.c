@@ -89,7 +89,7 @@ static void the_rate_may_fall_from_the_preset_s(void **state)
 static void presets_of_published_models_have_their_initial_weights(void **state)
 {
     (void)state;
-    char names[] = PP_PRESET_NAMES, line[64];
+    char names[] = PP_PRESET_NAMES, line[sizeof names + 16];
     for (char *name = names, *end; name; name = end) {
         struct pp_config c;
         struct pp_shape shape;
