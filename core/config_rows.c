@@ -130,7 +130,7 @@ const struct pp_opt pp_config_rows[] = {
      "of cosine and linear: the step in which --min-lr is reached, counted with --warmup-steps and over all epochs",
      LATER},
     {"min-lr", PP_OPT_REAL, AT(over_steps.least), PP_RUNS, BATCH, NULL, "0", 0, FLT_MAX, NULL,
-     "of cosine and linear: the least learning rate, at most --lr", LATER},
+     "of cosine and linear: what the learning rate falls to, at most --lr", LATER},
     {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch",
      FIXED},
 
@@ -180,7 +180,8 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
-     "sheet), or layers of each stage such as 3,5 (the first and the last may have 0: embedding or decoder alone)",
+     "sheet; of lists the first --chunks and --tensor count), or layers of each stage such as 3,5 (the first and the "
+     "last may have 0: embedding or decoder alone)",
      TIMED},
     {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, UINT16_MAX, NULL,
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
@@ -275,7 +276,7 @@ const struct pp_opt pp_config_rows[] = {
     {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
      "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas", 0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,
-     "with --workers: print only the N best ways to use each number of devices", 0},
+     "with --workers: print only the N best ways to use each number of workers", 0},
     {"train-tokens", PP_OPT_REAL, AT(train_tokens), PP_PPSIM, PREDICTING, "N", NULL, 1, 1e18, NULL,
      "tokens of a whole training, such as 300e9: say how many days it takes, and with --price what it costs", TIMED},
     {"price", PP_OPT_REAL, AT(price), PP_PPSIM, PREDICTING, "X", NULL, 1e-9, 1e9, NULL,

@@ -196,18 +196,21 @@ MODELS = {
     "mistral": (mistral, "MistralForCausalLM"),
 }
 
-GEMMA = dict(tie_word_embeddings=True, head_dim=256)
+GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
 LIKE_LLAMA = {  # what a file means that does not name it, and what is another: these have Llama's sizes, but for little
-    "qwen2": ({}, "biases of queries, keys and values"),
-    "qwen3": (dict(head_dim=128), "norms of queries and keys"),
-    "gemma": (GEMMA, "a norm that adds 1 to its weight"),
+    "qwen2": (dict(num_key_value_heads=32), "biases of queries, keys and values"),
+    "qwen3": (dict(num_key_value_heads=32, head_dim=128), "norms of queries and keys"),
+    "gemma": (dict(GEMMA, num_key_value_heads=16), "a norm that adds 1 to its weight"),
     "gemma2": (GEMMA, "two more norms in a layer, windows in every second one, and capped logits"),
     "gemma3_text": (GEMMA, "norms of queries and keys, two more in a layer, and windows in most layers"),
     "phi3": ({}, ""),
     "olmo2": ({}, "norms of queries and keys, and norms behind the parts of a layer"),
-    "smollm3": (dict(tie_word_embeddings=True), "layers without rotation"),
+    "smollm3": (dict(num_key_value_heads=4, tie_word_embeddings=True), "layers without rotation"),
     "granite": ({}, "constant factors"),
-    "glm4": (dict(head_dim=128), "two more norms in a layer, biases of queries, keys and values, and half of a head rotated"),
+    "glm4": (
+        dict(num_key_value_heads=2, head_dim=128),
+        "two more norms in a layer, biases of queries, keys and values, and half of a head rotated",
+    ),
 }
 
 
@@ -222,23 +225,37 @@ def describe(config):
     return make(config)
 
 
+PLANNED_ON = {  # a preset, where config.json has the longest row, and the preset's
+    "gpt2": ("gpt-small", "n_positions", 1024),
+    "llama": ("llama-2-7b", "max_position_embeddings", 4096),
+}
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
-def plan(config):
-    """Options of the model, or of one that takes as long; config has notes."""
-    for name in EXPERTS:
-        if config.get(name, 1) != 1:
-            config.refuse(name, config.get(name), "ppkit has no experts")
-    kinds = {name: name for name in (*MODELS, *LIKE_LLAMA)}
-    kind = config.choice("model_type", None, kinds)
-    if kind in MODELS:
-        return MODELS[kind][0](config)[0]
+def like_llama(config, kind):
     values, other = LIKE_LLAMA[kind]
     config.values = {**values, **config.values}
+    if config.get("use_sliding_window") is False:
+        config.values["sliding_window"] = None
+    config.values["hidden_act"] = config.get("hidden_activation", config.get("hidden_act"))
     if other:
         config.notes.append(f"model_type is {json.dumps(kind)}: taken for a Llama of these sizes, it has {other}")
-    return llama(config)[0]
+    return llama(config)
+
+
+def plan(config):
+    """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
+    kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA)})
+    for name in EXPERTS:
+        if config.get(name, 0) not in (0, 1):
+            config.refuse(name, config.get(name), "ppkit has no experts")
+    given = config.get("architectures", [])
+    if not isinstance(given, list) or any(not str(name).endswith(("ForCausalLM", "LMHeadModel")) for name in given):
+        config.differ("architectures", given, "the plan is of a language model")
+    options, _ = MODELS[kind][0](config) if kind in MODELS else like_llama(config, kind)
+    preset, places, tokens = PLANNED_ON["gpt2" if kind == "gpt2" else "llama"]
+    tokens = min(tokens, config.count(places, tokens))
+    return ["--preset", preset, "--tokens", str(tokens), *option_words(options)]
 
 
 def option_words(options):

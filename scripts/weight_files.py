@@ -28,6 +28,15 @@ class Refused(Exception):
 FAILURES = (Refused, OSError, RecursionError)
 
 
+def say(text):
+    """To standard output, at once: what cannot be written is no later surprise."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what the end of the program flushes
+        raise
+
+
 def tell(program, what):
     """One line on standard error. what: a text, or one of the failures; names in files may hold anything."""
     text = f"{what.filename}: {what.strerror}" if isinstance(what, OSError) and what.filename else str(what)

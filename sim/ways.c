@@ -107,12 +107,14 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
     return PP_OK;
 }
 
-/* More than a number has divisors, of each. */
 static int64_t most_ways(const struct pp_config *config)
 {
+    const bool given = pp_config_given(config, "stages");
     int64_t most = 1;
-    for (int w = 0; w < config->workers.n; w++)
-        most += (int64_t)config->tensor.n * (PP_LIST_MAX + config->workers.v[w]);
+    for (int w = 0; w < config->workers.n; w++) {
+        const int workers = config->workers.v[w], pipelines = workers < config->layers ? workers : config->layers;
+        most += (int64_t)config->tensor.n * (given ? config->stages.n : pipelines);
+    }
     return most;
 }
 

@@ -4,6 +4,7 @@
 numbers of parameters with those of the models themselves."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,10 @@ TOLD = [  # a change of LLAMA, the lines on standard error
     (dict(hidden_act="gelu"), ['hidden_act is "gelu"']),
     (dict(model_type="mistral"), ["sliding_window is 4096"]),
     (dict(model_type="qwen3"), ["norms of queries and keys"]),
-    (dict(model_type="phi3", quantization_config=dict(bits=4)), []),
+    (dict(model_type="phi3", quantization_config=dict(bits=4), num_experts=0), []),
+    (dict(model_type="phi3", use_sliding_window=False, sliding_window=4096), []),
+    (dict(model_type="phi3", hidden_activation="gelu_pytorch_tanh"), ['hidden_act is "gelu_pytorch_tanh"']),
+    (dict(architectures=["LlamaForSequenceClassification"]), ["the plan is of a language model"]),
 ]
 REFUSED = [
     (dict(model_type="mixtral"), 'model_type is "mixtral", but only gpt2, llama, mistral, qwen2'),
@@ -64,6 +68,24 @@ class Options(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("none.json: No such file", done.stderr)
 
+    def test_output_that_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "config.json")
+            path.write_text(json.dumps(LLAMA))
+            read, write = os.pipe()
+            os.close(read)
+            with open("/dev/full", "wb") as full, os.fdopen(write, "wb") as closed:
+                for out, message in ((full, "No space left"), (closed, "Broken pipe")):
+                    command = [sys.executable, "-B", SCRIPT, path]
+                    done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+                    self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+                    self.assertIn(message, done.stderr)
+
+    def test_the_longest_row(self):
+        self.assertTrue(options(LLAMA).stdout.startswith("--preset llama-2-7b --tokens 4096 "))
+        self.assertIn("--tokens 2048 ", options(dict(LLAMA, max_position_embeddings=2048)).stdout)
+        self.assertTrue(options(GPT2).stdout.startswith("--preset gpt-small --tokens 5 "))
+
     def test_a_folder(self):
         self.assertEqual(options(LLAMA, ".").stdout, options(LLAMA).stdout)
 
@@ -73,6 +95,10 @@ class Options(unittest.TestCase):
             self.assertIn(words + " ", options(dict(values, model_type=kind)).stdout)
         self.assertIn("--tie-embeddings yes", options(dict(values, model_type="gemma2")).stdout)
         self.assertIn("--tie-embeddings no", options(dict(values, model_type="gemma2", tie_word_embeddings=False)).stdout)
+        values = {name: value for name, value in values.items() if name != "num_key_value_heads"}
+        for kind, heads in (("gemma2", 4), ("qwen2", 32), ("glm4", 2), ("phi3", 64)):
+            words = options(dict(values, model_type=kind, num_attention_heads=64, hidden_size=128)).stdout
+            self.assertIn(f"--kv-heads {heads} ", words)
 
     @unittest.skipUnless(PPSIM, "no ppsim")
     def test_parameters(self):
