@@ -180,8 +180,7 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "
-     "sheet; of lists the first --chunks and --tensor count), or layers of each stage such as 3,5 (the first and the "
-     "last may have 0: embedding or decoder alone)",
+     "sheet), or layers of each stage such as 3,5 (the first and the last may have 0: embedding or decoder alone)",
      TIMED},
     {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, UINT16_MAX, NULL,
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "

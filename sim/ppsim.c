@@ -247,11 +247,8 @@ static pp_status predict_way(struct session *s, const struct pp_way *way, int be
         PP_TRY(pp_remarks_leave_out(&s->remarks, &way->points[i], way->impossible));
     if (way->impossible[0]) return PP_OK;
     pp_way_config(&s->config, way, &config);
-    PP_TRY(pp_split_way(&s->predictor, way, &config));
     part.predictor.config = &config;
-    pp_status status = pp_predict_points(&call, 0);
-    if (config.layer_ns != s->config.layer_ns) pp_split_time_free(&config);
-    return status;
+    return pp_predict_points(&call, 0);
 }
 
 static pp_status predict_all(struct session *s)

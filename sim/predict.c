@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/devices.h"
+#include "sim/split.h"
 
 /* The plan alone, without what a model limits: M = chunks of one row each, no optimizer, one replica, any number of
  * stages. */
@@ -53,9 +54,14 @@ bool pp_predict_only_times(const struct pp_config *config)
 
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
 {
+    struct pp_config config;
     *out = NULL;
     if (pp_predict_only_times(p->config)) return create_given(p, point, out);
-    return pp_job_create(p->config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
+    PP_TRY(pp_split_point(p, point, &config));
+    pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
+    pp_split_point_free(p, &config);
+    if (status == PP_OK) (*out)->config = p->config; /* which outlives it */
+    return status;
 }
 
 /* Memory needs no measured times, only processes of the transport that is asked for, else of the one whose links were

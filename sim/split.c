@@ -23,9 +23,20 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return PP_OK;
 }
 
-pp_status pp_split_way(const struct pp_predictor *p, const struct pp_way *way, struct pp_config *config)
+/* Of a data sheet alone: what was measured has times of some rows only. */
+static bool is_own(const struct pp_predictor *p) { return p->config->layer_ns && p->config->machine && !p->db; }
+
+pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
 {
-    if (!way->workers || !config->layer_ns) return PP_OK;
-    config->layer_ns = NULL; /* those of all ways */
-    return pp_machine_split_time(&p->machine, config, p->ops);
+    *out = *p->config;
+    if (!is_own(p)) return PP_OK;
+    out->layer_ns = NULL;
+    out->tensor = (struct pp_ints){1, {point->tensor}};
+    out->chunks = (struct pp_ints){1, {point->chunks}};
+    return pp_machine_split_time(&p->machine, out, p->ops);
+}
+
+void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config)
+{
+    if (config->layer_ns != p->config->layer_ns) pp_split_time_free(config);
 }
