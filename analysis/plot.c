@@ -90,17 +90,33 @@ pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *t
     return PP_OK;
 }
 
+/* This one, but in UTF-8, as the scripts' texts are: gnuplot 6 warns of other locales. The strings stay environ's. */
+static pp_status utf8_environment(char ***out)
+{
+    static char locale[] = "LC_ALL=C.UTF-8";
+    size_t n = 0, used = 0;
+    while (environ[n]) n++;
+    PP_TRY(PP_NEW(out, n + 2));
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "LC_ALL=", 7) != 0) (*out)[used++] = environ[i];
+    (*out)[used] = locale;
+    return PP_OK;
+}
+
 /* One gnuplot draws all scripts, in the folder where their data is. */
 static pp_status run_gnuplot(const struct pp_plots *plots)
 {
+    char **environment;
+    PP_TRY(utf8_environment(&environment));
     char *arguments[PP_PLOTS_MAX + 2] = {(char[]){"gnuplot"}};
     for (int i = 0; i < plots->n; i++) arguments[i + 1] = (char *)plots->names[i];
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, plots->folder);
     pid_t pid;
-    int error = posix_spawnp(&pid, "gnuplot", &actions, NULL, arguments, environ), ended = 0;
+    int error = posix_spawnp(&pid, "gnuplot", &actions, NULL, arguments, environment), ended = 0;
     posix_spawn_file_actions_destroy(&actions);
+    free(environment);
     if (error)
         return pp_fail(
             PP_UNSUPPORTED,

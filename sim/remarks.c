@@ -59,7 +59,7 @@ static bool far_fewer(int rows, int chunks, struct cut *out)
 
 static void tell_cuts(const struct pp_config *config, const struct pp_way *ways, int nways)
 {
-    struct cut cut, first;
+    struct cut cut, first = {0};
     int cuts = 0;
     char others[64] = "";
     for (int i = 0; i < nways && config->micro_batch_size.n == 0; i++)

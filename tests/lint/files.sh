@@ -9,7 +9,7 @@ source_files() {
     else
         local pattern
         for pattern in "$@"; do
-            find . -path ./build -prune -o -type f -path "./$pattern" -print | sed 's|^\./||'
+            find . \( -path ./build -o -path ./quickstart-results \) -prune -o -type f -path "./$pattern" -print | sed 's|^\./||'
         done
     fi
 }
