@@ -14,20 +14,11 @@ static const struct {
     const char *suffix;
     int64_t factor;
 } byte_units[] = {
-    {"", 1},
-    {"B", 1},
-    {"K", 1LL << 10},
-    {"KiB", 1LL << 10},
-    {"KB", 1000LL},
-    {"M", 1LL << 20},
-    {"MiB", 1LL << 20},
-    {"MB", 1000000LL},
-    {"G", 1LL << 30},
-    {"GiB", 1LL << 30},
-    {"GB", 1000000000LL},
-    {"T", 1LL << 40},
-    {"TiB", 1LL << 40},
-    {"TB", 1000000000000LL},
+    {"", 1},           {"B", 1},
+    {"K", 1LL << 10},  {"KiB", 1LL << 10}, {"KB", 1000LL},
+    {"M", 1LL << 20},  {"MiB", 1LL << 20}, {"MB", 1000000LL},
+    {"G", 1LL << 30},  {"GiB", 1LL << 30}, {"GB", 1000000000LL},
+    {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
 };
 
 /* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
