@@ -26,6 +26,8 @@ struct pp_config {
     int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
     int head_dim;                                         /* 0: d_model / heads */
     int max_positions;                                    /* 0: as many as tokens */
+    int experts, experts_per_token;                       /* 0 experts: one feed-forward */
+    double capacity_factor, aux_loss;
     int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
     double init_std; /* 0: initial weights as `style` has them */

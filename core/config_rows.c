@@ -47,6 +47,18 @@ const struct pp_opt pp_config_rows[] = {
      LATER | TIMED},
     {"d-ff", PP_OPT_INT, AT(d_ff), PP_RUNS, MODEL, NULL, NULL, COUNT, NULL,
      "width of the feed-forward part; with --activation swiglu of each of its two halves", FIXED | TIMED},
+    {"experts", PP_OPT_INT, AT(experts), PP_RUNS, MODEL, NULL, "0", 0, 4096, NULL,
+     "feed-forwards of a layer, of which a router gives each token a few, as in Mixtral (0 = one, for all tokens); a "
+     "multiple of --tensor, whose workers have equal numbers of them",
+     LATER | TIMED},
+    {"experts-per-token", PP_OPT_INT, AT(experts_per_token), PP_RUNS, MODEL, "K", "2", 1, 64, NULL,
+     "of --experts: the likeliest so many of each token", LATER | TIMED},
+    {"capacity-factor", PP_OPT_REAL, AT(capacity_factor), PP_RUNS, MODEL, NULL, "1.25", 0, 1 << 16, NULL,
+     "of --experts: each has room for so many times its even share of the tokens of a microbatch; what comes later is "
+     "left out",
+     LATER | TIMED},
+    {"aux-loss", PP_OPT_REAL, AT(aux_loss), PP_RUNS, MODEL, NULL, "0.01", 0, 1000, NULL,
+     "of --experts: weight of the loss by which routers learn to use all of them alike (Switch Transformers)", LATER},
     {"layers", PP_OPT_INT, AT(layers), PP_RUNS, MODEL, NULL, NULL, 1, 65536, NULL, "encoder layers", FIXED | TIMED},
     {"norm", PP_OPT_CHOICE, AT(norm), PP_RUNS, MODEL, NULL, "post", 0, 0, "post|pre",
      "a layer normalises behind its residuals (post), or before its parts, as GPT does, with one more norm before the "

@@ -41,11 +41,12 @@ double pp_call_flops(const struct pp_call *call)
 
 /* Rows of the table: C of products is float32 where n[4] is set, and read where it is added to; whether it is that by
  * the frame, pp_call_again_bytes() adds. */
-#define PRODUCT(X, ID, a_elements, b_elements)                                                                         \
-    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH, n[0] * n[1],          \
-      (n[3] == PP_GEMM_ADD || n[3] == PP_GEMM_ADD_ONCE ? 2 : 1) * n[0] * n[1])                                         \
-    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, a_elements, a_elements)                                                      \
-    X(ID, 2, b, PP_TYPE_ACTIVATION, READ, b_elements, b_elements)
+#define SUMMED(mode) ((mode) == PP_GEMM_ADD || (mode) == PP_GEMM_ADD_ONCE ? 2 : 1)
+#define PRODUCT(X, ID)                                                                                                 \
+    X(ID, 0, c, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, n[3] == PP_GEMM_WRITE ? WRITE : BOTH,                       \
+      PP_TIMES(n) * n[0] * n[1], PP_TIMES(n) * SUMMED(n[3]) * n[0] * n[1])                                             \
+    X(ID, 1, a, PP_TYPE_ACTIVATION, READ, PP_TIMES(n) * n[0] * n[2], PP_TIMES(n) * n[0] * n[2])                        \
+    X(ID, 2, b, PP_TYPE_ACTIVATION, READ, PP_TIMES(n) * n[1] * n[2], PP_TIMES(n) * n[1] * n[2])
 
 /* What the workers that share a vocabulary tell of its logits. */
 #define TOLD PP_ENTROPY_PART *t *((n[5] + n[2] - 1) / n[2])
@@ -91,9 +92,9 @@ double pp_call_flops(const struct pp_call *call)
     X(EMBED_GRAD, 2, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                   \
     X(POSITIONS_GRAD, 0, positions_grad, PP_TYPE_FLOAT, BOTH, n[2] * n[3], n[2] * n[3])                                \
     X(POSITIONS_GRAD, 1, dy, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                               \
-    PRODUCT(X, GEMM_NT, n[0] * n[2], n[1] * n[2])                                                                      \
-    PRODUCT(X, GEMM_NN, n[0] * n[2], n[1] * n[2])                                                                      \
-    PRODUCT(X, GEMM_TN, n[0] * n[2], n[1] * n[2])                                                                      \
+    PRODUCT(X, GEMM_NT)                                                                                                \
+    PRODUCT(X, GEMM_NN)                                                                                                \
+    PRODUCT(X, GEMM_TN)                                                                                                \
     X(ATTENTION, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                   \
     X(ATTENTION, 1, p, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[1], t * n[2] * n[1])                                     \
     X(ATTENTION, 2, qkv, PP_TYPE_ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                    \
@@ -142,6 +143,33 @@ double pp_call_flops(const struct pp_call *call)
     X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0)                                                               \
     X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                         \
     X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                  \
+    X(ROUTE, 0, probabilities, PP_TYPE_FLOAT, BOTH, t *n[2], 2 * t * n[2])                                             \
+    X(ROUTE, 1, choices, PP_TYPE_INT32, WRITE, t *n[3], t *n[3])                                                       \
+    X(ROUTE, 2, gates, PP_TYPE_FLOAT, WRITE, t *n[3], t *n[3])                                                         \
+    X(ROUTE, 3, places, PP_TYPE_INT32, WRITE, t *n[3], t *n[3])                                                        \
+    X(ROUTE, 4, holds, PP_TYPE_INT32, WRITE, n[4] * n[5], n[4] * n[5])                                                 \
+    X(ROUTE, 5, counts, PP_TYPE_INT32, WRITE, n[2], 0)                                                                 \
+    X(ROUTE_GRAD, 0, dlogits, PP_TYPE_ACTIVATION, WRITE, t *n[2], t *n[2])                                             \
+    X(ROUTE_GRAD, 1, dgates, PP_TYPE_FLOAT, READ, t *n[3], t *n[3])                                                    \
+    X(ROUTE_GRAD, 2, probabilities, PP_TYPE_FLOAT, READ, t *n[2], t *n[2])                                             \
+    X(ROUTE_GRAD, 3, choices, PP_TYPE_INT32, READ, t *n[3], t *n[3])                                                   \
+    X(ROUTE_GRAD, 4, gates, PP_TYPE_FLOAT, READ, t *n[3], t *n[3])                                                     \
+    X(ROUTE_GRAD, 5, counts, PP_TYPE_INT32, READ, n[2], 0)                                                             \
+    X(DISPATCH, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], n[0] * n[1])                                            \
+    X(DISPATCH, 1, from, PP_TYPE_ACTIVATION, READ, n[2] * n[1], n[0] * n[1])                                           \
+    X(DISPATCH, 2, holds, PP_TYPE_INT32, READ, n[0], 0)                                                                \
+    X(COMBINE, 0, to, PP_TYPE_ACTIVATION, n[4] == PP_GEMM_WRITE ? WRITE : BOTH, n[0] * n[1],                           \
+      SUMMED(n[4]) * n[0] * n[1])                                                                                      \
+    X(COMBINE, 1, from, PP_TYPE_ACTIVATION, READ, n[2] * n[1], n[2] * n[1])                                            \
+    X(COMBINE, 2, places, PP_TYPE_INT32, READ, n[0] * n[3], 0)                                                         \
+    X(WEIGH, 0, u, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                             \
+    X(WEIGH, 1, gates, PP_TYPE_FLOAT, READ, n[2] * n[3], 0)                                                            \
+    X(WEIGH, 2, holds, PP_TYPE_INT32, READ, n[0], 0)                                                                   \
+    X(WEIGH_GRAD, 0, du, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                       \
+    X(WEIGH_GRAD, 1, dgates, PP_TYPE_FLOAT, WRITE, n[2] * n[3], n[2] * n[3])                                           \
+    X(WEIGH_GRAD, 2, u, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                            \
+    X(WEIGH_GRAD, 3, gates, PP_TYPE_FLOAT, READ, n[2] * n[3], 0)                                                       \
+    X(WEIGH_GRAD, 4, places, PP_TYPE_INT32, READ, n[2] * n[3], 0)                                                      \
     X(CROSS_ENTROPY, 0, logits, PP_TYPE_FLOAT, READ, t *n[4], t *n[2])                                                 \
     X(CROSS_ENTROPY, 1, bias, PP_TYPE_FLOAT, READ, n[2], 0)                                                            \
     X(CROSS_ENTROPY, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                            \
@@ -211,7 +239,8 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
-    if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? c : 0;
+    const double times = PP_TIMES(call->n);
+    if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? times * c : 0;
     if (call->kernel == PP_KERNEL_POSITIONS_GRAD)
         return (double)sizeof(float) * call->n[2] * (2.0 * call->n[1] - call->n[3]);
     return call->kernel == PP_KERNEL_EMBED_GRAD ? -(double)sizeof(float) * call->n[2] * call->n[3] : 0;
@@ -266,6 +295,13 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
     return buf;
 }
 
+static const char *product_words(const struct pp_call *call, char *buf, size_t size)
+{
+    *buf = '\0';
+    if (call->n[5]) snprintf(buf, size, " times%d", call->n[5]);
+    return buf;
+}
+
 /* By positions. */
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
@@ -274,6 +310,7 @@ static const char *const embed_words[] = {
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)
 {
     if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
+    if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
         return embed_words[call->n[4]];

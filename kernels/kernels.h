@@ -21,10 +21,11 @@
  * positions_grad  rows, seq, d, places         -, p      grad positions [places,d], dy [T,d]
  *                 with embed's dropout, but not its scale: the gradient of place t is the sum of that of token t of
  *                 each row, in the order of the rows; of places from seq on 0, or as it was where the frame accumulates
- * gemm_nt         m, n, k, mode, wide                         C [m,n], A [m,k], B [n,k]      C = A B'
- * gemm_nn         m, n, k, mode, wide                         C [m,n], A [m,k], B [k,n]      C = A B
- * gemm_tn         m, n, k, mode, wide                         C [m,n], A [k,m], B [k,n]      C = A' B
- *                 mode: enum pp_gemm_mode. wide: C is float32 whatever the precision
+ * gemm_nt         m, n, k, mode, wide, times                  C [m,n], A [m,k], B [n,k]      C = A B'
+ * gemm_nn         m, n, k, mode, wide, times                  C [m,n], A [m,k], B [k,n]      C = A B
+ * gemm_tn         m, n, k, mode, wide, times                  C [m,n], A [k,m], B [k,n]      C = A' B
+ *                 mode: enum pp_gemm_mode. wide: C is float32 whatever the precision. times: so many products, each of
+ *                 the matrices behind those of the one before; 0: one
  * attention       rows, seq, heads, dh, causal, kv
  *                                              p         ctx [T,heads*dh], P [rows,heads,seq,seq], qkv [T,width],
  *                                                        bias [width], scratch (pp_attention_scratch)
@@ -73,6 +74,30 @@
  * swiglu          rows, seq, width             p         u [T,width], a [T,2*width] in place, bias [2*width]
  *                 a = a + bias; u = drop(silu(g) h), where a token's a is g, h and silu(g) = g / (1 + exp(-g))
  * swiglu_grad     rows, seq, width             p         a [T,2*width] -> its gradient in place, du [T,width]
+ * route           rows, seq, experts, chosen, capacity, local  logits -> probabilities in place [T,experts], choices
+ *                 [T,chosen], gates [T,chosen], places [T,chosen], holds [local*capacity], counts [experts]
+ *                 probabilities = softmax(logits), float32. choices (int32): the experts of a token with the greatest
+ *                 ones, the greatest first, of equal ones the lower number; gates (float32): their probabilities by the
+ *                 sum of these. Then the first choices of all tokens in their order take places of their experts, then
+ *                 the second ones, and so on, as long as an expert has any of its `capacity`. The worker has `local`
+ *                 experts, from tensor_rank * local on: places (int32) has the place (expert - first) * capacity + i of
+ *                 a choice, -1 where it has none or the expert is another worker's; holds (int32) what a place holds, t
+ *                 * chosen + choice, -1: nothing; counts (int32) how often each expert was chosen, place or not
+ * route_grad      rows, seq, experts, chosen   aux       dlogits [T,experts], dgates [T,chosen] (float32), and route's
+ *                 probabilities, choices, gates, counts. dlogits, an activation, is the gradient at the logits of the
+ *                 gates and of aux * experts * sum over experts of f P: f its part of all choices, from counts, which
+ *                 has no gradient, P the mean of its probabilities over the microbatch, whose part of the batch's
+ *                 tokens (frame.loss_scale * T) this loss is scaled by
+ * dispatch        places, width, tokens, chosen          to [places,width], from [tokens,width], holds [places]
+ *                 the row of the token that each place holds; 0 where it holds none
+ * combine         tokens, width, places, chosen, mode    to [tokens,width], from [places,width], places [tokens,chosen]
+ *                 the sum of the rows of a token's places, in the order of its choices, in float32; mode: enum
+ *                 pp_gemm_mode, what becomes of `to`: the sum is made first. Each is the gradient of the other
+ * weigh           places, width, tokens, chosen          u [places,width] in place, gates [tokens,chosen], holds
+ *                 rows times the gate of what the place holds; rows of places that hold nothing stay
+ * weigh_grad      places, width, tokens, chosen          du [places,width] in place, dgates [tokens,chosen] (float32), u
+ *                 (weighed), gates, places [tokens,chosen]: of a choice that has a place dgates = du u / gate summed
+ *                 over its row, 0 where the gate is 0, and du = du * gate; of another one dgates = 0
  * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
@@ -106,6 +131,11 @@
 #define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
 #define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
 
+enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64 };
+
+/* Products that a call of a product makes. */
+#define PP_TIMES(n) ((n)[5] ? (n)[5] : 1)
+
 #define PP_SCORES(n) ((n)[0] * (n)[2] * (n)[1] * (n)[1])
 /* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
@@ -117,9 +147,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(EMBED, embed, 4, (n[4] == PP_POSITIONS_ROPE ? 2 : 3) * n[0] * n[1] * n[2])                                       \
     X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
     X(POSITIONS_GRAD, positions_grad, 4, n[0] * n[1] * n[2])                                                           \
-    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
-    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2])                                                                     \
+    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
+    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
+    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
     X(ATTENTION, attention, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                           \
     X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
     X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
@@ -138,6 +168,12 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(GELU_GRAD, gelu_grad, 3, (n[3] ? 39 : 42) * n[0] * n[1] * n[2])                                                  \
     X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
     X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
+    X(ROUTE, route, 5, n[0] * n[1] * n[2] * (4 + n[3]))                                                                \
+    X(ROUTE_GRAD, route_grad, 4, n[0] * n[1] * (4 * n[2] + 4 * n[3]))                                                  \
+    X(DISPATCH, dispatch, 3, 0)                                                                                        \
+    X(COMBINE, combine, 3, n[0] * n[1] * n[3])                                                                         \
+    X(WEIGH, weigh, 2, n[0] * n[1])                                                                                    \
+    X(WEIGH_GRAD, weigh_grad, 2, 3 * n[0] * n[1])                                                                      \
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
     X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
@@ -236,8 +272,8 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
  * rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that has its
  * last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind, "nobias"
- * where that spares a pass over memory, "drop" for a dropout site, the precision, "wide" for a product whose result is
- * wider than its operands. Returns buf. */
+ * where that spares a pass over memory, "times8" for so many products, "drop" for a dropout site, the precision,
+ * "wide" for a product whose result is wider than its operands. Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Experts: who gets which token, and the way of the tokens there and back. ppprof times calls alone, with any numbers
+ * in memory that other calls would have written: what is no index there is like a choice without a place.
+ */
+#include <math.h>
+
+#include "kernels/cpu/simd/kernels.h"
+
+/* The element `index` of a row of n; NULL: it has none such. */
+static inline const float *row_at(const float *rows, int32_t index, int n, int width)
+{
+    return index >= 0 && index < n ? rows + (int64_t)index * width : NULL;
+}
+
+static void softmax(float *row, int n)
+{
+    vf most = vf_all(-INFINITY), sum = {0};
+    for (int j = 0; j < n; j += VL) most = vf_max(most, vf_first(vf_load(row + j, n - j), n - j, -INFINITY));
+    const float greatest = vf_max_lane(most);
+    for (int j = 0; j < n; j += VL) {
+        const vf e = vf_exp(vf_load(row + j, n - j) - greatest);
+        vf_store(row + j, n - j, e);
+        sum += vf_first(e, n - j, 0);
+    }
+    const float scale = 1 / vf_sum(sum);
+    for (int j = 0; j < n; j += VL) vf_store(row + j, n - j, vf_load(row + j, n - j) * scale);
+}
+
+static bool is_among(const int32_t *choices, int n, int expert)
+{
+    for (int i = 0; i < n; i++)
+        if (choices[i] == expert) return true;
+    return false;
+}
+
+/* The likeliest ones, also where probabilities are no numbers. */
+static void choose(const float *probabilities, int experts, int chosen, int32_t *choices, float *gates)
+{
+    float sum = 0;
+    for (int i = 0; i < chosen; i++) {
+        int best = -1;
+        for (int e = 0; e < experts; e++)
+            if ((best < 0 || probabilities[e] > probabilities[best]) && !is_among(choices, i, e)) best = e;
+        choices[i] = best;
+        sum += probabilities[best];
+    }
+    for (int i = 0; i < chosen; i++) gates[i] = probabilities[choices[i]] / sum;
+}
+
+/* First choices first. */
+static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int32_t *places, int32_t *holds,
+                        int32_t *counts)
+{
+    const int experts = c->call->n[2], chosen = c->call->n[3], capacity = c->call->n[4], local = c->call->n[5];
+    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    const int first = c->frame->tensor_rank * local;
+    memset(counts, 0, sizeof *counts * (size_t)experts);
+    memset(holds, -1, sizeof *holds * (size_t)capacity * (size_t)local);
+    for (int i = 0; i < chosen; i++)
+        for (int64_t t = 0; t < tokens; t++) {
+            const int32_t expert = choices[t * chosen + i], taken = counts[expert]++;
+            const bool here = expert >= first && expert < first + local && taken < capacity;
+            const int32_t place = here ? (expert - first) * capacity + taken : -1;
+            places[t * chosen + i] = place;
+            if (here) holds[place] = (int32_t)(t * chosen + i);
+        }
+}
+
+void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
+{
+    const int experts = c->call->n[2], chosen = c->call->n[3];
+    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    float *probabilities = c->p[0], *gates = c->p[2];
+    int32_t *choices = c->p[1];
+    for (int64_t t = 0; t < tokens; t++) {
+        softmax(probabilities + t * experts, experts);
+        choose(probabilities + t * experts, experts, chosen, choices + t * chosen, gates + t * chosen);
+    }
+    give_places(c, choices, c->p[3], c->p[4], c->p[5]);
+}
+
+/* Of one token. even: [experts] the gradient at the probabilities of the loss that makes the router even. With gates
+ * g = p / s of the chosen ones, s their sum, that of the gates is (dg - sum of dg g) / s; the softmax's is
+ * p (dp - sum of dp p). */
+static void route_grad_row(float *dlogits, const float *probabilities, const float *even, int experts,
+                           const int32_t *choices, const float *gates, const float *dgates, int chosen)
+{
+    float sum = 0, mean = 0, weighed = 0;
+    memcpy(dlogits, even, sizeof *dlogits * (size_t)experts);
+    for (int i = 0; i < chosen; i++) mean += dgates[i] * gates[i];
+    for (int i = 0; i < chosen; i++)
+        if (row_at(probabilities, choices[i], experts, 1)) sum += probabilities[choices[i]];
+    for (int i = 0; i < chosen; i++)
+        if (row_at(probabilities, choices[i], experts, 1)) dlogits[choices[i]] += (dgates[i] - mean) / sum;
+    for (int e = 0; e < experts; e++) weighed += dlogits[e] * probabilities[e];
+    for (int e = 0; e < experts; e++) dlogits[e] = probabilities[e] * (dlogits[e] - weighed);
+}
+
+void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
+{
+    const int experts = c->call->n[2], chosen = c->call->n[3];
+    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    float *dlogits = c->p[0];
+    const float *dgates = c->p[1], *probabilities = c->p[2], *gates = c->p[4];
+    const int32_t *choices = c->p[3], *counts = c->p[5];
+    float even[PP_EXPERTS_MAX];
+    const float scale = c->call->f[0] * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
+    for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
+    for (int64_t t = 0; t < tokens; t++)
+        route_grad_row(dlogits + t * experts, probabilities + t * experts, even, experts, choices + t * chosen,
+                       gates + t * chosen, dgates + t * chosen, chosen);
+}
+
+void PP_SIMD(pp_cpu_dispatch)(const struct pp_cpu_call *c)
+{
+    const int places = c->call->n[0], width = c->call->n[1], tokens = c->call->n[2], chosen = c->call->n[3];
+    float *to = c->p[0];
+    const int32_t *holds = c->p[2];
+    for (int s = 0; s < places; s++, to += width) {
+        const float *from = row_at(c->p[1], holds[s] < 0 ? -1 : holds[s] / chosen, tokens, width);
+        if (from)
+            memcpy(to, from, sizeof *to * (size_t)width);
+        else
+            memset(to, 0, sizeof *to * (size_t)width);
+    }
+}
+
+void PP_SIMD(pp_cpu_combine)(const struct pp_cpu_call *c)
+{
+    const int tokens = c->call->n[0], width = c->call->n[1], places = c->call->n[2], chosen = c->call->n[3];
+    const bool adds = pp_gemm_adds(c->call->n[4], c->frame);
+    float *to = c->p[0];
+    const int32_t *at = c->p[2];
+    for (int t = 0; t < tokens; t++, to += width, at += chosen)
+        for (int j = 0; j < width; j += VL) {
+            vf sum = {0};
+            for (int i = 0; i < chosen; i++) {
+                const float *from = row_at(c->p[1], at[i], places, width);
+                if (from) sum += vf_load(from + j, width - j);
+            }
+            if (adds) sum += vf_load(to + j, width - j);
+            vf_store(to + j, width - j, sum);
+        }
+}
+
+void PP_SIMD(pp_cpu_weigh)(const struct pp_cpu_call *c)
+{
+    const int places = c->call->n[0], width = c->call->n[1], choices = c->call->n[2] * c->call->n[3];
+    float *u = c->p[0];
+    const int32_t *holds = c->p[2];
+    for (int s = 0; s < places; s++, u += width) {
+        const float *gate = row_at(c->p[1], holds[s], choices, 1);
+        for (int j = 0; gate && j < width; j += VL) vf_store(u + j, width - j, vf_load(u + j, width - j) * *gate);
+    }
+}
+
+/* du *= gate; returns the sum of du u before. */
+static float weigh_grad_row(float *du, const float *u, float gate, int width)
+{
+    vf sum = {0};
+    for (int j = 0; j < width; j += VL) {
+        const vf d = vf_load(du + j, width - j);
+        sum += vf_first(d * vf_load(u + j, width - j), width - j, 0);
+        vf_store(du + j, width - j, d * gate);
+    }
+    return vf_sum(sum);
+}
+
+void PP_SIMD(pp_cpu_weigh_grad)(const struct pp_cpu_call *c)
+{
+    const int places = c->call->n[0], width = c->call->n[1], choices = c->call->n[2] * c->call->n[3];
+    float *du = c->p[0], *dgates = c->p[1];
+    const float *u = c->p[2], *gates = c->p[3];
+    const int32_t *at = c->p[4];
+    for (int k = 0; k < choices; k++) {
+        const float *row = row_at(u, at[k], places, width);
+        const float dot = row ? weigh_grad_row(du + (row - u), row, gates[k], width) : 0;
+        dgates[k] = gates[k] != 0 ? dot / gates[k] : 0;
+    }
+}
