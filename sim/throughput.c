@@ -6,9 +6,8 @@
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
-    /* query, key, value; output; feed-forward, or the router and the experts of a token, whether they have room or not */
-    const double one = (double)pp_linear1_width(shape) + shape->d_ff;
-    const double forward = shape->experts ? shape->experts + shape->experts_per_token * one : one;
+    /* query, key, value; output; feed-forward */
+    const double forward = (double)pp_linear1_width(shape) + shape->d_ff;
     const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
     const double attention = 2 * t * context; /* Q K', and P V: multiplications for one token */
     const double decoder = d * shape->vocab;
