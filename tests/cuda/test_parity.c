@@ -55,7 +55,7 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { MEMORY_ONLY = 1, LONG_ROWS = 1000, MOST_WORK = 50000000 };
+enum { MEMORY_ONLY = 1, LONG_ROWS = 1000, MOST_WORK = 3000000 };
 #else
 enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MOST_WORK = 50000000 };
 #endif

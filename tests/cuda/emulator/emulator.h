@@ -151,6 +151,10 @@ bool pp_emu_find(const void *p, size_t bytes, struct pp_emu_range *range);
 bool pp_emu_is_device(const char *function, const char *operand, const void *p, size_t bytes);
 uint64_t pp_emu_used_bytes(int device);
 
+/* What a look at work that may have ended says. A host that spins until it has would take the processor from the GPU,
+ * which is here on it: whoever has looked in vain for a while sleeps a moment. */
+cudaError_t pp_emu_looked(bool done);
+
 /* ---- device.c ---- */
 
 int pp_emu_current(void); /* device of the calling thread */

@@ -203,7 +203,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     const bool done = !r || reached(r);
     pp_emu_record_release(r);
     const cudaError_t fault = pp_emu_fault(e->device);
-    return pp_emu_error(fault != cudaSuccess ? fault : done ? cudaSuccess : cudaErrorNotReady);
+    return pp_emu_error(fault != cudaSuccess ? fault : pp_emu_looked(done));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)

@@ -3,9 +3,12 @@
  * A stream is a thread with a list of operations. Handles of streams that were destroyed are known as such.
  */
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "emulator.h"
+
+enum { LOOKS = 50, NAP_NS = 20000 }; /* in vain, before naps */
 
 static struct CUstream_st *streams;                /* live ones */
 static struct CUstream_st *legacy[PP_EMU_DEVICES]; /* the default stream of each device, made when it is used */
@@ -243,6 +246,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle)
     return cudaSuccess;
 }
 
+cudaError_t pp_emu_looked(bool done)
+{
+    static _Thread_local int in_vain;
+    in_vain = done ? 0 : in_vain + 1;
+    if (in_vain > LOOKS) nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    return done ? cudaSuccess : cudaErrorNotReady;
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
     PP_EMU_ENTER();
@@ -250,7 +261,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
     const bool done = idle(s);
     const cudaError_t fault = pp_emu_fault(s->device);
-    return pp_emu_error(fault != cudaSuccess ? fault : done ? cudaSuccess : cudaErrorNotReady);
+    return pp_emu_error(fault != cudaSuccess ? fault : pp_emu_looked(done));
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
