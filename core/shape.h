@@ -76,11 +76,11 @@ struct pp_shape {
     double init_std; /* initial weights: 0, or what is normal with this deviation (kernels/model.h) */
     /* Mixture of experts (Shazeer et al. 2017; GShard, Lepikhin et al. 2020; Mixtral, Jiang et al. 2024): a layer has
      * so many feed-forwards of d_ff columns in the place of one; 0: it has one. A router, one more linear, gives each
-     * token to the experts_per_token that it finds likeliest, and adds what they make, weighed by its probabilities of these
-     * alone, which add up to 1. Of the tokens of a microbatch an expert takes its share, were all shares equal, times
-     * capacity_factor, rounded up; what comes later it leaves out. aux_loss: weight of the loss that makes a router
-     * even (Fedus et al. 2021, "Switch Transformers", equation 4), of each layer. Tensor ranks have whole experts, an
-     * equal number each, and there are no biases. */
+     * token to the experts_per_token that it finds likeliest, and adds what they make, weighed by its probabilities of
+     * these alone, which add up to 1. Of the tokens of a microbatch an expert takes its share, were all shares equal,
+     * times capacity_factor, rounded up; what comes later it leaves out. aux_loss: weight of the loss that makes a
+     * router even (Fedus et al. 2021, "Switch Transformers", equation 4), of each layer. Tensor ranks have whole
+     * experts, an equal number each, and there are no biases. */
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
 };
