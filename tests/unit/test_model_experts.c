@@ -137,8 +137,8 @@ static void assert_near(const float *a, const float *b, int64_t n, double tolera
             fail_msg("%s[%lld]: %g and %g", name, (long long)k, (double)a[k], (double)b[k]);
 }
 
-/* Where all experts are alike and have room for all, it does not matter who has a token: gates add up to 1. Gradients
- * the one feed-forward are the sum of theirs. */
+/* Where all experts are alike and have room for all, it does not matter who has a token: gates add up to 1. The one
+ * feed-forward's gradients are the sum of theirs. */
 static void compare_alike(struct pp_shape dense, int experts, int chosen)
 {
     dense.bias = PP_NO_BIAS;
