@@ -30,6 +30,9 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_GEMM_NT, {m, n, k}, .precision = PP_BF16}, 2.0 * (m * k + n * k + m * n));
     check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1}, .precision = PP_BF16},
                 2.0 * (m * k + n * k) + 4.0 * m * n);
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1, 3}, .precision = PP_BF16},
+                3 * (2.0 * (m * k + n * k) + 4.0 * m * n));
+    assert_true(pp_call_flops(&(struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1, 3}}) == 3 * 2.0 * m * n * k);
     check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000}, .precision = PP_BF16}, t * 200 * (2 + 4 + 4.0));
     check_bytes((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 35));
     check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 1));
