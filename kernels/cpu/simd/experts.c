@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts: who gets which token, and the way of the tokens there and back. Programs run route before the others, ppprof's
- * too; calls that run alone find any numbers in the place of what it writes, and what is no index there is like a choice
- * without a place.
+ * Experts: who gets which token, and the way of the tokens there and back. Programs run route before the others, also
+ * where ppprof times them; calls that run alone find any numbers in the place of what it writes, and what is no index
+ * there is like a choice without a place.
  */
 #include <math.h>
 
