@@ -95,8 +95,8 @@
  *                 pp_gemm_mode, what becomes of `to`: the sum is made first. Each is the gradient of the other
  * weigh           places, width, tokens, chosen          u [places,width] in place, gates [tokens,chosen], holds
  *                 rows times the gate of what the place holds; rows of places that hold nothing stay
- * weigh_grad      places, width, tokens, chosen          du [places,width] in place, dgates [tokens,chosen] (float32), u
- *                 (weighed), gates, places [tokens,chosen]: of a choice that has a place dgates = du u / gate summed
+ * weigh_grad      places, width, tokens, chosen          du [places,width] in place, dgates [tokens,chosen] float32, u
+ *                 (weighed), gates, places [tokens,chosen]: of a choice with a place dgates = du u / gate summed
  *                 over its row, 0 where the gate is 0, and du = du * gate; of another one dgates = 0
  * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by

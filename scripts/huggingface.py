@@ -11,6 +11,7 @@ from weight_files import Refused
 EPSILON = 1e-5  # ppkit's, of all norms
 LARGEST_FLOAT = 3.4028234663852886e38
 MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
+MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
 
 
 class Config:
@@ -69,12 +70,19 @@ class Config:
 
 class Row:
     """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
-    turned: theirs are [columns, rows]."""
+    turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
+    as newer versions of transformers keep it; or None."""
 
-    def __init__(self, name, columns, parts, turned=False):
-        self.name, self.columns, self.parts, self.turned = name, columns, parts, turned
+    def __init__(self, name, columns, parts, turned=False, fused=None):
+        self.name, self.columns, self.parts, self.turned, self.fused = name, columns, parts, turned, fused
         self.rows = sum(rows for _, rows in parts)
         self.shape = self.shape_of(self.rows)
+
+    def read_from(self, tensors):
+        """[(name, rows, shape)] of what there is of their tensors."""
+        if self.fused and self.fused[0] in tensors:
+            return [(self.fused[0], self.rows, self.fused[1])]
+        return [(name, rows, self.their_shape(rows)) for name, rows in self.parts]
 
     def shape_of(self, rows):
         return (rows,) if self.columns is None else (rows, self.columns)
@@ -135,10 +143,45 @@ def mistral(config):
     return llama(config)
 
 
-def llama(config):
-    """(options, rows)"""
+MIXTRAL = dict(num_key_value_heads=8, rms_norm_eps=1e-5, rope_theta=1e6, num_local_experts=8, num_experts_per_tok=2)
+
+
+def mixtral(config):
+    config.values = {**MIXTRAL, **config.values}
+    config.must("router_jitter_noise", 0, "ppkit's routers see what there is, without noise")
+    return llama(config, experts_of(config))
+
+
+def experts_of(config):
+    """Options. No token is left out where each expert has room for all."""
+    name = "num_experts" if config.get("num_local_experts") is None else "num_local_experts"
+    experts = config.count(name, most=MOST_EXPERTS)
+    chosen = config.count("num_experts_per_tok", most=min(experts, 64))
+    loss = config.get("router_aux_loss_coef", 0.001)
+    if isinstance(loss, bool) or not isinstance(loss, (int, float)) or not 0 <= loss <= 1000:
+        config.refuse("router_aux_loss_coef", loss, "must be a number from 0 to 1000")
+    return dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen, aux_loss=loss)
+
+
+def experts_rows(mine, theirs, experts, ff, d):
+    """A layer's feed-forward. Of an expert w1 makes gates, w3 what they open; names are those of files that every
+    version of transformers reads."""
+    old, new = theirs + "block_sparse_moe.", theirs + "mlp."
+    parts = [(f"{old}experts.{i}.{name}.weight", ff) for i in range(experts) for name in ("w1", "w3")]
+    down = [(f"{old}experts.{i}.w2.weight", d) for i in range(experts)]
+    gate, ups, downs = (experts, d), (experts, 2 * ff, d), (experts, d, ff)
+    return [
+        Row(mine + "router.weight", d, [(old + "gate.weight", experts)], fused=(new + "gate.weight", gate)),
+        Row(mine + "linear1.weight", d, parts, fused=(new + "experts.gate_up_proj", ups)),
+        Row(mine + "linear2.weight", ff, down, fused=(new + "experts.down_proj", downs)),
+    ]
+
+
+def llama(config, mixture=None):
+    """(options, rows); mixture: options of experts."""
     d, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    layers = config.count("num_hidden_layers", most=MOST_LAYERS)
+    experts = mixture["experts"] if mixture else 0
+    layers = config.count("num_hidden_layers", most=min(MOST_LAYERS, 256 * MOST_EXPERTS // max(experts, 1)))
     ff, vocab = config.count("intermediate_size"), config.count("vocab_size")
     groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
     if config.get("head_dim") is None:
@@ -153,7 +196,7 @@ def llama(config):
     config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", activation="swiglu", bias="no")
-    options.update(positions="rope", rope_theta=rope_theta(config))
+    options.update(positions="rope", rope_theta=rope_theta(config), **(mixture or {}))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -161,8 +204,11 @@ def llama(config):
         parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
         rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d))
         rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
-        rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
-        rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
+        if experts:
+            rows += experts_rows(mine, theirs, experts, ff, d)
+        else:
+            rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
+            rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
         rows += norm(mine + "norm1", theirs + "input_layernorm", d)
         rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
     rows += norm("norm", "model.norm", d)
@@ -194,6 +240,7 @@ MODELS = {
     "gpt2": (gpt2, "GPT2LMHeadModel"),
     "llama": (llama, "LlamaForCausalLM"),
     "mistral": (mistral, "MistralForCausalLM"),
+    "mixtral": (mixtral, "MixtralForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -212,6 +259,20 @@ LIKE_LLAMA = {  # what a file means that does not name it, and what is another: 
         "two more norms in a layer, biases of queries, keys and values, and half of a head rotated",
     ),
 }
+QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
+LIKE_MIXTRAL = {  # the same, of experts; all their layers have them
+    "qwen3_moe": (dict(QWEN3_MOE, norm_topk_prob=False, sliding_window=None), "norms of queries and keys"),
+    "olmoe": (dict(num_experts=64, num_experts_per_tok=8, norm_topk_prob=False), "norms of queries and keys"),
+    "granitemoe": (dict(num_local_experts=8, num_experts_per_tok=2), "constant factors"),
+    "phimoe": (
+        dict(MIXTRAL, num_local_experts=16),
+        "layer norms, biases of attention and decoder, and a router of its own kind",
+    ),
+    "gpt_oss": (
+        dict(num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4),
+        "biases, a sink for attention, gates of its own kind, and windows in every second layer",
+    ),
+}
 
 
 def describe(config):
@@ -228,32 +289,53 @@ def describe(config):
 PLANNED_ON = {  # a preset, where config.json has the longest row, and the preset's
     "gpt2": ("gpt-small", "n_positions", 1024),
     "llama": ("llama-2-7b", "max_position_embeddings", 4096),
+    "experts": ("mixtral-8x7b", "max_position_embeddings", 4096),
 }
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
+SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")
 
 
 def like_llama(config, kind):
-    values, other = LIKE_LLAMA[kind]
+    values, other = LIKE_LLAMA[kind] if kind in LIKE_LLAMA else LIKE_MIXTRAL[kind]
     config.values = {**values, **config.values}
     if config.get("use_sliding_window") is False:
         config.values["sliding_window"] = None
     config.values["hidden_act"] = config.get("hidden_activation", config.get("hidden_act"))
     if other:
-        config.notes.append(f"model_type is {json.dumps(kind)}: taken for a Llama of these sizes, it has {other}")
-    return llama(config)
+        mine = "Mixtral" if kind in LIKE_MIXTRAL else "Llama"
+        config.notes.append(f"model_type is {json.dumps(kind)}: taken for a {mine} of these sizes, it has {other}")
+    return like_mixtral(config) if kind in LIKE_MIXTRAL else llama(config)
+
+
+def like_mixtral(config):
+    for name, default in (("decoder_sparse_step", 1), ("mlp_only_layers", [])):
+        value = config.get(name, default)
+        if value != default:
+            config.refuse(name, value, "all layers of a mixture of ppkit have experts")
+    config.must("norm_topk_prob", True, "ppkit's gates of a token add up to 1")
+    config.values["intermediate_size"] = config.get("moe_intermediate_size", config.get("intermediate_size"))
+    return llama(config, experts_of(config))
 
 
 def plan(config):
     """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
-    kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA)})
+    for name in SHARED:
+        if config.get(name, 0) != 0:
+            config.refuse(name, config.get(name), "ppkit has no shared experts")
+    kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
+    mixture = kind == "mixtral" or kind in LIKE_MIXTRAL
     for name in EXPERTS:
-        if config.get(name, 0) not in (0, 1):
-            config.refuse(name, config.get(name), "ppkit has no experts")
+        if not mixture and config.get(name, 0) not in (0, 1):
+            config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")
     given = config.get("architectures", [])
     if not isinstance(given, list) or any(not str(name).endswith(("ForCausalLM", "LMHeadModel")) for name in given):
         config.differ("architectures", given, "the plan is of a language model")
     options, _ = MODELS[kind][0](config) if kind in MODELS else like_llama(config, kind)
-    preset, places, tokens = PLANNED_ON["gpt2" if kind == "gpt2" else "llama"]
+    if mixture:
+        del options["capacity_factor"]
+        config.notes.append("the model leaves out no token; here experts have --capacity-factor times their even share")
+    preset, places, tokens = PLANNED_ON["experts" if mixture else "gpt2" if kind == "gpt2" else "llama"]
     tokens = min(tokens, config.count(places, tokens))
     return ["--preset", preset, "--tokens", str(tokens), *option_words(options)]
 

@@ -11,13 +11,12 @@ import struct
 import unittest
 from unittest import mock
 
-from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA_NAMES, LLAMA_SHAPES
-from tiny_models import Case, convert, numbered, raw_tensors, write
+from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA_NAMES, LLAMA_SHAPES, MIXTRAL, MIXTRAL_SHAPES
+from tiny_models import ABSENT, Case, convert, numbered, raw_tensors, write
 
-ABSENT = object()
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral are known'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral are known'),
     (dict(model_type=None), "model_type is null"),
     (dict(architectures=["LlamaForSequenceClassification"]), "only LlamaForCausalLM can be converted"),
     (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
@@ -108,20 +107,11 @@ class There(Case):
         _, shape, raw = tensors["lm_head.weight"]
         self.assertEqual(raw_tensors(self.file)["decoder.weight"], (shape, list(struct.unpack("<8f", raw))))
 
-    def expect_llama(self, tensors, names):
-        made = raw_tensors(self.file)
-        self.assertEqual(set(made), set(names))
-        for name, parts in names.items():
-            rows = sum(tensors[part][1][0] for part in parts)
-            raw = b"".join(tensors[part][2] for part in parts)
-            shape = [rows, *tensors[parts[0]][1][1:]]
-            self.assertEqual(made[name], (shape, list(struct.unpack(f"<{len(raw) // 4}f", raw))), name)
-
     def test_llama(self):
         tensors = numbered(LLAMA_SHAPES)
         self.put(LLAMA, tensors)
         options = self.convert()
-        self.expect_llama(tensors, LLAMA_NAMES)
+        self.expect_joined(tensors, LLAMA_NAMES)
         self.assertEqual(
             options,
             "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
@@ -139,7 +129,7 @@ class There(Case):
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
         self.put(dict(LLAMA, tie_word_embeddings=True), tensors)
         self.assertIn("--tie-embeddings yes", self.convert())
-        self.expect_llama(tensors, {name: parts for name, parts in LLAMA_NAMES.items() if name != "decoder.weight"})
+        self.expect_joined(tensors, {name: parts for name, parts in LLAMA_NAMES.items() if name != "decoder.weight"})
 
     def test_numbers_of_16_bits(self):
         tensors, wide = numbered(LLAMA_SHAPES), [1.0, -2.5, 2.0**-130, math.inf]
@@ -164,7 +154,7 @@ class There(Case):
             write(self.folder / part, {name: tensors[name] for name in tensors if places[name] == part})
         (self.folder / "model.safetensors.index.json").write_text(json.dumps(dict(weight_map=places)))
         self.convert()
-        self.expect_llama(tensors, LLAMA_NAMES)
+        self.expect_joined(tensors, LLAMA_NAMES)
         write(self.folder / "model-1.safetensors", {})
         self.file.unlink()
         self.refuse("which model.safetensors.index.json says is there")
@@ -173,11 +163,7 @@ class There(Case):
 class Refusals(Case):
     def test_models(self):
         for base, shapes, cases in ((LLAMA, LLAMA_SHAPES, REFUSED), (GPT2, GPT2_SHAPES, REFUSED_GPT2)):
-            for change, message in cases:
-                with self.subTest(message=message):
-                    values = {name: value for name, value in {**base, **change}.items() if value is not ABSENT}
-                    self.put(values, numbered(shapes))
-                    self.refuse(message)
+            self.refuse_changes(base, shapes, cases)
 
     def test_files(self):
         self.refuse("config.json: No such file")
@@ -339,7 +325,7 @@ class Writing(Case):
 
 class Back(Case):
     def test_bits(self):
-        for config, shapes in ((GPT2, GPT2_SHAPES), (LLAMA, LLAMA_SHAPES)):
+        for config, shapes in ((GPT2, GPT2_SHAPES), (LLAMA, LLAMA_SHAPES), (MIXTRAL, MIXTRAL_SHAPES)):
             tensors = numbered(shapes)
             self.put(config, tensors)
             self.convert()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from tiny_models import GPT2, LLAMA
+from tiny_models import GPT2, LLAMA, MIXTRAL
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "model-options"
 PPSIM = sys.argv.pop() if len(sys.argv) > 1 else None
@@ -30,8 +30,27 @@ TOLD = [  # a change of LLAMA, the lines on standard error
     (dict(model_type="phi3", hidden_activation="gelu_pytorch_tanh"), ['hidden_act is "gelu_pytorch_tanh"']),
     (dict(architectures=["LlamaForSequenceClassification"]), ["the plan is of a language model"]),
 ]
+OTHER_GATES = "norm_topk_prob is false, but ppkit's gates of a token add up to 1"
+TOLD_OF_EXPERTS = [  # a change of MIXTRAL, the lines besides that no token is left out
+    ({}, []),
+    (dict(num_local_experts=None, num_experts=3), []),
+    (dict(sliding_window=4096), ["sliding_window is 4096"]),
+    (dict(router_jitter_noise=0.1), ["router_jitter_noise is 0.1"]),
+    (dict(model_type="granitemoe"), ["constant factors"]),
+    (dict(model_type="olmoe"), ["taken for a Mixtral of these sizes, it has norms of queries and keys", OTHER_GATES]),
+    (dict(model_type="olmoe", norm_topk_prob=True), ["norms of queries and keys"]),
+    (dict(model_type="qwen3_moe", moe_intermediate_size=3, intermediate_size=7), ["norms of queries", OTHER_GATES]),
+    (dict(model_type="qwen3_moe", moe_intermediate_size=3, norm_topk_prob=True), ["norms of queries"]),
+    (dict(model_type="phimoe"), ["layer norms, biases of attention and decoder"]),
+    (dict(model_type="gpt_oss"), ["a sink for attention"]),
+]
 REFUSED = [
-    (dict(model_type="mixtral"), 'model_type is "mixtral", but only gpt2, llama, mistral, qwen2'),
+    (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
+    (dict(model_type="qwen2_moe", shared_expert_intermediate_size=3), "is 3, but ppkit has no shared experts"),
+    (dict(model_type="deepseek_v3", n_shared_experts=1), "n_shared_experts is 1, but ppkit has no shared experts"),
+    (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
+    (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but all layers of a mixture"),
+    (dict(model_type="qwen3_moe", mlp_only_layers=[0]), "mlp_only_layers is [0]"),
     (dict(model_type="gpt_neox"), 'model_type is "gpt_neox"'),
     (dict(num_experts=8), "num_experts is 8"),
     (dict(model_type="qwen3", hidden_size="4"), 'hidden_size is "4"'),
@@ -56,6 +75,20 @@ class Options(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, plain))
                 self.assertEqual(bool(done.stderr), bool(lines))
                 for line in lines:
+                    self.assertIn(line, done.stderr)
+
+    def test_what_is_told_of_experts(self):
+        plain = options(MIXTRAL).stdout
+        self.assertTrue(plain.startswith("--preset mixtral-8x7b --tokens 4096 "))
+        self.assertIn(" --d-ff 3 ", plain)
+        self.assertIn(" --experts 3 --experts-per-token 2 --aux-loss 0.02 ", plain)
+        self.assertNotIn("capacity", plain)
+        for change, lines in TOLD_OF_EXPERTS:
+            with self.subTest(change=change):
+                done = options({**MIXTRAL, **change})
+                self.assertEqual((done.returncode, done.stdout), (0, plain))
+                self.assertEqual(done.stderr.count("\n"), len(lines) + 1)
+                for line in [*lines, "the model leaves out no token"]:
                     self.assertIn(line, done.stderr)
 
     def test_what_is_refused(self):
@@ -103,9 +136,12 @@ class Options(unittest.TestCase):
     @unittest.skipUnless(PPSIM, "no ppsim")
     def test_parameters(self):
         """LLAMA: embedding and decoder 5 x 4; q 4 x 4, k and v 2 x 4, o 4 x 4, 3 of 3 x 4, 3 norms of 4. GPT2: 4 x 2,
-        5 x 2; 2 x 6 + 6, 2 x 2 + 2, 2 x 3 + 3, 3 x 2 + 2, and 3 norms of 4."""
-        for values, parameters in ((LLAMA, 40 + 48 + 36 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)):
-            command = [PPSIM, *options(values).stdout.split(), "--stages", "1", "--tokens", "5", "--format", "json"]
+        5 x 2; 2 x 6 + 6, 2 x 2 + 2, 2 x 3 + 3, 3 x 2 + 2, and 3 norms of 4. MIXTRAL: LLAMA's three linears three times,
+        and a router of 3 x 4."""
+        cases = [(LLAMA, 40 + 48 + 36 + 12), (MIXTRAL, 40 + 48 + 3 * 36 + 12 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)]
+        for values, parameters in cases:
+            words = ["--stages", "1", "--tensor", "1", "--tokens", "5", "--format", "json"]
+            command = [PPSIM, *options(values).stdout.split(), *words]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             self.assertEqual(json.loads(done.stdout)[0]["parameters"], parameters)
 

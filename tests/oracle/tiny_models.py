@@ -18,6 +18,7 @@ import safetensors_file
 
 sys.dont_write_bytecode = True
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "convert-weights"
+ABSENT = object()  # in the place of a value: config.json does not name it
 
 GPT2 = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=2, n_head=1, n_layer=1, n_inner=3)
 GPT2.update(vocab_size=4, n_positions=5, layer_norm_epsilon=1e-5, activation_function="gelu_new")
@@ -85,6 +86,27 @@ LLAMA_NAMES = {
     "norm.weight": ["model.norm.weight"],
     "decoder.weight": ["lm_head.weight"],
 }
+MIXTRAL = dict(LLAMA, model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=3)
+MIXTRAL.update(num_experts_per_tok=2, router_aux_loss_coef=0.02)
+EXPERTS = "model.layers.0.block_sparse_moe."
+MIXTRAL_SHAPES = {name: shape for name, shape in LLAMA_SHAPES.items() if ".mlp." not in name}
+MIXTRAL_SHAPES[EXPERTS + "gate.weight"] = [3, 4]
+for i in range(3):
+    MIXTRAL_SHAPES.update({f"{EXPERTS}experts.{i}.{w}.weight": [3, 4] for w in ("w1", "w3")})
+    MIXTRAL_SHAPES[f"{EXPERTS}experts.{i}.w2.weight"] = [4, 3]
+MIXTRAL_NAMES = dict(
+    LLAMA_NAMES,
+    **{
+        "layers.0.router.weight": [EXPERTS + "gate.weight"],
+        "layers.0.linear1.weight": [f"{EXPERTS}experts.{i}.{w}.weight" for i in range(3) for w in ("w1", "w3")],
+        "layers.0.linear2.weight": [f"{EXPERTS}experts.{i}.w2.weight" for i in range(3)],
+    },
+)
+FUSED_NAMES = {  # of version 5: their shapes, and ppkit's names for the same numbers in the same order
+    "model.layers.0.mlp.gate.weight": ([3, 4], "layers.0.router.weight"),
+    "model.layers.0.mlp.experts.gate_up_proj": ([3, 6, 4], "layers.0.linear1.weight"),
+    "model.layers.0.mlp.experts.down_proj": ([3, 4, 3], "layers.0.linear2.weight"),
+}
 
 
 def load_script():
@@ -145,6 +167,23 @@ class Case(unittest.TestCase):
         status, out, err = self.run_script(self.folder, self.file)
         self.assertEqual((status, err), (0, ""))
         return out.strip()
+
+    def expect_joined(self, tensors, names):
+        made = raw_tensors(self.file)
+        self.assertEqual(set(made), set(names))
+        for name, parts in names.items():
+            rows = sum(tensors[part][1][0] for part in parts)
+            raw = b"".join(tensors[part][2] for part in parts)
+            shape = [rows, *tensors[parts[0]][1][1:]]
+            self.assertEqual(made[name], (shape, list(struct.unpack(f"<{len(raw) // 4}f", raw))), name)
+
+    def refuse_changes(self, base, shapes, cases):
+        """cases: a change of the configuration, words of the message"""
+        for change, message in cases:
+            with self.subTest(message=message):
+                values = {name: value for name, value in {**base, **change}.items() if value is not ABSENT}
+                self.put(values, numbered(shapes))
+                self.refuse(message)
 
     def refuse(self, message, *words):
         status, out, err = self.run_script(*(words or (self.folder, self.file)))

@@ -137,12 +137,20 @@ static void test_presets(void **state)
         int64_t parameters;
         int microbatches;
     } cases[] = {
-        {"--preset tutorial", 1041444974, 7},      {"--preset tutorial-12", 1444261998, 7},
-        {"--preset small", 12025582, 4},           {"--preset lab", 5068, 2},
-        {"--preset gpt-small", 124439808, 8},      {"--preset gpt-6.7b", 6658404352, 32},
-        {"--preset llama-2-7b", 6738415616, 32},   {"--preset llama-3-8b", 8030261248, 16},
-        {"--preset llama-3-70b", 70553706496, 32}, {"--preset mistral-nemo-12b", 12247782400, 16},
-        {"--preset gpt-175b", 174604259328, 32},   {"--preset llama-3-405b", 405853388800, 32},
+        {"--preset tutorial", 1041444974, 7},
+        {"--preset tutorial-12", 1444261998, 7},
+        {"--preset small", 12025582, 4},
+        {"--preset lab", 5068, 2},
+        {"--preset gpt-small", 124439808, 8},
+        {"--preset gpt-6.7b", 6658404352, 32},
+        {"--preset llama-2-7b", 6738415616, 32},
+        {"--preset llama-3-8b", 8030261248, 16},
+        {"--preset llama-3-70b", 70553706496, 32},
+        {"--preset mistral-nemo-12b", 12247782400, 16},
+        {"--preset gpt-175b", 174604259328, 32},
+        {"--preset llama-3-405b", 405853388800, 32},
+        {"--preset mixtral-8x7b", 46702792704, 32},
+        {"--preset qwen3-30b-a3b", 30532110336, 32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;
