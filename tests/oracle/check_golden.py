@@ -118,12 +118,12 @@ def compare_tensors(what, ours, theirs, floor=None):
 
 
 def tensor_degrees(options):
-    """T that the case's heads and columns can be shared by; each worker's columns are a multiple of 4."""
-    small = dict(heads=2, d_ff=200, kv_heads=0, vocab=1000) | options
-    shared = (small["heads"], small["kv_heads"] or small["heads"])
+    """T that the case's heads and columns, or experts, can be shared by; each worker's columns are a multiple of 4."""
+    small = dict(heads=2, d_ff=200, kv_heads=0, vocab=1000, experts=0) | options
+    shared = (small["heads"], small["kv_heads"] or small["heads"], small["experts"] or small["d_ff"] / 4)
     words = small["vocab"]  # of which the last worker has some, too
     possible = [n for n in (1, 2, 4) if -(-words // n) * (n - 1) < words]
-    return [n for n in possible if all(size % n == 0 for size in shared) and (n == 1 or small["d_ff"] % (4 * n) == 0)]
+    return [n for n in possible if n == 1 or all(size % n == 0 for size in shared)]
 
 
 def layouts(options, most):

@@ -122,6 +122,10 @@ def random_options(dice):
         made.update(lr=0.004, adam_eps=1e-4)
     if made.get("lr_schedule", "constant") != "constant":
         made.update(lr_steps=made["warmup_steps"] + dice.randint(1, 8), min_lr=dice.choice((0.0, 0.001)))
+    if dice.random() < 0.4:
+        made.update(bias="no", experts=dice.choice((2, 4, 8) if shared else (1, 2, 3, 4, 5, 8)))
+        made.update(experts_per_token=min(made["experts"], dice.choice((1, 2, 2, 3))))
+        made.update(capacity_factor=dice.choice((0.3, 1.0, 1.25, 8.0)), aux_loss=dice.choice((0.0, 0.01, 0.3)))
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)

@@ -150,6 +150,16 @@ GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embed
 CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
 # A rate that rises and falls across the border of epochs, beside the decay of these.
 CASES["d24-cosine"] = dict(CASES["d24-gpt"], warmup_steps=3, lr_schedule="cosine", lr_steps=11, min_lr=0.05)
+# Experts, of whom some have no place for a token, and a loss that makes their router even.
+CASES["d24-experts"] = dict(
+    CASES["d24-llama-parts"],
+    experts=4,
+    capacity_factor=1.0,
+    aux_loss=0.1,
+    optimizer="adamw",
+    lr=0.003,
+    adam_eps=1e-4,
+)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 SAME_INIT["d24-cosine"] = "d24-gpt"
 

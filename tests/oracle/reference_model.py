@@ -3,7 +3,7 @@
 trained weights.
 
 The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads
-and --positions rope, which is made of its scaled_dot_product_attention; options have the names of
+and --positions rope, which is made of its scaled_dot_product_attention, and for --experts; options have the names of
 ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
 the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
@@ -25,6 +25,7 @@ PRESETS = {
         layers=8,
         vocab=28782,
         rows=20,
+        chunks=8,
         tokens=35,
         mask="none",
         dropout=0.2,
@@ -43,6 +44,7 @@ PRESETS = {
         layers=12,
         vocab=28782,
         rows=20,
+        chunks=8,
         tokens=25,
         mask="none",
         dropout=0.2,
@@ -61,6 +63,7 @@ PRESETS = {
         layers=2,
         vocab=28782,
         rows=20,
+        chunks=4,
         tokens=35,
         mask="causal",
         dropout=0.2,
@@ -79,6 +82,7 @@ PRESETS = {
         layers=2,
         vocab=100,
         rows=4,
+        chunks=2,
         tokens=9,
         mask="none",
         dropout=0.1,
@@ -109,6 +113,10 @@ COMMON = dict(
     rope_theta=10000.0,
     max_positions=0,
     tie_embeddings="no",
+    experts=0,
+    experts_per_token=2,
+    capacity_factor=1.25,
+    aux_loss=0.01,
     warmup_steps=0,
     lr_schedule="constant",
     lr_steps=0,
@@ -175,6 +183,65 @@ class LabLayer(nn.TransformerEncoderLayer):
         self.dropout = nn.Identity()
 
 
+def microbatches(o, training, x):
+    """Parts of x [rows, ...] that ppkit works on at a time: an evaluation is made by one replica."""
+    return [part for rows in x.chunk(o["replicas"] if training else 1) for part in rows.chunk(o["chunks"])]
+
+
+class Experts:
+    """For a layer with o["experts"] feed-forwards: what of it is its own. linear1 and linear2 hold those of all experts,
+    one behind the other."""
+
+    def make_experts(self, o):
+        self.o, self.aux = o, 0.0
+        width = 2 * o["d_ff"] if o["activation"] == "swiglu" else o["d_ff"]
+        self.router = nn.Linear(o["d_model"], o["experts"], bias=False)
+        self.linear1 = nn.Linear(o["d_model"], o["experts"] * width, bias=False)
+        self.linear2 = nn.Linear(o["d_ff"], o["experts"] * o["d_model"], bias=False)
+
+    def route(self, x):
+        """Of a microbatch's tokens x [tokens, d]: the experts that each chooses, the weights of these, and whether they
+        have a place for it: [tokens, chosen]. First choices find places before any second ones."""
+        o, tokens = self.o, len(x)
+        probabilities = self.router(x).softmax(dim=-1)
+        likeliest, experts = probabilities.sort(dim=-1, descending=True, stable=True)
+        likeliest, experts = (part[:, : o["experts_per_token"]] for part in (likeliest, experts))
+        chosen = nn.functional.one_hot(experts, o["experts"])
+        most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"])))
+        before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
+        share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
+        self.aux = self.aux + o["aux_loss"] * o["experts"] * (share * probabilities.mean(dim=0)).sum() * tokens
+        return experts, likeliest / likeliest.sum(dim=-1, keepdim=True), ((before <= most) * chosen).any(dim=-1)
+
+    def of_microbatch(self, x):
+        experts, gates, placed = self.route(x)
+        made = torch.zeros_like(x)
+        first, second = (linear.weight.chunk(self.o["experts"]) for linear in (self.linear1, self.linear2))
+        for i in range(self.o["experts"]):
+            token, choice = (placed & (experts == i)).nonzero(as_tuple=True)
+            y = self.activation(x[token] @ first[i].T) @ second[i].T
+            made = made.index_add(0, token, gates[token, choice, None] * y)
+        return made
+
+    def experts(self, x):
+        """x [rows, tokens, d]. self.aux becomes the sum over tokens of the loss that makes the router even."""
+        self.aux = 0.0
+        made = [self.of_microbatch(part.flatten(0, 1)) for part in microbatches(self.o, self.training, x)]
+        return torch.cat(made).reshape(x.shape)
+
+    def _ff_block(self, x):
+        """What nn.TransformerEncoderLayer calls."""
+        return self.dropout2(self.experts(x))
+
+
+class TutorialExperts(Experts, nn.TransformerEncoderLayer):
+    pass
+
+
+class LabExperts(Experts, LabLayer):
+    pass
+
+
 def swiglu(x):
     """Of linear1's output, in halves."""
     gate, up = x.chunk(2, dim=-1)
@@ -191,7 +258,11 @@ def make_norm(o):
 
 def make_layer(o):
     """PyTorch's layer; its bias=False takes those of layer norms too, which ppkit keeps."""
-    kind = nn.TransformerEncoderLayer if o["style"] == "tutorial" else LabLayer
+    dense, sparse = {
+        "tutorial": (nn.TransformerEncoderLayer, TutorialExperts),
+        "lab": (LabLayer, LabExperts),
+    }[o["style"]]
+    kind = sparse if o["experts"] else dense
     gated, bias = o["activation"] == "swiglu", o["bias"] != "no"
     layer = kind(
         o["d_model"],
@@ -205,6 +276,8 @@ def make_layer(o):
     )
     if gated:
         layer.linear1 = nn.Linear(o["d_model"], 2 * o["d_ff"], bias=bias)
+    if o["experts"]:
+        layer.make_experts(o)
     layer.norm1, layer.norm2 = make_norm(o), make_norm(o)
     return layer
 
@@ -314,10 +387,12 @@ def evaluate(model, batches):
 
 
 def gradients(model, batch):
-    """(mean loss, {name: gradient}) of one batch; the gradients stay in the parameters."""
+    """(mean loss, {name: gradient}) of one batch; the gradients stay in the parameters, and are also those of the loss
+    that makes routers even, which is not in the mean."""
     model.zero_grad(set_to_none=True)
     total, count = loss_sum(model, batch)
-    (total / count).backward()
+    aux = sum(layer.aux for layer in model.layers if isinstance(layer, Experts))
+    ((total + aux) / count).backward()
     return float(total.detach()) / count, {name: p.grad.clone() for name, p in model.named_parameters()}
 
 

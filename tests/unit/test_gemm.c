@@ -22,22 +22,24 @@ static double element(enum pp_gemm_op op, const int *mnk, const float *a, const 
     return sum;
 }
 
-static void check_product(enum pp_gemm_op op, const int *mnk, enum pp_gemm_mode mode, bool accumulate)
+/* times: see kernels/kernels.h. */
+static void check_product(const struct pp_cpu_isa *isa, enum pp_gemm_op op, const int *mnk, enum pp_gemm_mode mode,
+                          bool accumulate, int times)
 {
-    const int m = mnk[0], n = mnk[1], k = mnk[2];
-    float *a = case_floats(m * k, 1), *b = case_floats(n * k, 2), *c = case_floats(m * n, 3),
-          *before = case_copy(c, m * n);
+    const int m = mnk[0], n = mnk[1], k = mnk[2], all = times > 0 ? times : 1;
+    float *a = case_floats(all * m * k, 1), *b = case_floats(all * n * k, 2), *c = case_floats(all * m * n, 3),
+          *before = case_copy(c, all * m * n);
     struct pp_frame frame = case_frame();
     frame.accumulate = accumulate;
     const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && accumulate);
-    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .n = {m, n, k, mode}};
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .n = {m, n, k, mode, 0, times}};
     struct pp_cpu_call product = {&call, &frame, {c, a, b}};
-    pp_cpu_isa_best()->run[call.kernel](&product);
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            const double expected = element(op, mnk, a, b, i, j) + (add ? before[i * n + j] : 0);
-            assert_near(c + i * n + j, &expected, 1, 1e-5);
-        }
+    isa->run[call.kernel](&product);
+    for (int i = 0; i < all * m * n; i++) {
+        const int at = i / (m * n), row = i % (m * n) / n;
+        const double expected = element(op, mnk, a + at * m * k, b + at * n * k, row, i % n) + (add ? before[i] : 0);
+        assert_near(c + i, &expected, 1, 1e-5);
+    }
     case_free(a, b, c, before, NULL);
 }
 
@@ -45,12 +47,14 @@ static void test_products(void **state)
 {
     (void)state;
     assert_int_equal(pp_gemm_open(1), PP_OK);
+    FOR_EACH_ISA(isa)
     for (int op = PP_GEMM_NT; op <= PP_GEMM_TN; op++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-            for (int mode = PP_GEMM_WRITE; mode <= PP_GEMM_BY_FRAME; mode++) {
-                check_product(op, sizes[i], mode, false);
-                check_product(op, sizes[i], mode, true);
-            }
+            for (int mode = PP_GEMM_WRITE; mode <= PP_GEMM_BY_FRAME; mode++)
+                for (int times = 0; times <= 3; times++) {
+                    check_product(isa, op, sizes[i], mode, false, times);
+                    check_product(isa, op, sizes[i], mode, true, times);
+                }
 }
 
 /* An inherited OPENBLAS_CORETYPE is not obeyed: main sets one that would show in the description. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts: who gets which token, and the way of the tokens there and back. ppprof times calls alone, with any numbers
- * in memory that other calls would have written: what is no index there is like a choice without a place.
+ * Experts: who gets which token, and the way of the tokens there and back. Programs run route before the others, also
+ * where ppprof times them; calls that run alone find any numbers in the place of what it writes, and what is no index
+ * there is like a choice without a place.
  */
 #include <math.h>
 
@@ -27,24 +28,18 @@ static void softmax(float *row, int n)
     for (int j = 0; j < n; j += VL) vf_store(row + j, n - j, vf_load(row + j, n - j) * scale);
 }
 
-static bool is_among(const int32_t *choices, int n, int expert)
-{
-    for (int i = 0; i < n; i++)
-        if (choices[i] == expert) return true;
-    return false;
-}
-
-/* The likeliest ones, also where probabilities are no numbers. */
+/* The likeliest ones of the experts so far, in order, each of which finds its place from behind; these are as many as
+ * they should be also where probabilities are no numbers. */
 static void choose(const float *probabilities, int experts, int chosen, int32_t *choices, float *gates)
 {
     float sum = 0;
-    for (int i = 0; i < chosen; i++) {
-        int best = -1;
-        for (int e = 0; e < experts; e++)
-            if ((best < 0 || probabilities[e] > probabilities[best]) && !is_among(choices, i, e)) best = e;
-        choices[i] = best;
-        sum += probabilities[best];
+    for (int e = 0; e < experts; e++) {
+        int i = e < chosen ? e : chosen;
+        for (; i > 0 && probabilities[e] > probabilities[choices[i - 1]]; i--)
+            if (i < chosen) choices[i] = choices[i - 1];
+        if (i < chosen) choices[i] = e;
     }
+    for (int i = 0; i < chosen; i++) sum += probabilities[choices[i]];
     for (int i = 0; i < chosen; i++) gates[i] = probabilities[choices[i]] / sum;
 }
 
@@ -161,7 +156,7 @@ static float weigh_grad_row(float *du, const float *u, float gate, int width)
     vf sum = {0};
     for (int j = 0; j < width; j += VL) {
         const vf d = vf_load(du + j, width - j);
-        sum += vf_first(d * vf_load(u + j, width - j), width - j, 0);
+        sum += d * vf_load(u + j, width - j);
         vf_store(du + j, width - j, d * gate);
     }
     return vf_sum(sum);

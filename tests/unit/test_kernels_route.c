@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which experts tokens choose, and which of them find places, against the definition in double precision; its gradient
+ * against finite differences.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/expert_case.h"
+
+static void softmax(const struct shape *s, const double *logits, double *p)
+{
+    double sum = 0;
+    for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[e]);
+    for (int e = 0; e < s->experts; e++) p[e] /= sum;
+}
+
+/* How many experts stand before this one. */
+static int position_of(const struct shape *s, const double *p, int expert)
+{
+    int before = 0;
+    for (int e = 0; e < s->experts; e++) before += p[e] > p[expert] || (p[e] == p[expert] && e < expert);
+    return before;
+}
+
+static void check_choices(const struct shape *s, const float *logits, const struct routed *r)
+{
+    for (int t = 0; t < tokens_of(s); t++) {
+        double *row = malloc(sizeof *row * (size_t)s->experts), sum = 0;
+        assert_non_null(row);
+        for (int e = 0; e < s->experts; e++) row[e] = logits[t * s->experts + e];
+        softmax(s, row, row);
+        assert_near(r->probabilities + t * s->experts, row, s->experts, 1e-6);
+        const int32_t *choices = r->choices + t * s->chosen;
+        for (int i = 0; i < s->chosen; i++) {
+            assert_in_range(choices[i], 0, s->experts - 1);
+            assert_int_equal(position_of(s, row, choices[i]), i);
+            sum += row[choices[i]];
+        }
+        for (int i = 0; i < s->chosen; i++) {
+            const double gate = row[choices[i]] / sum;
+            assert_near(r->gates + t * s->chosen + i, &gate, 1, 1e-6);
+        }
+        free(row);
+    }
+}
+
+/* Each expert by itself: its choices in their order, and which of them it has places for. */
+static void check_places(const struct shape *s, int rank, const struct routed *r)
+{
+    int32_t *holds = case_ints(places_of(s));
+    memset(holds, -1, sizeof *holds * (size_t)places_of(s));
+    for (int e = 0; e < s->experts; e++) {
+        int taken = 0;
+        const int local = e - rank * local_of(s);
+        for (int order = 0; order < choices_of(s); order++) {
+            const int at = order % tokens_of(s) * s->chosen + order / tokens_of(s);
+            if (r->choices[at] != e) continue;
+            const bool here = local >= 0 && local < local_of(s) && taken < s->capacity;
+            if (here) holds[local * s->capacity + taken] = at;
+            assert_int_equal(r->places[at], here ? local * s->capacity + taken : -1);
+            taken++;
+        }
+        assert_int_equal(r->counts[e], taken);
+    }
+    assert_memory_equal(r->holds, holds, sizeof *holds * (size_t)places_of(s));
+    free(holds);
+}
+
+static void test_route(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    for (int rank = 0; rank < s->tensor; rank++) {
+        float *logits = make_logits(s);
+        struct routed r = route(isa, s, rank, logits);
+        check_choices(s, logits, &r);
+        check_places(s, rank, &r);
+        free_routed(&r);
+        free(logits);
+    }
+}
+
+/* Each row has as many different choices as it should, whatever the logits. */
+static void check_distinct(const struct shape *s, const struct routed *r)
+{
+    for (int t = 0; t < tokens_of(s); t++)
+        for (int i = 0; i < s->chosen; i++) {
+            const int32_t *choices = r->choices + t * s->chosen;
+            assert_in_range(choices[i], 0, s->experts - 1);
+            for (int before = 0; before < i; before++) assert_int_not_equal(choices[before], choices[i]);
+        }
+}
+
+static void test_logits_that_are_no_numbers(void **state)
+{
+    (void)state;
+    const float strange[] = {NAN, INFINITY, -INFINITY, -NAN, 3e38f, -3e38f};
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    for (int i = 0; i < 6; i++)
+        for (int every = 1; every <= 5; every += 2) {
+            float *logits = make_logits(s);
+            for (int j = 0; j < tokens_of(s) * s->experts; j += every) logits[j] = strange[i];
+            struct routed r = route(isa, s, 0, logits);
+            check_distinct(s, &r);
+            check_places(s, 0, &r);
+            free_routed(&r);
+            free(logits);
+        }
+}
+
+/* Probabilities that float32 has no numbers for: the likeliest is not among them, and the gates add up to 1. */
+static void test_far_logits(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    {
+        float *logits = make_logits(s);
+        for (int i = 0; i < tokens_of(s) * s->experts; i++) logits[i] *= 1000;
+        struct routed r = route(isa, s, 0, logits);
+        check_distinct(s, &r);
+        for (int t = 0; t < tokens_of(s); t++) {
+            double sum = 0;
+            const float *row = logits + t * s->experts;
+            for (int e = 0; e < s->experts; e++) assert_true(row[r.choices[t * s->chosen]] >= row[e]);
+            for (int i = 0; i < s->chosen; i++) sum += r.gates[t * s->chosen + i];
+            assert_true(fabs(sum - 1) < 1e-6);
+        }
+        free_routed(&r);
+        free(logits);
+    }
+}
+
+/* Of one token: what its gates are weighed by, and its part of the loss that makes the router even. */
+static double token_loss(const struct shape *s, const struct routed *r, int t, const double *logits,
+                         const float *dgates, double aux_scale)
+{
+    double *p = malloc(sizeof *p * (size_t)s->experts), sum = 0, loss = 0;
+    assert_non_null(p);
+    softmax(s, logits, p);
+    for (int i = 0; i < s->chosen; i++) sum += p[r->choices[t * s->chosen + i]];
+    for (int i = 0; i < s->chosen; i++) loss += dgates[i] * p[r->choices[t * s->chosen + i]] / sum;
+    for (int e = 0; e < s->experts; e++) {
+        const double f = (double)r->counts[e] / choices_of(s), mean = p[e] / tokens_of(s);
+        loss += aux_scale * s->experts * f * mean;
+    }
+    free(p);
+    return loss;
+}
+
+static void check_route_grad(const struct pp_cpu_isa *isa, const struct shape *s, float aux, float gates_scale)
+{
+    const int experts = s->experts, n = tokens_of(s) * experts;
+    float *logits = case_floats(n, 1), *dgates = case_floats(choices_of(s), 2), *dlogits = case_floats(n, 3);
+    for (int i = 0; i < n; i++) logits[i] *= 3;
+    for (int i = 0; i < choices_of(s); i++) dgates[i] *= gates_scale;
+    struct routed r = route(isa, s, 0, logits);
+    struct pp_frame frame = case_frame();
+    frame.loss_scale = 0.03125f;
+    const double aux_scale = (double)aux * 0.03125 * tokens_of(s), step = 1e-4;
+    const struct pp_call call = {.n = {s->rows, s->seq, experts, s->chosen}, .f = {aux}};
+    void *operands[PP_CALL_REFS] = {dlogits, dgates, r.probabilities, r.choices, r.gates, r.counts};
+    case_run(isa, PP_KERNEL_ROUTE_GRAD, &call, s->tensor, 0, &frame, operands);
+    double *row = malloc(sizeof *row * (size_t)experts);
+    assert_non_null(row);
+    for (int i = 0; i < n; i++) {
+        const int t = i / experts, e = i % experts;
+        const float *weights = dgates + t * s->chosen;
+        for (int j = 0; j < experts; j++) row[j] = logits[t * experts + j];
+        row[e] = logits[i] + step;
+        const double above = token_loss(s, &r, t, row, weights, aux_scale);
+        row[e] = logits[i] - step;
+        const double slope = (above - token_loss(s, &r, t, row, weights, aux_scale)) / (2 * step);
+        if (!(fabs(dlogits[i] - slope) <= 1e-8 + 2e-6 * (double)(aux + gates_scale)))
+            fail_msg("%s: token %d, expert %d: %.9g, not %.9g", isa->name, t, e, dlogits[i], slope);
+    }
+    free_routed(&r);
+    case_free(logits, dgates, dlogits, row, NULL);
+}
+
+static void test_route_grad(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    {
+        check_route_grad(isa, s, 0, 1);
+        check_route_grad(isa, s, 1, 0);
+        check_route_grad(isa, s, 0.5f, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_route),
+        cmocka_unit_test(test_logits_that_are_no_numbers),
+        cmocka_unit_test(test_far_logits),
+        cmocka_unit_test(test_route_grad),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
