@@ -166,6 +166,10 @@ static struct pp_cuda_gemm *open_products(void)
     return gemm;
 }
 
+static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
+                            other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
+                            many = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 8};
+
 static void results(void)
 {
     static const int shapes[][4] = {{27, 36, 12, 0}, {35, 100, 24, 0}, {7, 5, 9, 0}, {16, 64, 32, 1},
@@ -184,12 +188,10 @@ static void results(void)
             p.shift = rest % 2, rest /= 2;
             check_product(gemm, &p, rest);
         }
+    const struct pp_call call = call_of(&many);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK); /* has memory for all matrices */
     pp_cuda_gemm_close(gemm);
 }
-
-static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
-                            other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
-                            many = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 8};
 
 /* All questions to the heuristic but the first fail: a known shape asks none. */
 static void one_plan_for_a_shape(void)
