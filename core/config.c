@@ -73,6 +73,26 @@ static pp_status check_heads(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_experts(const struct pp_config *config)
+{
+    static const char *const of_experts[] = {"experts-per-token", "capacity-factor", "aux-loss"};
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+        if (!config->experts && pp_config_given(config, of_experts[i]))
+            return pp_fail(PP_USAGE, "--%s is of --experts; add that, or leave it out", of_experts[i]);
+    if (!config->experts) return PP_OK;
+    if (config->bias != PP_NO_BIAS) return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
+    if (config->experts_per_token > config->experts)
+        return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
+                       config->experts_per_token, config->experts);
+    if (config->capacity_factor == 0)
+        return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
+    if (config->batch_w > 1)
+        return pp_fail(PP_USAGE,
+                       "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",
+                       config->batch_w);
+    return PP_OK;
+}
+
 static pp_status check_positions(const struct pp_config *config)
 {
     const bool learned = config->positions == PP_POSITIONS_LEARNED;
@@ -119,6 +139,7 @@ static pp_status check_overlap(const struct pp_config *config)
 static pp_status check(const struct pp_config *config)
 {
     PP_TRY(check_heads(config));
+    PP_TRY(check_experts(config));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);

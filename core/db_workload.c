@@ -83,6 +83,14 @@ static void add_heads(struct text *t, const struct pp_config *config)
     if (config->kv_heads) add(t, " kv%d", config->kv_heads);
 }
 
+/* As programs name them (kernels/signature.c). */
+static void add_experts(struct text *t, const struct pp_config *config)
+{
+    if (!config->experts) return;
+    add(t, " x%dk%d", config->experts, config->experts_per_token);
+    add_real(t, "c", config->capacity_factor);
+}
+
 /* How the work is shared out, beyond the plan. */
 static void add_sharing(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
@@ -115,7 +123,9 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
     if (config->optimizer != PP_SGD) add(t, "%s ", pp_optimizers[config->optimizer].name);
     add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
     add_heads(t, config);
-    add(t, " f%d v%d %s", config->d_ff, config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    add(t, " f%d", config->d_ff);
+    add_experts(t, config);
+    add(t, " v%d %s", config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     add_layer_words(t, config);
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);

@@ -109,7 +109,7 @@ enum { PP_CONTEXT_SIZE = PP_SCHEDULE_NAME + sizeof " except_last share 1/2147483
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size);
 
 /* "1041444974 parameters: 8 layers, d 4096, 16 heads, ...; bf16, adamw", for people. Returns buf. */
-enum { PP_MODEL_TEXT = 320 };
+enum { PP_MODEL_TEXT = 400 };
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size);
 
 #endif

@@ -13,21 +13,41 @@ _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of c
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
-/* A dimension of a tensor, in terms of the shape. DIM_LINEAR1: columns of linear1's output. */
-enum dim { DIM_NONE, DIM_D, DIM_QKV, DIM_CONTEXT, DIM_FF, DIM_LINEAR1, DIM_VOCAB, DIM_POSITIONS };
+/* A dimension of a tensor, in terms of the shape. DIM_LINEAR1, DIM_LINEAR2: columns of the outputs of these; of all
+ * experts, where there are such. */
+enum dim {
+    DIM_NONE,
+    DIM_D,
+    DIM_QKV,
+    DIM_CONTEXT,
+    DIM_FF,
+    DIM_LINEAR1,
+    DIM_LINEAR2,
+    DIM_EXPERTS,
+    DIM_VOCAB,
+    DIM_POSITIONS
+};
 
 /* How the bound of a tensor follows from the shape. */
 enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
 
 /* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers. */
-enum { OF_ANY = 0, OF_BIAS = 1, OF_LAYERNORM = 2, OF_LAST_NORM = 4, OF_DECODER_BIAS = 8, OF_POSITIONS = 16 };
+enum {
+    OF_ANY = 0,
+    OF_BIAS = 1,
+    OF_LAYERNORM = 2,
+    OF_LAST_NORM = 4,
+    OF_DECODER_BIAS = 8,
+    OF_POSITIONS = 16,
+    OF_EXPERTS = 32
+};
 
 struct tensor_row {
     const char *name;
     enum dim dim[2];
     enum rule rule[2]; /* tutorial, lab; with init_std see rule_of() */
     unsigned of;
-    enum pp_split split;
+    enum pp_split split; /* see split_of() */
 };
 
 static const struct tensor_row embedding_rows[] = {
@@ -40,9 +60,10 @@ static const struct tensor_row layer_rows[] = {
     {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
     {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}, OF_ANY, PP_SPLIT_COLUMNS},
     {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
+    {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
     {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
     {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
-    {"linear2.weight", {DIM_D, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
+    {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
     {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
     {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
     {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
@@ -62,12 +83,15 @@ static const struct tensor_row last_rows[] = {
 
 static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
 {
+    const int64_t experts = shape->experts ? shape->experts : 1;
     const int64_t size[] = {[DIM_NONE] = 1,
                             [DIM_D] = shape->d_model,
                             [DIM_QKV] = pp_qkv_width(shape),
                             [DIM_CONTEXT] = pp_context_width(shape),
                             [DIM_FF] = shape->d_ff,
-                            [DIM_LINEAR1] = pp_linear1_width(shape),
+                            [DIM_LINEAR1] = experts * pp_linear1_width(shape),
+                            [DIM_LINEAR2] = experts * shape->d_model,
+                            [DIM_EXPERTS] = shape->experts,
                             [DIM_VOCAB] = shape->vocab,
                             [DIM_POSITIONS] = shape->max_positions};
     return size[dim];
@@ -82,16 +106,19 @@ static struct pp_shape local_shape(const struct pp_shape *shape)
     local.heads = shape->heads / tensor;
     local.kv_heads = pp_kv_heads(shape) / tensor;
     local.head_dim = pp_head_dim(shape);
-    local.d_ff = shape->d_ff / tensor;
+    if (shape->experts)
+        local.experts = shape->experts / tensor;
+    else
+        local.d_ff = shape->d_ff / tensor;
     local.vocab = (shape->vocab + tensor - 1) / tensor;
     return local;
 }
 
-/* Rows that are shared out together. */
+/* Rows that are shared out together; experts as they are. */
 static void set_blocks(const struct pp_shape *shape, enum dim dim, int64_t blocks[PP_SPLIT_BLOCKS])
 {
     const int64_t keys = (int64_t)pp_kv_heads(shape) * pp_head_dim(shape);
-    const bool gates = dim == DIM_LINEAR1 && shape->activation == PP_SWIGLU;
+    const bool gates = dim == DIM_LINEAR1 && !shape->experts && shape->activation == PP_SWIGLU;
     blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : gates ? shape->d_ff : dim_size(shape, dim);
     if (dim == DIM_QKV) blocks[1] = blocks[2] = keys;
     if (gates) blocks[1] = shape->d_ff;
@@ -102,7 +129,7 @@ static bool has_row(const struct pp_shape *shape, const struct tensor_row *row)
     const unsigned had = (shape->bias != PP_NO_BIAS ? OF_BIAS : 0) | (shape->bias == PP_BIAS ? OF_DECODER_BIAS : 0) |
                          (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
                          (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
-                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0);
+                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0);
     return !(row->of & ~had);
 }
 
@@ -188,6 +215,13 @@ static bool is_embedding(const struct tensor_row *row)
     return false;
 }
 
+/* What one expert has is shared by none. */
+static enum pp_split split_of(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    if (pp_shape_tensor(shape) == 1) return PP_SPLIT_NONE;
+    return shape->experts && row->dim[0] == DIM_LINEAR2 ? PP_SPLIT_ROWS : row->split;
+}
+
 /* The decoder's weight, where it is the embedding's. */
 static bool is_copy(const struct pp_shape *shape, const struct tensor_row *row)
 {
@@ -232,11 +266,12 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         struct pp_tensor *t = &model->tensors[model->ntensors++];
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
+        t->split = split_of(shape, &rows[i]);
+        const struct pp_shape *local = t->split == PP_SPLIT_NONE ? shape : &model->local;
         for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
-        for (int k = 0; k < 2; k++) t->local[k] = dim_size(&model->local, rows[i].dim[k]);
+        for (int k = 0; k < 2; k++) t->local[k] = dim_size(local, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
         t->local_elements = t->local[0] * t->local[1];
-        t->split = pp_shape_tensor(shape) > 1 ? rows[i].split : PP_SPLIT_NONE;
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
@@ -281,58 +316,6 @@ static int stage_group(const struct pp_model *model, int stage)
     return stage;
 }
 
-static pp_status check_heads(const struct pp_shape *shape)
-{
-    if (shape->heads < 1 || shape->head_dim < 0 || (!shape->head_dim && shape->d_model % shape->heads))
-        return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
-    if (shape->kv_heads < 0 || (shape->kv_heads && shape->heads % shape->kv_heads))
-        return pp_fail(PP_USAGE, "--kv-heads %d does not divide --heads %d", shape->kv_heads, shape->heads);
-    if (shape->positions == PP_POSITIONS_ROPE && (pp_head_dim(shape) % 2 || !(shape->rope_theta >= 1)))
-        return pp_fail(PP_USAGE,
-                       "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
-                       pp_head_dim(shape));
-    return PP_OK;
-}
-
-enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
-
-/* Can so many workers share the tensors? */
-static pp_status check_tensor(const struct pp_shape *shape)
-{
-    const int tensor = pp_shape_tensor(shape), words = (shape->vocab + tensor - 1) / tensor;
-    const struct {
-        const char *option;
-        int size;
-    } rows[] = {{"heads", shape->heads}, {"kv-heads", pp_kv_heads(shape)}, {"d-ff", shape->d_ff}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].size % tensor)
-            return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
-    if (tensor > 1 && shape->d_ff / tensor % DROPOUT_QUAD)
-        return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
-                       tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
-    if ((int64_t)words * (tensor - 1) >= shape->vocab)
-        return pp_fail(
-            PP_USAGE,
-            "--tensor %d: of a vocabulary of %d each worker would have %d word%s, and the last one none; use fewer",
-            tensor, shape->vocab, words, pp_plural(words));
-    return PP_OK;
-}
-
-static pp_status check_shape(const struct pp_shape *shape)
-{
-    if (shape->d_model < 2 || shape->d_model % 2)
-        return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
-    PP_TRY(check_heads(shape));
-    if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
-        return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,
-                       shape->layers, shape->vocab);
-    if (shape->positions == PP_POSITIONS_LEARNED && shape->max_positions < 1)
-        return pp_fail(PP_USAGE, "--max-positions %d must be at least 1", shape->max_positions);
-    if (!(shape->dropout >= 0 && shape->dropout < 1))
-        return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
-    return check_tensor(shape);
-}
-
 static pp_status fill_model(struct pp_model *model, const int *layers)
 {
     int first = 0;
@@ -356,7 +339,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     struct pp_model *model = NULL;
     int *layers = NULL;
     *out = NULL;
-    PP_TRY(check_shape(shape));
+    PP_TRY(pp_shape_check(shape));
     PP_TRY_DONE(PP_NEW(&layers, stages > 0 ? stages : 1));
     PP_TRY_DONE(pp_model_cut(shape, stages, split, layer_ns, layers));
     PP_TRY_DONE(PP_NEW(&model, 1));

@@ -4,8 +4,9 @@
  * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
  * nn.LayerNorm or nn.RMSNorm, and nn.Linear. With swiglu linear1 is one nn.Linear(d, 2 * ff): its first ff rows make
  * the gates, the others what they open. Tensors that a shape does not have (biases, norms' biases) take no memory and
- * no place: indexes of others move up. Where heads share
- * keys and values, in_proj has the fewer rows of these.
+ * no place: indexes of others move up. Where heads share keys and values, in_proj has the fewer rows of these. Experts
+ * lie one behind the other in linear1 [experts * linear1's columns, d] and linear2 [experts * d, ff], each as the one
+ * feed-forward that other models have; the router is nn.Linear(d, experts), and begins as other linears of d do.
  *
  * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
  * scale weighs words against the sines and cosines that are added to them. Learnt positions are rows of one more
@@ -31,6 +32,11 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
 int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
 
 extern const struct pp_model_ops pp_model_ops;
+
+/* PP_USAGE with a message where no model has this shape. */
+pp_status pp_shape_check(const struct pp_shape *shape) PP_MUST_CHECK;
+/* PP_USAGE with a message where a microbatch of the class is too large for programs. */
+pp_status pp_model_check_size(const struct pp_model *model, const struct pp_class *cls, int seq) PP_MUST_CHECK;
 
 /* Initial values of one tensor (index in model->tensors), out: [elements]. Every element is a function of seed,
  * tensor index and element index alone, so any cut into stages starts from the same weights. Normal ones are made of

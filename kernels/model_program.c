@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/model_program.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 64, /* B: 19 to make it again, 18 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS = 80, /* B: 24 to make it again, 23 for the inputs, 15 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
@@ -86,10 +85,21 @@ struct pp_ref pp_writer_activations(struct pp_writer *w, int width)
     return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->local.precision));
 }
 
+struct pp_ref pp_writer_inner(struct pp_writer *w)
+{
+    const struct pp_shape *shape = &w->model->local;
+    return pp_writer_scratch(w, pp_writer_inner_rows(w) * shape->d_ff * pp_element_bytes(shape->precision));
+}
+
 static struct pp_ref hidden(struct pp_writer *w, int64_t tokens)
 {
     const struct pp_shape *shape = &w->model->local;
     return pp_writer_scratch(w, tokens * shape->d_model * pp_element_bytes(shape->precision));
+}
+
+struct pp_ref pp_writer_places(struct pp_writer *w)
+{
+    return w->capacity ? hidden(w, pp_writer_inner_rows(w)) : pp_ref_to(PP_MEM_NONE, 0);
 }
 
 struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_tokens); }
@@ -326,40 +336,28 @@ static void write_calls(struct pp_writer *w, int kind)
     }
 }
 
-static pp_status check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
-{
-    if (model->shape.positions == PP_POSITIONS_LEARNED && seq > model->shape.max_positions)
-        return pp_fail(PP_USAGE, "rows of %d tokens have places without weights: --max-positions is %d", seq,
-                       model->shape.max_positions);
-    const int tensor = pp_shape_tensor(&model->shape);
-    const int64_t tokens = (int64_t)cls->rows * seq;
-    if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
-        (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
-        return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
-                       pp_plural(cls->rows), seq, pp_plural(seq));
-    return PP_OK;
-}
-
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                            struct pp_program *out)
 {
     *out = (struct pp_program){0};
     if (!pp_kinds[cls->kind].computes) return PP_OK;
-    PP_TRY(check_size(model, cls, spec->seq));
-    struct pp_writer w = {.model = model,
-                          .stage = &model->stages[cls->stage],
-                          .part = pp_stage_part_of(&model->stages[cls->stage], cls),
-                          .rows = cls->rows,
-                          .seq = spec->seq,
-                          .tokens = (int64_t)cls->rows * spec->seq,
-                          .part_seq = pp_part_tokens(&model->shape, spec->seq),
-                          .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
-                          .by_tokens = pp_shape_parts_tokens(&model->shape),
-                          .training = spec->training,
-                          .clip = spec->clip,
-                          .split = spec->split_backward && spec->training,
-                          .checkpoints = spec->checkpoint_layers && spec->training,
-                          .out = out};
+    PP_TRY(pp_model_check_size(model, cls, spec->seq));
+    struct pp_writer w = {
+        .model = model,
+        .stage = &model->stages[cls->stage],
+        .part = pp_stage_part_of(&model->stages[cls->stage], cls),
+        .rows = cls->rows,
+        .seq = spec->seq,
+        .tokens = (int64_t)cls->rows * spec->seq,
+        .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, (int64_t)cls->rows * spec->seq) : 0,
+        .part_seq = pp_part_tokens(&model->shape, spec->seq),
+        .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
+        .by_tokens = pp_shape_parts_tokens(&model->shape),
+        .training = spec->training,
+        .clip = spec->clip,
+        .split = spec->split_backward && spec->training,
+        .checkpoints = spec->checkpoint_layers && spec->training,
+        .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)
         return pp_fail(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c and
- * model_program.c.
+ * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c,
+ * program_experts.c and model_program.c.
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
@@ -22,6 +22,12 @@
  * buffers of one layer again from its checkpoint and goes back through it before it turns to the layer before. Where
  * layers end with their norms that checkpoint is x.
  *
+ * With E experts, K of a token, S places in all of them (pp_expert_capacity), a slot has, of float32 and int32 whatever
+ * the precision, probabilities [T,E], choices, gates and places [T,K], holds [S] and counts [E], and a, u and dh are of
+ * S rows: u as the gates have weighed it. What places hold is scratch [S,d], dispatched from y1 as often as a product
+ * reads it, and so is the gradient at linear2's output. A split backward keeps the gradient at the router's output
+ * besides (droute [T,E]).
+ *
  * Where workers share the tensors (pp_shape.tensor) heads, ff and vocabulary are a worker's part (pp_model.local), and
  * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
  * linear2, and of gradients behind the decoder, linear1 and in_proj.
@@ -32,7 +38,7 @@
  * y1 and the decoder's input, backward these once more, and the gradients at the outputs of linear2 and the attention.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
- * those of all as one matrix.
+ * those of all as one matrix. Not with experts, whose places are of one microbatch.
  */
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
@@ -48,6 +54,7 @@ struct pp_buffer {
 /* Those of layer l (within the stage) are l * layer_bytes further on. */
 struct pp_slot {
     struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
+    struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
     int64_t layer_bytes;
     struct pp_buffer xhat, rstd; /* of the norm before the decoder */
     struct pp_buffer decoder_input, logits, dlogits;
@@ -66,6 +73,7 @@ enum pp_layer_tensor {
     PP_IN_PROJ_BIAS,
     PP_OUT_PROJ_WEIGHT,
     PP_OUT_PROJ_BIAS,
+    PP_ROUTER_WEIGHT,
     PP_LINEAR1_WEIGHT,
     PP_LINEAR1_BIAS,
     PP_LINEAR2_WEIGHT,
@@ -91,6 +99,7 @@ struct pp_writer {
     struct pp_slot slot;
     int rows, seq;
     int64_t tokens;      /* rows * seq */
+    int64_t capacity;    /* of an expert; 0: there are none */
     int part_seq;        /* of a row, that the worker has where the workers of a rank have parts of the tokens */
     int64_t part_tokens; /* rows * part_seq */
     bool by_tokens;      /* they do */
@@ -141,6 +150,15 @@ static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes);
 struct pp_ref pp_writer_activations(struct pp_writer *w, int width);
 struct pp_ref pp_writer_stream(struct pp_writer *w);
+/* Rows that linear1 and linear2 are of, in all: the tokens, or the worker's places. */
+static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
+{
+    return w->capacity ? w->model->local.experts * w->capacity : w->tokens;
+}
+/* Takes scratch for what the activation makes of these, or a gradient there. */
+struct pp_ref pp_writer_inner(struct pp_writer *w);
+/* Takes scratch for a row of d numbers for each place, if there are any. */
+struct pp_ref pp_writer_places(struct pp_writer *w);
 /* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
@@ -183,6 +201,7 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 /* Scratch of layers on their way forward. */
 struct pp_scratch {
     struct pp_ref attention;
+    struct pp_ref places; /* of experts: what they read, and what they make [S,d] */
     struct pp_ref stream; /* norm first: the residual stream [T,d], to which layers add */
     struct pp_ref z2;     /* norm first: linear2's output [T,d] */
 };
@@ -193,6 +212,43 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
  * of a stage without layers. */
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
+
+/* w->full on the way back: where workers have parts of the tokens, gradients at outputs are gathered in the first, from
+ * the moment they are there until their linears' weights have theirs; sums are made in the second, and inputs gathered.
+ */
+enum { PP_FULL_GRADIENTS, PP_FULL_OTHERS };
+
+/* What the workers of a rank made of x [T,d]: their sum in x, or, where they have parts of the tokens, from
+ * w->full[0]. */
+void pp_write_sum(struct pp_writer *w, struct pp_ref x);
+/* The same of a gradient, as far as a product with this mode of the whole has not added it to c; from
+ * w->full[PP_FULL_OTHERS]. Returns where it lies then. */
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
+/* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; its gradient, from du,
+ * that at u, -> dh, which is the same memory unless it is that of a. */
+void pp_write_activation(struct pp_writer *w, int l, int rows, int seq);
+void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, struct pp_ref du, struct pp_ref dh);
+
+/* Experts on the way back: scratch. */
+struct pp_expert_scratch {
+    struct pp_ref dy;     /* [S,d], the gradient at linear2's output */
+    struct pp_ref places; /* [S,d], other rows of places; where the backward is split the same */
+    struct pp_ref dgates; /* [T,K], float32 */
+    struct pp_ref droute; /* [T,E], where the backward is not split */
+};
+struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
+
+/* x [T,d], of the worker's tokens, -> z; where that has no memory only as far as the backward needs it. */
+void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, struct pp_ref places);
+/* dz, of all tokens, -> dh and the gradient at the router's output, and the gradient at x, written to `out` or added;
+ * returns where it is. du [S,ff], dh: as pp_write_activation_grad() has them. */
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                    struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
+                                    struct pp_ref out);
+/* Those of weights. dz: of all tokens, or no memory where scratch->dy is what the gradient of inputs has left there;
+ * x: of all tokens. */
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                             struct pp_ref dh, struct pp_ref x);
 
 /* signature.c: pp_program.signature. */
 void pp_write_signature(const struct pp_writer *w, int kind);

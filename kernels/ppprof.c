@@ -108,7 +108,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     struct pp_job *few = NULL, *many = NULL;
     config.heads = config.d_ff = config.layers = config.replicas = 1;
     config.d_model = config.vocab = 2;
-    config.kv_heads = config.head_dim = 0;
+    config.kv_heads = config.head_dim = config.experts = 0;
     config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
     config.in_flight = 0;

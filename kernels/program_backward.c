@@ -14,14 +14,11 @@ struct path {
     struct pp_ref dctx;     /* scratch [T, c], c: the width of the context */
     struct pp_ref dnorm;    /* scratch [T, d], where the norm comes first: the same if it can be */
     struct pp_ref dz2;      /* scratch [T, d], where the norm comes first and the backward is not split */
-    struct pp_ref du;       /* scratch [T, ff], where the backward is not split, and with swiglu */
+    struct pp_ref du;       /* scratch [T, ff] (experts: [S, ff]), where the backward is not split, and with swiglu */
     struct pp_ref scratch;  /* of attention */
-    bool inputs, weights;   /* which gradients are made */
+    struct pp_expert_scratch experts;
+    bool inputs, weights; /* which gradients are made */
 };
-
-/* w->full: where workers have parts of the tokens, gradients at outputs are gathered in the first, from the moment they
- * are there until their linears' weights have theirs; sums are made in the second, and inputs gathered. */
-enum { GRADIENTS, OTHERS };
 
 /* Has the stage nothing but the embedding or the decoder? */
 static bool is_bare(const struct pp_writer *w) { return w->stage->layers == 0; }
@@ -58,20 +55,13 @@ static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, str
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
 }
 
-/* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
- * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is written is in scratch. */
-static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a,
-                                          int k, struct pp_ref weight)
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c)
 {
-    const int d = w->model->local.d_model;
-    const bool shared = pp_shape_tensor(&w->model->local) > 1;
     if (!w->by_tokens) {
-        write_input_product(w, shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE : mode, c, d, a, k, weight);
-        pp_writer_all_reduce(w, c, w->tokens, d, false);
+        pp_writer_all_reduce(w, c, w->tokens, w->model->local.d_model, false);
         return c;
     }
-    write_input_product(w, PP_GEMM_WRITE, w->full[OTHERS], d, a, k, weight);
-    const struct pp_ref part = pp_writer_scatter(w, OTHERS);
+    const struct pp_ref part = pp_writer_scatter(w, PP_FULL_OTHERS);
     if (mode != PP_GEMM_ADD) return part;
     struct pp_call *add = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
     add->ref[0] = add->ref[2] = c;
@@ -79,10 +69,23 @@ static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode
     return c;
 }
 
+/* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
+ * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is written is in scratch. */
+static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a,
+                                          int k, struct pp_ref weight)
+{
+    const bool shared = pp_shape_tensor(&w->model->local) > 1;
+    const enum pp_gemm_mode here = w->by_tokens                    ? PP_GEMM_WRITE
+                                   : shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE
+                                                                   : mode;
+    write_input_product(w, here, w->by_tokens ? w->full[PP_FULL_OTHERS] : c, w->model->local.d_model, a, k, weight);
+    return pp_write_gradient_sum(w, mode, c);
+}
+
 /* For gradients of weights, all tokens of that at a linear's output, which those of inputs have gathered before. */
 static struct pp_ref gathered(struct pp_writer *w, const struct path *path, struct pp_ref dz)
 {
-    return w->by_tokens && path->inputs ? w->full[GRADIENTS] : pp_writer_gather(w, GRADIENTS, dz);
+    return w->by_tokens && path->inputs ? w->full[PP_FULL_GRADIENTS] : pp_writer_gather(w, PP_FULL_GRADIENTS, dz);
 }
 
 /* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
@@ -127,19 +130,17 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-/* Operands in order: what becomes the gradient at linear1's output, and what else that takes. */
-static void write_activation_grad(struct pp_writer *w, const struct path *path, int l)
+void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, struct pp_ref du, struct pp_ref dh)
 {
     static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU_GRAD,
                                              [PP_GELU] = PP_KERNEL_GELU_GRAD,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
     const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_RELU ? w->slot.u : w->slot.a);
     struct pp_call *call =
-        pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, shape->activation == PP_GELU_TANH);
-    pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
+        pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
+    if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[0] = dh;
     call->ref[1] = pp_writer_swiglu(w) ? du : kept;
 }
@@ -150,12 +151,13 @@ static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *
                                         struct pp_ref out)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref dz = pp_writer_gather(w, GRADIENTS, dz2_of(w, path, l));
-    write_input_product(w, PP_GEMM_WRITE, du_of(w, path, l), shape->d_ff, dz, shape->d_model,
-                        pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_activation_grad(w, path, l);
-    return write_shared_product(w, mode, out, dh_of(w, path, l), pp_linear1_width(shape),
-                                pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    const struct pp_ref dz = pp_writer_gather(w, PP_FULL_GRADIENTS, dz2_of(w, path, l));
+    const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
+    if (shape->experts)
+        return pp_write_experts_grad(w, l, &path->experts, dz, (const struct pp_ref[]){du, dh}, mode, out);
+    write_input_product(w, PP_GEMM_WRITE, du, shape->d_ff, dz, shape->d_model, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    pp_write_activation_grad(w, l, w->rows, w->seq, du, dh);
+    return write_shared_product(w, mode, out, dh, pp_linear1_width(shape), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
@@ -174,7 +176,7 @@ static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path
                                           struct pp_ref out)
 {
     const int d = w->model->local.d_model;
-    const struct pp_ref da = pp_writer_gather(w, GRADIENTS, dz1_of(w, l)), dqkv = pp_ref_act(w, l, w->slot.qkv);
+    const struct pp_ref da = pp_writer_gather(w, PP_FULL_GRADIENTS, dz1_of(w, l)), dqkv = pp_ref_act(w, l, w->slot.qkv);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->local), da, d,
                         pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
@@ -248,10 +250,15 @@ static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
 static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const int d = w->model->local.d_model, ff = w->model->local.d_ff;
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2_of(w, path, l)), d, pp_ref_act(w, l, w->slot.u),
-                       ff);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh_of(w, path, l), pp_linear1_width(&w->model->local),
-                       pp_writer_gather(w, OTHERS, pp_ref_act(w, l, w->slot.y1)), d);
+    const struct pp_ref none = {0}, dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
+    if (w->capacity) {
+        const struct pp_ref dz = path->inputs ? none : gathered(w, path, dz2);
+        pp_write_expert_weights(w, l, &path->experts, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
+        return;
+    }
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2), d, pp_ref_act(w, l, w->slot.u), ff);
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local),
+                       pp_writer_gather(w, PP_FULL_OTHERS, y1), d);
 }
 
 static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
@@ -260,7 +267,7 @@ static void write_attention_weights(struct pp_writer *w, const struct path *path
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, gathered(w, path, dz1_of(w, l)), d, pp_ref_act(w, l, w->slot.ctx),
                        pp_context_width(&w->model->local));
     write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
-                       pp_writer_gather(w, OTHERS, pp_ref_x(w, l)), d);
+                       pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_x(w, l)), d);
 }
 
 /* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
@@ -268,7 +275,7 @@ static void write_attention_weights(struct pp_writer *w, const struct path *path
 static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->local;
-    dy = pp_writer_gather(w, GRADIENTS, dy);
+    dy = pp_writer_gather(w, PP_FULL_GRADIENTS, dy);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD, w->rows, w->seq, shape->d_model, shape->vocab);
     pp_writer_embedding(w, call);
     call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
@@ -307,7 +314,8 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, struct p
     if (!path->weights) return;
     write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
                        pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
-                       pp_writer_gather(w, OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
+                       pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w->slot.decoder_input)),
+                       w->model->local.d_model);
 }
 
 /* Where the gradient of the stage's input goes; of the embedding's output. */
@@ -324,13 +332,14 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
     pp_writer_take_full(w, 2);
+    if (w->capacity && !is_bare(w)) path.experts = pp_writer_expert_scratch(w, input_grads);
     if (!input_grads) return path;
     path.stream = pp_writer_stream(w); /* at the same place in all parts of a task */
     if (!w->part.highest) path.incoming = path.stream;
     if (is_bare(w)) return path;
     path.dctx = path.dnorm = pp_writer_activations(w, width);
     if (pp_writer_norm_first(w) && (w->by_tokens || width != shape->d_model)) path.dnorm = pp_writer_stream(w);
-    if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_activations(w, shape->d_ff);
+    if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_inner(w);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);
     return path;
@@ -340,7 +349,8 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
  * than attention does. */
 static void write_again(struct pp_writer *w, int l, const struct path *path)
 {
-    const struct pp_scratch scratch = {.attention = path->scratch, .stream = path->stream, .z2 = path->dnorm};
+    const struct pp_scratch scratch = {
+        .attention = path->scratch, .places = path->experts.places, .stream = path->stream, .z2 = path->dnorm};
     if (w->checkpoints) pp_write_layer_again(w, l, &scratch);
 }
 

@@ -8,8 +8,7 @@
 /* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
 static const float norm_eps = 1e-5f;
 
-/* What the workers of a rank made of x: their sum in x, or, where they have parts of the tokens, from scratch. */
-static void write_sum(struct pp_writer *w, struct pp_ref x)
+void pp_write_sum(struct pp_writer *w, struct pp_ref x)
 {
     if (w->by_tokens)
         pp_writer_copy(w, x, pp_writer_scatter(w, 0));
@@ -31,7 +30,7 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
         if (shape->positions == PP_POSITIONS_SINUSOIDAL)
             call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
         call->ref[4] = pp_ref_positions(w, PP_MEM_PARAM);
-        write_sum(w, x);
+        pp_write_sum(w, x);
         return;
     }
     if (recompute) {
@@ -54,7 +53,7 @@ static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n,
 static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_ref a, int k, struct pp_ref weight)
 {
     write_linear(w, w->by_tokens ? w->full[0] : c, w->model->local.d_model, a, k, weight);
-    write_sum(w, c);
+    pp_write_sum(w, c);
 }
 
 /* in_proj and attention: x [T, d] -> ctx. The bias, if there is one, comes first: with the rotation, or attention. */
@@ -77,25 +76,37 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
     call->ref[4] = scratch;
 }
 
-/* linear1 and the activation: x [T, d] -> u [T, ff]. Relu works in place, others keep what they are of. */
-static void write_linear1(struct pp_writer *w, int l, struct pp_ref x)
+/* Relu works in place, others keep what they are of. */
+void pp_write_activation(struct pp_writer *w, int l, int rows, int seq)
 {
     static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU,
                                              [PP_GELU] = PP_KERNEL_GELU,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU};
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
-    const struct pp_ref a = shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a);
-    write_linear(w, a, pp_linear1_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
-                 pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     struct pp_call *call =
-        pp_writer_call(w, kernels[shape->activation], w->rows, w->seq, shape->d_ff, shape->activation == PP_GELU_TANH);
+        pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     int i = 0;
-    pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[i++] = u;
-    if (shape->activation != PP_RELU) call->ref[i++] = a;
+    if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
+    call->ref[i++] = pp_ref_act(w, l, w->slot.u);
+    if (shape->activation != PP_RELU) call->ref[i++] = pp_ref_act(w, l, w->slot.a);
     call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+}
+
+/* From x to z, both [T, d] of the worker's tokens; where z has no memory, as far as the backward needs it. */
+static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z,
+                               const struct pp_scratch *scratch)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
+    if (shape->experts) {
+        pp_write_experts(w, l, x, z, scratch->places);
+        return;
+    }
+    write_linear(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape),
+                 pp_writer_gather(w, 0, x), shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    pp_write_activation(w, l, w->rows, w->seq);
+    if (z.region != PP_MEM_NONE) write_row_parallel(w, z, u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
 }
 
 static struct pp_call *write_norm(struct pp_writer *w, bool plain)
@@ -139,12 +150,11 @@ static struct pp_ref layer_output(const struct pp_writer *w, int l)
 }
 
 /* Its output goes to y. */
-static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref scratch)
+static void write_layer(struct pp_writer *w, int l, struct pp_ref y, const struct pp_scratch *scratch)
 {
-    const int ff = w->model->local.d_ff;
     const struct pp_slot *slot = &w->slot;
     const struct pp_ref x = pp_ref_x(w, l), ctx = pp_ref_act(w, l, slot->ctx);
-    const struct pp_ref y1 = pp_ref_act(w, l, slot->y1), u = pp_ref_act(w, l, slot->u);
+    const struct pp_ref y1 = pp_ref_act(w, l, slot->y1);
     const struct residual first = {PP_DROP_RESIDUAL1,
                                    PP_OUT_PROJ_BIAS,
                                    PP_NORM1_WEIGHT,
@@ -164,11 +174,10 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref y, struct pp_r
                                     y1,
                                     {0}};
 
-    write_attention(w, l, x, scratch);
+    write_attention(w, l, x, scratch->attention);
     write_row_parallel(w, first.z, ctx, pp_context_width(&w->model->local), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
-    write_linear1(w, l, y1);
-    write_row_parallel(w, second.z, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_feed_forward(w, l, y1, second.z, scratch);
     write_residual(w, l, &second);
 }
 
@@ -198,11 +207,11 @@ static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct 
 static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in, struct pp_ref out,
                                    const struct pp_scratch *scratch)
 {
-    const int ff = w->model->local.d_ff;
     const struct pp_slot *slot = &w->slot;
     const struct pp_ref h1 = pp_ref_act(w, l, slot->x), h2 = pp_ref_act(w, l, slot->y1);
-    const struct pp_ref none = {0}, u = pp_ref_act(w, l, slot->u);
-    const struct pp_ref stream = out.region == PP_MEM_NONE ? none : scratch->stream;
+    const struct pp_ref none = {0};
+    const bool ends = out.region == PP_MEM_NONE;
+    const struct pp_ref stream = ends ? none : scratch->stream, z2 = ends ? none : scratch->z2;
     const struct residual middle = {PP_DROP_RESIDUAL1,
                                     PP_OUT_PROJ_BIAS,
                                     PP_NORM2_WEIGHT,
@@ -220,10 +229,8 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
     write_row_parallel(w, middle.z, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->local),
                        pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
-    write_linear1(w, l, h2);
-    if (out.region == PP_MEM_NONE) return;
-    write_row_parallel(w, scratch->z2, u, ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_layer_end(w, l, out, scratch->z2, stream);
+    write_feed_forward(w, l, h2, z2, scratch);
+    if (!ends) write_layer_end(w, l, out, z2, stream);
 }
 
 /* The stream's norm is the decoder's input. */
@@ -279,8 +286,8 @@ static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
     if (w->part.lowest) write_input(w, layer_output(w, -1), recompute);
     if (w->stage->layers == 0) return;
-    const struct pp_ref scratch = pp_writer_attention_scratch(w);
-    for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), scratch);
+    const struct pp_scratch scratch = {.attention = pp_writer_attention_scratch(w), .places = pp_writer_places(w)};
+    for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), &scratch);
 }
 
 /* Where the stream stands before layer l; behind the last one. A recomputed stage sends nothing. */
@@ -296,6 +303,7 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
     if (w->stage->layers > 0) scratch.z2 = pp_writer_stream(w);
     if (w->part.lowest) write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     if (w->stage->layers > 0) scratch.attention = pp_writer_attention_scratch(w);
+    if (w->stage->layers > 0) scratch.places = pp_writer_places(w);
     for (int l = w->part.begin; l < w->part.end; l++)
         write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
                                &scratch);
@@ -323,7 +331,7 @@ void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *s
     else if (l >= 0 && first)
         write_norm_first_layer(w, l, pp_ref_checkpoint(w, l), decode ? scratch->stream : none, scratch);
     else if (l >= 0)
-        write_layer(w, l, decode ? input : none, scratch->attention);
+        write_layer(w, l, decode ? input : none, scratch);
     if (!decode) return;
     if (first) write_last_norm(w, l < 0 ? pp_ref_checkpoint(w, 0) : scratch->stream);
     write_decoder(w);

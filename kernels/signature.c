@@ -65,6 +65,16 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
+/* " x8k2c1.25": experts, of each token, and by which factor there is room; " x8" of norm and step. */
+static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
+{
+    *text = '\0';
+    if (!shape->experts) return;
+    const int used = snprintf(text, size, " x%d", shape->experts);
+    if (!tensors)
+        snprintf(text + used, size - (size_t)used, "k%dc%g", shape->experts_per_token, shape->capacity_factor);
+}
+
 static void write_precision(const struct pp_shape *shape, char *text, size_t size)
 {
     *text = '\0';
@@ -101,9 +111,10 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24];
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24], experts[32];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
+    write_experts(shape, tensors, experts, sizeof experts);
     write_vocabulary(w, tensors, vocab, sizeof vocab);
     if (pp_writer_drops(w))
         snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
@@ -112,10 +123,11 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     const int used = write_layers(w, kind, text, size);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s", heads, shape->d_ff, vocab, parts, precision,
-                 layers, tied_word(w), kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts, vocab, parts,
+                 precision, layers, tied_word(w), kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff, vocab,
-                 parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", attention_words[shape->attention], dropout,
-                 precision, layers, w->checkpoints ? " layers" : "", w->seq, w->rows);
+        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff,
+                 experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
+                 attention_words[shape->attention], dropout, precision, layers, w->checkpoints ? " layers" : "", w->seq,
+                 w->rows);
 }

@@ -12,10 +12,11 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? PP_SLOT_ENDLESS : bounded(product);
 }
 
-/* A slot in the making: of so many rows. part_seq: tokens of a row that the worker has of the stream. */
+/* A slot in the making: of so many rows. part_seq: tokens of a row that the worker has of the stream; experts: of the
+ * model; places: of the worker's. */
 struct placing {
-    int rows, seq, part_seq, element_bytes;
-    int64_t end;
+    int rows, seq, part_seq, element_bytes, experts;
+    int64_t places, end;
 };
 
 /* Places a buffer of `width` numbers of `bytes` each for each of so many tokens of a row at the end of the slot. */
@@ -39,12 +40,39 @@ static struct pp_buffer place_stream(struct placing *p, int64_t d)
     return place_tokens(p, p->part_seq, d, p->element_bytes);
 }
 
+/* So many numbers, whatever the rows: a slot with such buffers holds one microbatch. */
+static struct pp_buffer place_once(struct placing *p, int64_t numbers, int bytes)
+{
+    const struct pp_buffer at = {p->end, 0};
+    const int64_t size = times(numbers, bytes);
+    p->end = bounded(p->end + (size + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT);
+    return at;
+}
+
+/* Columns of linear1's output, or of linear2's input: of all tokens, or of places. */
+static struct pp_buffer place_inner(struct placing *p, int64_t width)
+{
+    return p->experts ? place_once(p, times(p->places, width), p->element_bytes) : place(p, width, p->element_bytes);
+}
+
+/* What route makes, and, for a W of its own, the gradient at its logits. */
+static void place_routes(struct placing *p, int chosen, bool split, struct pp_slot *out)
+{
+    out->probabilities = place(p, p->experts, sizeof(float));
+    out->choices = place(p, chosen, sizeof(int32_t));
+    out->gates = place(p, chosen, sizeof(float));
+    out->places = place(p, chosen, sizeof(int32_t));
+    out->holds = place_once(p, p->places, sizeof(int32_t));
+    out->counts = place_once(p, p->experts, sizeof(int32_t));
+    if (split) out->droute = place(p, p->experts, p->element_bytes);
+}
+
 static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
 static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
                         struct pp_slot *out)
 {
-    const int64_t d = shape->d_model, ff = shape->d_ff;
+    const int64_t d = shape->d_model;
     const int e = p->element_bytes;
     const bool split = spec->training && spec->split_backward;
     if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
@@ -57,11 +85,12 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     out->xhat1 = place_stream(p, d);
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);
-    if (shape->activation != PP_RELU) out->a = place(p, pp_linear1_width(shape), e);
-    out->u = place(p, ff, e);
+    if (p->experts) place_routes(p, shape->experts_per_token, split, out);
+    if (shape->activation != PP_RELU) out->a = place_inner(p, pp_linear1_width(shape));
+    out->u = place_inner(p, shape->d_ff);
     out->xhat2 = place_stream(p, d);
     out->rstd2 = place_rstd(p);
-    if (split && shape->activation != PP_SWIGLU) out->dh = place(p, ff, e);
+    if (split && shape->activation != PP_SWIGLU) out->dh = place_inner(p, shape->d_ff);
     if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
 }
 
@@ -83,8 +112,12 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     const struct pp_stage *s = &model->stages[stage];
     const struct pp_shape *shape = &model->local;
     const bool split = spec->training && spec->split_backward;
-    struct placing p = {spec->slot_rows, spec->seq, pp_part_tokens(shape, spec->seq),
-                        pp_element_bytes(shape->precision), 0};
+    struct placing p = {.rows = spec->slot_rows,
+                        .seq = spec->seq,
+                        .part_seq = pp_part_tokens(shape, spec->seq),
+                        .element_bytes = pp_element_bytes(shape->precision),
+                        .experts = model->shape.experts};
+    if (p.experts) p.places = times(shape->experts, pp_expert_capacity(&model->shape, times(p.rows, p.seq)));
     *out = (struct pp_slot){0};
     if (s->layers > 0) place_layer(&p, shape, spec, out);
     if (spec->training && !spec->checkpoint_layers) {

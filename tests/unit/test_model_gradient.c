@@ -195,7 +195,7 @@ static void test_vector_widths_agree(void **state)
     const struct pp_cpu_isa *isa;
     for (int i = 0; (isa = pp_cpu_isa_at(i)); i++) {
         if (!isa->supported()) continue;
-        for (int kind = 0; kind < KINDS; kind++) {
+        for (int kind = 0; kind < ALL_KINDS; kind++) {
             struct runner other = make_runner(of_kind(tiny, kind), 2);
             other.isa = isa;
             compare_runs(make_runner(of_kind(tiny, kind), 2), other, 2e-5f);

@@ -3,6 +3,7 @@
  * Names of calls and programs: keys of measured times. What stays as it was is found in old databases. Names of
  * tensors: those of PyTorch's modules.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,6 +44,9 @@ static void test_names_of_calls(void **state)
                "positions_grad 5x35x200x64 drop");
     check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
+    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
+               "gemm_nt 175x600x200 times8 bf16 wide");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
     const struct pp_ref there = {.region = PP_MEM_WORK};
     check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3, .ref[0] = there},
                "layernorm 5x35x200 drop");
@@ -124,6 +128,19 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm swiglu nobias");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu nobias");
+}
+
+/* Times depend on how many experts there are, a token has, and have room; of norm and step on how many there are. */
+static void test_signatures_of_experts(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 12, .heads = 3, .d_ff = 20, .layers = 2, .vocab = 101, .bias = PP_NO_BIAS};
+    shape.experts = 8;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 1.25;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_B, 1, "B 1l+dec d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8 v101 nobias");
 }
 
 /* Learnt positions are the embedding's alone, and what the decoder lacks is its own. */
@@ -215,6 +232,64 @@ static void test_long_signature(void **state)
                         "pre rmsnorm swiglu nobias seq8192 rows2");
     pp_program_free(&program);
     pp_model_free(model);
+    struct pp_shape longer = shape;
+    longer.positions = PP_POSITIONS_ROPE;
+    longer.rope_theta = 500000;
+    longer.kv_heads = 8;
+    longer.head_dim = 256;
+    longer.tensor = 8;
+    longer.sequence = true;
+    longer.experts = 256;
+    longer.experts_per_token = 8;
+    longer.capacity_factor = 1.125;
+    model = make_model(&longer, 1);
+    const struct pp_program_spec spec = {.seq = 8192, .slot_rows = 2, .training = true, .checkpoint_layers = true};
+    if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
+    assert_string_equal(program.signature,
+                        "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 v128255/16128 tp8 sp causal flash "
+                        "p0.125r bf16 pre rmsnorm swiglu nobias rope layers seq8192 rows2");
+    pp_program_free(&program);
+    pp_model_free(model);
+}
+
+/* Mixtral 8x7B (Jiang et al., 2024): its parameters, and those of a layer. Experts are whole in tensor ranks, the
+ * router in each of them. */
+static void test_tensors_of_mixtral(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 4096, .heads = 32, .kv_heads = 8, .d_ff = 14336, .layers = 32, .vocab = 32000};
+    shape.norm = PP_NORM_FIRST;
+    shape.normalization = PP_RMSNORM;
+    shape.activation = PP_SWIGLU;
+    shape.bias = PP_NO_BIAS;
+    shape.experts = 8;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 1.25;
+    shape.tensor = 4;
+    struct pp_model *model = make_model(&shape, 2);
+    const struct {
+        const char *name;
+        int64_t rows, columns, local_rows;
+        double bound;
+    } expected[] = {{"layers.0.router.weight", 8, 4096, 8, 1. / 64},
+                    {"layers.0.linear1.weight", 8 * 28672, 4096, 2 * 28672, 1. / 64},
+                    {"layers.0.linear2.weight", 8 * 4096, 14336, 2 * 4096, 1 / sqrt(14336)}};
+    assert_int_equal(model->parameters, 46702792704);
+    assert_int_equal(pp_shape_embedding(&shape) + 32 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+                     model->parameters);
+    for (int i = 0; i < 3; i++) {
+        const struct pp_tensor *t = &model->tensors[3 + i];
+        assert_string_equal(t->name, expected[i].name);
+        assert_true(t->shape[0] == expected[i].rows && t->shape[1] == expected[i].columns);
+        assert_true(t->local[0] == expected[i].local_rows && t->local[1] == expected[i].columns);
+        assert_true(t->init == PP_INIT_UNIFORM && t->bound == expected[i].bound);
+    }
+    pp_model_free(model);
+    shape.init_std = 0.02; /* what writes into the stream begins smaller */
+    model = make_model(&shape, 2);
+    assert_true(model->tensors[3].bound == 0.02 && model->tensors[4].bound == 0.02);
+    assert_true(fabs(model->tensors[5].bound - 0.02 / 8) < 1e-12);
+    pp_model_free(model);
 }
 
 /* What Llama's layers have, and nothing else; swiglu's linear1 has two halves. */
@@ -286,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_names_of_calls),      cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_signatures_of_parts), cmocka_unit_test(test_signatures_of_gpt2),
         cmocka_unit_test(test_tensors_of_gpt2),     cmocka_unit_test(test_long_signature),
-        cmocka_unit_test(test_tensors_of_llama)};
+        cmocka_unit_test(test_tensors_of_llama),    cmocka_unit_test(test_signatures_of_experts),
+        cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

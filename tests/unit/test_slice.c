@@ -43,6 +43,12 @@ static struct pp_shape random_shape(void)
     shape.max_positions = 1 + below(9);
     shape.replicas = 1 + below(3);
     shape.zero = shape.replicas > 1 && below(2);
+    if (below(3) > 0) return shape;
+    shape.experts = tensor * (1 + below(3));
+    shape.experts_per_token = 1;
+    shape.d_ff = 1 + below(3);
+    shape.capacity_factor = 1;
+    shape.bias = PP_NO_BIAS;
     return shape;
 }
 
@@ -66,6 +72,12 @@ static int64_t gates_row(const struct pp_shape *s, int k, int64_t row)
     return opened * s->d_ff + k * mine + row - opened * mine;
 }
 
+/* Whole experts, one behind the other; each has so many rows. */
+static int64_t experts_row(const struct pp_shape *s, int k, int64_t row, int64_t each)
+{
+    return (int64_t)k * s->experts / s->tensor * each + row;
+}
+
 static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
 {
     const int64_t words = (s->vocab + s->tensor - 1) / s->tensor, word = k * words + row;
@@ -76,10 +88,12 @@ static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
 static struct place expected_place(const struct pp_shape *s, const char *name, int k, struct place at)
 {
     if (strstr(name, "in_proj")) at.row = heads_row(s, k, at.row);
-    if (strstr(name, "linear1")) at.row = gates_row(s, k, at.row);
+    if (strstr(name, "linear1"))
+        at.row = s->experts ? experts_row(s, k, at.row, pp_linear1_width(s)) : gates_row(s, k, at.row);
     if (strstr(name, "embedding") || strstr(name, "decoder")) at.row = words_row(s, k, at.row);
     if (strstr(name, "out_proj.weight")) at.column += (int64_t)k * s->heads / s->tensor * s->head_dim;
-    if (strstr(name, "linear2.weight")) at.column += (int64_t)k * s->d_ff / s->tensor;
+    if (strstr(name, "linear2.weight") && s->experts) at.row = experts_row(s, k, at.row, s->d_model);
+    if (strstr(name, "linear2.weight") && !s->experts) at.column += (int64_t)k * s->d_ff / s->tensor;
     return at;
 }
 
@@ -115,7 +129,7 @@ static void check_worker(const struct pp_shape *s, const struct pp_tensor *t, in
 static bool is_whole_in_each(const struct pp_tensor *t)
 {
     return strstr(t->name, "norm") || strstr(t->name, "positions") || strstr(t->name, "out_proj.bias") ||
-           strstr(t->name, "linear2.bias");
+           strstr(t->name, "linear2.bias") || strstr(t->name, "router");
 }
 
 static void test_workers_have_each_element_once(void **unused)

@@ -108,6 +108,19 @@ static void test_by_hand(void **state)
     pp_prediction_free(&f.prediction);
 }
 
+/* A token's own two experts and the router; not places that nobody has, nor experts of others: twice 2 128 and 4 8 for
+ * each layer in the place of 2 128. */
+static void test_experts_by_hand(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 8, .heads = 2, .d_ff = 16, .layers = 2, .vocab = 10, .bias = PP_NO_BIAS};
+    assert_true(pp_model_flops(&shape, 3) == 21600);
+    shape.experts = 4;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 3;
+    assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * (256 + 32));
+}
+
 /* Four workers of two threads are 8 cores, of 5 that a machine has 5; a waited-for GPU is one. */
 static void test_days_and_cost(void **state)
 {
@@ -138,6 +151,6 @@ static void test_days_and_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand),
-                                       cmocka_unit_test(test_days_and_cost)};
+                                       cmocka_unit_test(test_experts_by_hand), cmocka_unit_test(test_days_and_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,8 @@ static void test_text(void **state)
         {"--kv-heads 1 --positions rope", "2l d200 h2 kv1 f200 v28782 causal rope10000 p0.2 20x35 uniform"},
         {"--positions learned --bias layers", "2l d200 h2 f200 v28782 causal layerbias learned35 p0.2 20x35 uniform"},
         {"--positions learned --max-positions 64", "2l d200 h2 f200 v28782 causal learned64 p0.2 20x35 uniform"},
+        {"--bias no --experts 8 --experts-per-token 1 --capacity-factor 2.0",
+         "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
         {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},
         {"--times 5,5.50,5,1 --straggler 1:1.5 --jitter 1", "5,5.5,5,1 ms, rank 1:1.5, jitter 1 %"},
     };

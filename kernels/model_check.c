@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which shapes a model can have, and which microbatches.
+ */
+#include <limits.h>
+
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+
+static pp_status check_heads(const struct pp_shape *shape)
+{
+    if (shape->heads < 1 || shape->head_dim < 0 || (!shape->head_dim && shape->d_model % shape->heads))
+        return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
+    if (shape->kv_heads < 0 || (shape->kv_heads && shape->heads % shape->kv_heads))
+        return pp_fail(PP_USAGE, "--kv-heads %d does not divide --heads %d", shape->kv_heads, shape->heads);
+    if (shape->positions == PP_POSITIONS_ROPE && (pp_head_dim(shape) % 2 || !(shape->rope_theta >= 1)))
+        return pp_fail(PP_USAGE,
+                       "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
+                       pp_head_dim(shape));
+    return PP_OK;
+}
+
+enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
+
+/* Can so many workers share the tensors? */
+static pp_status check_tensor(const struct pp_shape *shape)
+{
+    const int tensor = pp_shape_tensor(shape), words = (shape->vocab + tensor - 1) / tensor;
+    const struct {
+        const char *option;
+        int size;
+    } rows[] = {{"heads", shape->heads},
+                {"kv-heads", pp_kv_heads(shape)},
+                {shape->experts ? "experts" : "d-ff", shape->experts ? shape->experts : shape->d_ff}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].size % tensor)
+            return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
+    if (tensor > 1 && !shape->experts && shape->d_ff / tensor % DROPOUT_QUAD)
+        return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
+                       tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
+    if ((int64_t)words * (tensor - 1) >= shape->vocab)
+        return pp_fail(
+            PP_USAGE,
+            "--tensor %d: of a vocabulary of %d each worker would have %d word%s, and the last one none; use fewer",
+            tensor, shape->vocab, words, pp_plural(words));
+    return PP_OK;
+}
+
+static pp_status check_experts(const struct pp_shape *shape)
+{
+    const int most = shape->experts < PP_EXPERTS_PER_TOKEN_MAX ? shape->experts : PP_EXPERTS_PER_TOKEN_MAX;
+    const int64_t width = pp_linear1_width(shape) > shape->d_model ? pp_linear1_width(shape) : shape->d_model;
+    if (shape->experts == 0) return PP_OK;
+    if (shape->experts < 0 || shape->experts > PP_EXPERTS_MAX)
+        return pp_fail(PP_USAGE, "--experts %d is outside 0 to %d", shape->experts, PP_EXPERTS_MAX);
+    if (shape->experts_per_token < 1 || shape->experts_per_token > most)
+        return pp_fail(PP_USAGE, "--experts-per-token %d: of --experts %d a token can have 1 to %d",
+                       shape->experts_per_token, shape->experts, most);
+    if (!(shape->capacity_factor > 0))
+        return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",
+                       shape->capacity_factor);
+    if (!(shape->aux_loss >= 0)) return pp_fail(PP_USAGE, "--aux-loss %g is less than 0", shape->aux_loss);
+    if (shape->bias != PP_NO_BIAS)
+        return pp_fail(PP_USAGE, "--experts %d have no biases: add --bias no", shape->experts);
+    if (shape->experts * width > INT_MAX)
+        return pp_fail(PP_USAGE, "--experts %d of --d-ff %d and --d-model %d are too large for one layer",
+                       shape->experts, shape->d_ff, shape->d_model);
+    return PP_OK;
+}
+
+pp_status pp_shape_check(const struct pp_shape *shape)
+{
+    if (shape->d_model < 2 || shape->d_model % 2)
+        return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
+    PP_TRY(check_heads(shape));
+    if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
+        return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,
+                       shape->layers, shape->vocab);
+    if (shape->positions == PP_POSITIONS_LEARNED && shape->max_positions < 1)
+        return pp_fail(PP_USAGE, "--max-positions %d must be at least 1", shape->max_positions);
+    if (!(shape->dropout >= 0 && shape->dropout < 1))
+        return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
+    PP_TRY(check_experts(shape));
+    return check_tensor(shape);
+}
+
+/* Kernels count places and choices as int. */
+static pp_status check_places(const struct pp_model *model, int64_t tokens)
+{
+    const struct pp_shape *shape = &model->shape;
+    if (!shape->experts || (tokens * shape->experts_per_token <= INT_MAX &&
+                            pp_expert_capacity(shape, tokens) * model->local.experts <= INT_MAX))
+        return PP_OK;
+    return pp_fail(PP_USAGE, "a microbatch of %lld tokens is too large for --experts %d: use more chunks",
+                   (long long)tokens, shape->experts);
+}
+
+pp_status pp_model_check_size(const struct pp_model *model, const struct pp_class *cls, int seq)
+{
+    if (model->shape.positions == PP_POSITIONS_LEARNED && seq > model->shape.max_positions)
+        return pp_fail(PP_USAGE, "rows of %d tokens have places without weights: --max-positions is %d", seq,
+                       model->shape.max_positions);
+    const int tensor = pp_shape_tensor(&model->shape);
+    const int64_t tokens = (int64_t)cls->rows * seq;
+    if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
+        (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
+        return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
+                       pp_plural(cls->rows), seq, pp_plural(seq));
+    return check_places(model, tokens);
+}

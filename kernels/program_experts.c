@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The feed-forward part of layers with experts, forward and backward. Tokens go to the places of their experts
+ * (dispatch), all experts of a worker multiply by their matrices in one call, and what they make comes back (combine).
+ * Gates weigh what the activation makes, before linear2: so combine is a plain sum, and so is its gradient.
+ *
+ * A token's choices may be other workers' experts: each worker routes all tokens, adds what its own experts make, and
+ * the sum over workers that ends a row-parallel product ends this as well. The router's part of the gradient at the
+ * input is the same in all of them, so it counts once: combine adds to it in the first one, and writes over it in the
+ * others.
+ */
+#include "kernels/model_program.h"
+
+/* A product for each of the worker's experts. */
+static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3],
+                                      enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, struct pp_ref b)
+{
+    struct pp_call *call = pp_writer_gemm(w, kernel, mnk, mode, c, a, b);
+    if (w->model->local.experts > 1) call->n[5] = w->model->local.experts;
+    return call;
+}
+
+/* What places hold of `from`, of all tokens. */
+static void write_dispatch(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH, (int)pp_writer_inner_rows(w), shape->d_model,
+                                          (int)w->tokens, shape->experts_per_token);
+    call->ref[0] = to;
+    call->ref[1] = from;
+    call->ref[2] = pp_ref_act(w, l, w->slot.holds);
+}
+
+/* The sum of what a token's places hold. */
+static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref to, struct pp_ref from)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE, (int)w->tokens, shape->d_model,
+                                          (int)pp_writer_inner_rows(w), shape->experts_per_token);
+    call->n[4] = (int)mode;
+    call->ref[0] = to;
+    call->ref[1] = from;
+    call->ref[2] = pp_ref_act(w, l, w->slot.places);
+}
+
+/* Over the places of what the activation made, or of its gradient. */
+static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel)
+{
+    const struct pp_shape *shape = &w->model->local;
+    return pp_writer_call(w, kernel, (int)pp_writer_inner_rows(w), shape->d_ff, (int)w->tokens,
+                          shape->experts_per_token);
+}
+
+/* x: all tokens. The router is whole in all workers. */
+static void write_route(struct pp_writer *w, int l, struct pp_ref x)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int experts = w->model->shape.experts;
+    const struct pp_ref logits = pp_ref_act(w, l, w->slot.probabilities);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, experts, shape->d_model}, PP_GEMM_WRITE, logits,
+                   x, pp_ref_weight(w, l, PP_ROUTER_WEIGHT))
+        ->n[4] = true;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ROUTE, w->rows, w->seq, experts, shape->experts_per_token);
+    const struct pp_buffer made[] = {w->slot.probabilities, w->slot.choices, w->slot.gates,
+                                     w->slot.places,        w->slot.holds,   w->slot.counts};
+    call->n[4] = (int)w->capacity;
+    call->n[5] = shape->experts;
+    for (int i = 0; i < 6; i++) call->ref[i] = pp_ref_act(w, l, made[i]);
+}
+
+void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, struct pp_ref places)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int capacity = (int)w->capacity, d = shape->d_model;
+    const struct pp_ref u = pp_ref_act(w, l, w->slot.u), to = w->by_tokens ? w->full[0] : z;
+    x = pp_writer_gather(w, 0, x);
+    write_route(w, l, x);
+    write_dispatch(w, l, places, x);
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, pp_linear1_width(shape), d}, PP_GEMM_WRITE,
+                   shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), places,
+                   pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    pp_write_activation(w, l, (int)pp_writer_inner_rows(w), 1);
+    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
+    weigh->ref[0] = u;
+    weigh->ref[1] = pp_ref_act(w, l, w->slot.gates);
+    weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
+    if (z.region == PP_MEM_NONE) return;
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, d, shape->d_ff}, PP_GEMM_WRITE, places, u,
+                   pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_combine(w, l, PP_GEMM_WRITE, to, places);
+    pp_write_sum(w, z);
+}
+
+struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_expert_scratch scratch = {.dy = pp_writer_places(w)};
+    scratch.places = w->split ? scratch.dy : pp_writer_places(w);
+    if (!input_grads) return scratch;
+    scratch.dgates = pp_writer_scratch(w, w->tokens * shape->experts_per_token * (int64_t)sizeof(float));
+    if (!w->split) scratch.droute = pp_writer_activations(w, w->model->shape.experts);
+    return scratch;
+}
+
+/* The gradient at the router's output. */
+static struct pp_ref droute_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
+{
+    return w->split ? pp_ref_act(w, l, w->slot.droute) : scratch->droute;
+}
+
+/* From the gradient at what the gates have weighed, du, to that at the router's output. */
+static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref du)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const struct pp_slot *slot = &w->slot;
+    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH_GRAD);
+    weigh->ref[0] = du;
+    weigh->ref[1] = scratch->dgates;
+    weigh->ref[2] = pp_ref_act(w, l, slot->u);
+    weigh->ref[3] = pp_ref_act(w, l, slot->gates);
+    weigh->ref[4] = pp_ref_act(w, l, slot->places);
+    pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
+    struct pp_call *call =
+        pp_writer_call(w, PP_KERNEL_ROUTE_GRAD, w->rows, w->seq, w->model->shape.experts, shape->experts_per_token);
+    call->f[0] = (float)shape->aux_loss;
+    call->ref[0] = droute_of(w, l, scratch);
+    call->ref[1] = scratch->dgates;
+    call->ref[2] = pp_ref_act(w, l, slot->probabilities);
+    call->ref[3] = pp_ref_act(w, l, slot->choices);
+    call->ref[4] = pp_ref_act(w, l, slot->gates);
+    call->ref[5] = pp_ref_act(w, l, slot->counts);
+}
+
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                    struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
+                                    struct pp_ref out)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int capacity = (int)w->capacity, d = shape->d_model;
+    const bool shared = pp_shape_tensor(shape) > 1;
+    const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : out;
+    write_dispatch(w, l, scratch->dy, dz);
+    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){capacity, shape->d_ff, d}, PP_GEMM_WRITE, du_dh[0], scratch->dy,
+                   pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_route_grad(w, l, scratch, du_dh[0]);
+    pp_write_activation_grad(w, l, (int)pp_writer_inner_rows(w), 1, du_dh[0], du_dh[1]);
+    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){capacity, d, pp_linear1_width(shape)}, PP_GEMM_WRITE,
+                   scratch->places, du_dh[1], pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, d, w->model->shape.experts},
+                   w->by_tokens ? PP_GEMM_WRITE : mode, to, droute_of(w, l, scratch),
+                   pp_ref_weight(w, l, PP_ROUTER_WEIGHT));
+    write_combine(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, scratch->places);
+    return pp_write_gradient_sum(w, mode, out);
+}
+
+/* Of a weight [m, n], from the rows of what its products made [k, m] and read [k, n]. */
+static struct pp_ref weight_grad(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
+{
+    return pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
+}
+
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                             struct pp_ref dh, struct pp_ref x)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int capacity = (int)w->capacity, d = shape->d_model;
+    if (dz.region != PP_MEM_NONE) write_dispatch(w, l, scratch->dy, dz);
+    write_products(w, PP_KERNEL_GEMM_TN, (const int[]){d, shape->d_ff, capacity}, PP_GEMM_BY_FRAME,
+                   weight_grad(w, l, PP_LINEAR2_WEIGHT), scratch->dy, pp_ref_act(w, l, w->slot.u))
+        ->n[4] = true;
+    write_dispatch(w, l, scratch->places, x);
+    write_products(w, PP_KERNEL_GEMM_TN, (const int[]){pp_linear1_width(shape), d, capacity}, PP_GEMM_BY_FRAME,
+                   weight_grad(w, l, PP_LINEAR1_WEIGHT), dh, scratch->places)
+        ->n[4] = true;
+    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){w->model->shape.experts, d, (int)w->tokens}, PP_GEMM_BY_FRAME,
+                   weight_grad(w, l, PP_ROUTER_WEIGHT), droute_of(w, l, scratch), x)
+        ->n[4] = true;
+}

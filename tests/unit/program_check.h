@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs checked by the table of operands: each lies within its region and is aligned, is written before it is read,
+ * and all who use a buffer agree on its elements.
+ */
+#ifndef PP_TESTS_PROGRAM_CHECK_H
+#define PP_TESTS_PROGRAM_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+#include "kernels/model.h"
+
+enum { SEQ = 5, BUFFERS = 512, BUFFER_ALIGNMENT = 64 };
+
+/* What a buffer holds that means something: of the tokens of all tensor ranks, the rank's own part alone, or all. */
+enum held { NOTHING, OWN_PART, ALL };
+
+/* Memory that operands use. */
+struct buffer {
+    int region;
+    int64_t offset, bytes;
+    int element_bytes;
+    enum held held;
+    bool old; /* scratch of an earlier part of the task */
+};
+
+/* One way to run a stage: its programs in order, over one set of buffers. */
+struct check {
+    const struct pp_model *model;
+    int stage;
+    struct pp_program_spec spec;
+    int rows; /* of the class */
+    int part, parts;
+    struct buffer buffers[BUFFERS];
+    int nbuffers;
+    bool norms_summed; /* over the tensor ranks */
+    /* the call in question */
+    const struct pp_call *call;
+    const char *kind;
+};
+
+#define require(c, condition, i)                                                                                       \
+    do {                                                                                                               \
+        char require_text[96];                                                                                         \
+        if (!(condition))                                                                                              \
+            fail_msg("stage %d, %s, %s, operand %d: not so: %s", (c)->stage, (c)->kind,                                \
+                     pp_call_text((c)->call, require_text, sizeof require_text), i, #condition);                       \
+    } while (0)
+
+static inline int64_t region_bytes(const struct check *c, int region, const struct pp_program *program)
+{
+    const struct pp_shape *shape = &c->model->shape;
+    const struct pp_stage *stage = &c->model->stages[c->stage];
+    const int64_t tokens = (int64_t)c->rows * SEQ, ids = tokens * (int64_t)sizeof(int32_t);
+    const int64_t hidden = pp_hidden_bytes(shape, c->rows, SEQ);
+    const int64_t bytes[PP_MEM_REGIONS] = {
+        [PP_MEM_PARAM] = stage->param_bytes,
+        [PP_MEM_GRAD] = stage->param_bytes,
+        [PP_MEM_ACT] = pp_model_act_bytes(c->model, c->stage, &c->spec),
+        [PP_MEM_CKPT] = c->spec.checkpoint_layers ? stage->layers * pp_checkpoint_bytes(shape, c->rows, SEQ) : hidden,
+        [PP_MEM_IN] = hidden,
+        [PP_MEM_OUT] = hidden,
+        [PP_MEM_WORK] = program->work_bytes,
+        [PP_MEM_TOKENS] = ids,
+        [PP_MEM_TARGETS] = ids,
+        [PP_MEM_PARAM16] = stage->param16_bytes,
+        [PP_MEM_STATE] = pp_optimizers[shape->optimizer].states * stage->param_bytes};
+    return bytes[region];
+}
+
+/* Is it of the places of experts, or a number for each of these? A slot has them once, whatever its rows. */
+static inline bool is_of_places(const struct check *c, const struct pp_operand *o)
+{
+    const struct pp_shape *shape = &c->model->shape;
+    if (!shape->experts) return false;
+    const int64_t capacity = pp_expert_capacity(shape, (int64_t)c->rows * SEQ);
+    return !strcmp(o->name, "counts") || o->elements % (c->model->local.experts * capacity) == 0;
+}
+
+/* Where it lies: in its region, aligned, in activation slots as many rows of it as the slot has. Parts of what all
+ * tensor ranks have are equal, and there is room for that of the last one. */
+static inline void check_place(const struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+{
+    const struct pp_ref *ref = &c->call->ref[i];
+    const int64_t bytes = o->elements * o->element_bytes, others = pp_shape_tensor(&c->model->shape) - 1;
+    require(c, ref->offset >= 0 && ref->offset % BUFFER_ALIGNMENT == 0, i);
+    if (ref->row_bytes || !is_of_places(c, o))
+        require(c, ref->row_bytes == (ref->region == PP_MEM_ACT ? bytes / c->rows : 0), i);
+    require(c, ref->part_bytes == 0 || (ref->region == PP_MEM_WORK && ref->part_bytes == bytes && others > 0), i);
+    const int64_t before = (c->spec.slot_rows - c->rows) * ref->row_bytes + others * ref->part_bytes;
+    require(c, ref->offset + before + bytes <= region_bytes(c, ref->region, program), i);
+}
+
+static inline bool is_step(int kernel) { return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW; }
+
+/* Regions hold one type each, but for activation slots and scratch; only norm and step see parameters as numbers. */
+static inline void check_type(const struct check *c, const struct pp_operand *o, int i)
+{
+    const int region = c->call->ref[i].region;
+    const bool step = is_step(c->call->kernel);
+    const int wanted[PP_MEM_REGIONS] = {
+        [PP_MEM_CKPT] = PP_TYPE_ACTIVATION, [PP_MEM_IN] = PP_TYPE_ACTIVATION,      [PP_MEM_OUT] = PP_TYPE_ACTIVATION,
+        [PP_MEM_PARAM] = PP_TYPE_FLOAT,     [PP_MEM_GRAD] = PP_TYPE_FLOAT,         [PP_MEM_TOKENS] = PP_TYPE_INT32,
+        [PP_MEM_TARGETS] = PP_TYPE_INT32,   [PP_MEM_PARAM16] = PP_TYPE_ACTIVATION, [PP_MEM_STATE] = PP_TYPE_FLOAT};
+    if (region == PP_MEM_PARAM16 && step)
+        require(c, o->type == PP_TYPE_BF16 && o->element_bytes == 2, i);
+    else if (region == PP_MEM_PARAM && o->type == PP_TYPE_ACTIVATION)
+        require(c, o->element_bytes == sizeof(float), i); /* products of fp32 and tf32 */
+    else if (region != PP_MEM_ACT && region != PP_MEM_WORK)
+        require(c, o->type == wanted[region], i);
+    if (region == PP_MEM_PARAM || region == PP_MEM_PARAM16) require(c, step || o->use == PP_USE_READ, i);
+    if (region == PP_MEM_TOKENS || region == PP_MEM_TARGETS || region == PP_MEM_IN)
+        require(c, o->use == PP_USE_READ, i);
+}
+
+static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
+
+/* Gradients of norms that lie side by side; they are summed once, in the first of NORM and STEP that there is. */
+static inline void check_norm_sum(const struct check *c, const struct pp_operand *o)
+{
+    const struct pp_stage *stage = &c->model->stages[c->stage];
+    const int64_t first = c->call->ref[0].offset, end = first + o->elements * o->element_bytes;
+    bool begins = false;
+    require(c, pp_shape_parts_tokens(&c->model->shape) && !c->norms_summed && o->element_bytes == 4, 0);
+    require(c, !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP"), 0);
+    for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
+        const struct pp_tensor *t = &c->model->tensors[k];
+        begins |= t->offset == first && is_norm(t);
+        if (t->offset >= end || t->offset < first) continue;
+        require(c, is_norm(t) && t->split == PP_SPLIT_NONE && t->offset + t->elements * 4 <= end, 0);
+    }
+    require(c, begins, 0);
+}
+
+/* How many of the stage's tensors are norms' that calls sum. */
+static inline int norms_in_sums(const struct pp_model *model, int stage, const struct pp_program *program)
+{
+    int n = 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        const struct pp_operand o = pp_call_operand(&program->calls[i], 0);
+        const int64_t first = program->calls[i].ref[0].offset, end = first + o.elements * o.element_bytes;
+        if (program->calls[i].kernel != PP_KERNEL_ALL_REDUCE) continue;
+        for (int k = 0; k < model->stages[stage].tensors; k++) {
+            const struct pp_tensor *t = &model->tensors[model->stages[stage].first_tensor + k];
+            n += t->offset >= first && t->offset < end;
+        }
+    }
+    return n;
+}
+
+/* All of the stage's, in the program that does it. */
+static inline void check_norm_sums(struct check *c, const struct pp_program *program)
+{
+    const struct pp_stage *stage = &c->model->stages[c->stage];
+    int norms = 0;
+    for (int k = 0; k < stage->tensors; k++) norms += is_norm(&c->model->tensors[stage->first_tensor + k]);
+    if (!pp_shape_parts_tokens(&c->model->shape)) return;
+    const bool here = !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP");
+    if (!strcmp(c->kind, "NORM") || !strcmp(c->kind, "STEP"))
+        assert_int_equal(norms_in_sums(c->model, c->stage, program), here ? norms : 0);
+    c->norms_summed |= here;
+}
+
+/* In regions of parameters: a whole tensor, with or without the padding. */
+static inline void check_tensor(const struct check *c, const struct pp_operand *o, int i)
+{
+    const struct pp_stage *stage = &c->model->stages[c->stage];
+    const struct pp_ref *ref = &c->call->ref[i];
+    const int rows = c->model->local.vocab, padded = pp_padded_vocab(&c->model->local);
+    if (c->call->kernel == PP_KERNEL_ALL_REDUCE) {
+        check_norm_sum(c, o);
+        return;
+    }
+    for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
+        const struct pp_tensor *t = &c->model->tensors[k];
+        if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : t->offset) != ref->offset) continue;
+        require(c, o->elements == t->local_elements || o->elements == t->local_elements / rows * padded, i);
+        return;
+    }
+    require(c, !"an operand that is no tensor", i);
+}
+
+/* What the optimizer keeps lies as the weights of the same call do, one stage's worth further for each further one. */
+static inline void check_state(const struct check *c, int i)
+{
+    const struct pp_ref *ref = &c->call->ref[i], *weights = &c->call->ref[0];
+    require(c, is_step(c->call->kernel) && weights->region == PP_MEM_PARAM, i);
+    require(c, ref->offset == weights->offset + (i - 3) * c->model->stages[c->stage].param_bytes, i);
+}
+
+/* Bytes of the buffer that an operand is in: in a slot the rows of all microbatches, in scratch for the tokens of all
+ * tensor ranks (those that they scatter or gather) as many for each of them. */
+static inline int64_t buffer_bytes(const struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+{
+    const struct pp_ref *ref = &c->call->ref[i];
+    if (ref->region == PP_MEM_ACT && ref->row_bytes) return c->spec.slot_rows * ref->row_bytes;
+    for (int k = 0; k < program->ncalls && ref->region == PP_MEM_WORK; k++) {
+        const struct pp_call *join = &program->calls[k];
+        if (join->kernel != PP_KERNEL_REDUCE_SCATTER && join->kernel != PP_KERNEL_ALL_GATHER) continue;
+        if (join->ref[0].offset == ref->offset) return pp_call_join(join).bytes;
+    }
+    return o->elements * o->element_bytes;
+}
+
+/* The buffer at this place; its users must agree on borders and elements. */
+static inline struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+{
+    const struct pp_ref *ref = &c->call->ref[i];
+    const int64_t bytes = buffer_bytes(c, o, i, program);
+    for (int k = 0; k < c->nbuffers; k++) {
+        struct buffer *b = &c->buffers[k];
+        if (b->region != ref->region || b->offset >= ref->offset + bytes || ref->offset >= b->offset + b->bytes)
+            continue;
+        if (b->old && (b->offset != ref->offset || b->bytes != bytes)) {
+            *b = c->buffers[--c->nbuffers];
+            k--;
+            continue;
+        }
+        require(c, b->offset == ref->offset && b->bytes == bytes && b->element_bytes == o->element_bytes, i);
+        return b;
+    }
+    require(c, c->nbuffers < BUFFERS, i);
+    c->buffers[c->nbuffers] = (struct buffer){ref->region, ref->offset, bytes, o->element_bytes, NOTHING, false};
+    return &c->buffers[c->nbuffers++];
+}
+
+/* What there is of a buffer is what its operand reads; and what there is of it behind the call. A scattered sum is of
+ * what each rank has of all tokens, and leaves a part; a gathering makes all of parts, that were there. */
+static inline void check_held(const struct check *c, struct buffer *b, const struct pp_operand *o, int i)
+{
+    const int kernel = c->call->kernel;
+    const enum held wanted = kernel == PP_KERNEL_ALL_GATHER || c->call->ref[i].part_bytes ? OWN_PART : ALL;
+    require(c, !(o->use & PP_USE_READ) || b->held >= wanted, i);
+    if (kernel == PP_KERNEL_ALL_GATHER)
+        require(c, b->held == OWN_PART, i);
+    else if (!(o->use & PP_USE_WRITE))
+        return;
+    b->held = kernel == PP_KERNEL_ALL_GATHER ? ALL : kernel == PP_KERNEL_REDUCE_SCATTER ? OWN_PART : wanted;
+}
+
+/* Tokens: those of all tensor ranks have room where they meet, and norms and residuals know which are theirs. */
+static inline void check_tokens(const struct check *c)
+{
+    const struct pp_shape *shape = &c->model->shape;
+    const int *n = c->call->n, kernel = c->call->kernel;
+    const int tensor = pp_shape_tensor(shape), part = (SEQ + tensor - 1) / tensor;
+    const bool parts = pp_shape_parts_tokens(shape);
+    if (kernel == PP_KERNEL_REDUCE_SCATTER || kernel == PP_KERNEL_ALL_GATHER)
+        require(c, parts && n[0] == tensor * c->rows * part && n[1] == shape->d_model && !n[4], 0);
+    if (pp_kernel_is_norm(kernel) || kernel == PP_KERNEL_RESIDUAL || kernel == PP_KERNEL_RESIDUAL_GRAD)
+        require(c, n[0] == c->rows && n[1] == (parts ? part : SEQ) && n[4] == (parts ? c->rows * SEQ : 0), 0);
+}
+
+/* The copy of weights, what only norms that come first have, and the output of a layer that is made again. */
+static inline bool may_be_missing(const struct check *c, int i)
+{
+    const int kernel = c->call->kernel;
+    const bool again = c->spec.checkpoint_layers && *c->kind == 'B';
+    if (is_step(kernel)) return i == 2;
+    return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
+}
+
+/* Is it memory that the programs of the check write before they read it? */
+static inline bool written_by_us(const struct check *c, int region)
+{
+    return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
+}
+
+/* A linear layer without one, or the decoder; attention behind the rotation, which took it over; added gradients. */
+static inline bool has_no_bias(const struct check *c)
+{
+    const struct pp_shape *shape = &c->model->shape;
+    const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
+    const bool adds = c->call->kernel == PP_KERNEL_RESIDUAL && c->call->ref[1].part_bytes > 0;
+    const bool decodes = strstr(pp_kernel_table[c->call->kernel].name, "cross_entropy");
+    return shape->bias == PP_NO_BIAS || (decodes && shape->bias == PP_BIAS_LAYERS) ||
+           (attends && shape->positions == PP_POSITIONS_ROPE) || adds;
+}
+
+static inline void check_operand(struct check *c, int i, const struct pp_program *program)
+{
+    const struct pp_operand o = pp_call_operand(c->call, i);
+    const int region = c->call->ref[i].region;
+    if (!o.name) require(c, region == PP_MEM_NONE, i);
+    if (!o.name || (may_be_missing(c, i) && region == PP_MEM_NONE)) return;
+    const bool bare = strcmp(o.name, "bias") == 0 && has_no_bias(c);
+    require(c, bare == (region == PP_MEM_NONE), i);
+    if (bare) return;
+    check_place(c, &o, i, program);
+    check_type(c, &o, i);
+    require(c, c->part == 0 || region != PP_MEM_IN, i);
+    require(c, c->part + 1 == c->parts || region != PP_MEM_OUT, i);
+    if (region == PP_MEM_PARAM || region == PP_MEM_GRAD || region == PP_MEM_PARAM16) check_tensor(c, &o, i);
+    if (region == PP_MEM_STATE) check_state(c, i);
+    if (!written_by_us(c, region)) return;
+    check_held(c, find_buffer(c, &o, i, program), &o, i);
+}
+
+static inline void check_part(struct check *c, int kind)
+{
+    struct pp_program program;
+    const int rows = kind == PP_NORM || kind == PP_STEP ? 0 : c->rows;
+    const struct pp_class cls = {kind, c->stage, rows, c->part, c->parts};
+    if (pp_model_program(c->model, &cls, &c->spec, &program) != PP_OK) fail_msg("%s", pp_message());
+    c->kind = pp_kinds[kind].name;
+    for (int i = 0; i < program.ncalls; i++) {
+        c->call = &program.calls[i];
+        assert_int_equal(c->call->precision, c->model->shape.precision);
+        check_tokens(c);
+        for (int k = 0; k < PP_CALL_REFS; k++) check_operand(c, k, &program);
+    }
+    check_norm_sums(c, &program);
+    int kept = 0; /* scratch does not outlive its task */
+    for (int k = 0; k < c->nbuffers; k++) {
+        c->buffers[k].old = c->buffers[k].region == PP_MEM_WORK;
+        if (!c->buffers[k].old || c->part + 1 < c->parts) c->buffers[kept++] = c->buffers[k];
+    }
+    c->nbuffers = kept;
+    pp_program_free(&program);
+}
+
+/* F, B and W in so many parts, or as many as there are layers. */
+static inline void check_program(struct check *c, int kind, int parts)
+{
+    const int layers = c->model->stages[c->stage].layers;
+    c->parts = kind != PP_F && kind != PP_B && kind != PP_W ? 1 : parts < layers ? parts : layers;
+    for (c->part = 0; c->part < c->parts; c->part++) check_part(c, kind);
+}
+
+/* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows, in a third
+ * as many parts. */
+static inline void check_kinds(const struct pp_model *model, const struct pp_program_spec *spec, int rows, const int *kinds,
+                        int n)
+{
+    for (int stage = 0; stage < model->nstages; stage++) {
+        struct check c = {.model = model, .stage = stage, .spec = *spec, .rows = rows};
+        for (int i = 0; i < n; i++) check_program(&c, kinds[i], spec->slot_rows / 3);
+    }
+}
+
+/* All kinds of tasks, in slots of their microbatch and of three. */
+static inline void check_model(const struct pp_shape *shape, int stages)
+{
+    const int fused[] = {PP_F, PP_B, PP_NORM, PP_STEP}, split[] = {PP_F, PP_I, PP_W}, again[] = {PP_R, PP_B},
+              forward[] = {PP_F};
+    struct pp_model *model;
+    if (pp_model_create(shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    for (int slot_rows = 3; slot_rows <= 9; slot_rows += 6) {
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, again, 2);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, split, 3);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .clip = true}, 3, fused, 4);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);
+    }
+    if (!pp_shape_parts_tokens(shape)) /* W of several microbatches gathers none */
+        check_kinds(model, &(struct pp_program_spec){SEQ, 9, true, true}, 9, split, 3);
+    pp_model_free(model);
+}
+
+#endif
