@@ -86,7 +86,8 @@ static inline bool is_of_places(const struct check *c, const struct pp_operand *
 
 /* Where it lies: in its region, aligned, in activation slots as many rows of it as the slot has. Parts of what all
  * tensor ranks have are equal, and there is room for that of the last one. */
-static inline void check_place(const struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+static inline void check_place(const struct check *c, const struct pp_operand *o, int i,
+                               const struct pp_program *program)
 {
     const struct pp_ref *ref = &c->call->ref[i];
     const int64_t bytes = o->elements * o->element_bytes, others = pp_shape_tensor(&c->model->shape) - 1;
@@ -197,7 +198,8 @@ static inline void check_state(const struct check *c, int i)
 
 /* Bytes of the buffer that an operand is in: in a slot the rows of all microbatches, in scratch for the tokens of all
  * tensor ranks (those that they scatter or gather) as many for each of them. */
-static inline int64_t buffer_bytes(const struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+static inline int64_t buffer_bytes(const struct check *c, const struct pp_operand *o, int i,
+                                   const struct pp_program *program)
 {
     const struct pp_ref *ref = &c->call->ref[i];
     if (ref->region == PP_MEM_ACT && ref->row_bytes) return c->spec.slot_rows * ref->row_bytes;
@@ -210,7 +212,8 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
 }
 
 /* The buffer at this place; its users must agree on borders and elements. */
-static inline struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i, const struct pp_program *program)
+static inline struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i,
+                                         const struct pp_program *program)
 {
     const struct pp_ref *ref = &c->call->ref[i];
     const int64_t bytes = buffer_bytes(c, o, i, program);
@@ -336,8 +339,8 @@ static inline void check_program(struct check *c, int kind, int parts)
 
 /* Kinds in the order in which a microbatch meets them; the programs are those of a slot of slot_rows rows, in a third
  * as many parts. */
-static inline void check_kinds(const struct pp_model *model, const struct pp_program_spec *spec, int rows, const int *kinds,
-                        int n)
+static inline void check_kinds(const struct pp_model *model, const struct pp_program_spec *spec, int rows,
+                               const int *kinds, int n)
 {
     for (int stage = 0; stage < model->nstages; stage++) {
         struct check c = {.model = model, .stage = stage, .spec = *spec, .rows = rows};
