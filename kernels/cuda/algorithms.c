@@ -75,9 +75,13 @@ static bool parse_line(const char *line, struct pp_algorithm *out)
 {
     char kernel[24], precision[8], width[8], hex[HEX_DIGITS + 2];
     struct pp_gemm_key *key = &out->key;
-    if (sscanf(line, "%23s %dx%dx%d %7s %7s align %d,%d,%d sms %d algorithm %129[0-9a-f]", kernel, &key->m, &key->n,
-               &key->k, precision, width, &key->alignment[PP_GEMM_FIRST], &key->alignment[PP_GEMM_SECOND],
-               &key->alignment[PP_GEMM_RESULT], &out->sms, hex) != 11)
+    int used = 0, more = 0;
+    if (sscanf(line, "%23s %dx%dx%d%n", kernel, &key->m, &key->n, &key->k, &used) != 4) return false;
+    key->times = 1;
+    if (sscanf(line + used, " times%d%n", &key->times, &more) == 1) used += more;
+    if (sscanf(line + used, " %7s %7s align %d,%d,%d sms %d algorithm %129[0-9a-f]", precision, width,
+               &key->alignment[PP_GEMM_FIRST], &key->alignment[PP_GEMM_SECOND], &key->alignment[PP_GEMM_RESULT],
+               &out->sms, hex) != 7)
         return false;
     key->kernel = kernel_named(kernel);
     key->precision = index_of(precision, pp_precision_names, PP_BF16 + 1);
@@ -170,9 +174,11 @@ void pp_algorithms_write(const struct pp_algorithm *algorithm, const char *remar
 {
     const struct pp_gemm_key *key = &algorithm->key;
     const unsigned char *bytes = (const unsigned char *)&algorithm->algorithm;
-    fprintf(out, "%s %dx%dx%d %s %s align %d,%d,%d sms %d algorithm ", pp_kernel_table[key->kernel].name, key->m,
-            key->n, key->k, pp_precision_names[key->precision], widths[key->wide], key->alignment[PP_GEMM_FIRST],
-            key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT], algorithm->sms);
+    fprintf(out, "%s %dx%dx%d ", pp_kernel_table[key->kernel].name, key->m, key->n, key->k);
+    if (key->times > 1) fprintf(out, "times%d ", key->times);
+    fprintf(out, "%s %s align %d,%d,%d sms %d algorithm ", pp_precision_names[key->precision], widths[key->wide],
+            key->alignment[PP_GEMM_FIRST], key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT],
+            algorithm->sms);
     for (size_t i = 0; i < sizeof algorithm->algorithm; i++) fprintf(out, "%02x", bytes[i]);
     fprintf(out, " # %s\n", remark);
 }

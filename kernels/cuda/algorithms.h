@@ -20,7 +20,7 @@ enum { PP_GEMM_FIRST, PP_GEMM_SECOND, PP_GEMM_RESULT, PP_GEMM_OPERANDS };
 
 /* All that the algorithm, and so the bits of a product, depends on in one worker. Only ints: compared as bytes. */
 struct pp_gemm_key {
-    int kernel, m, n, k, precision, wide;
+    int kernel, m, n, k, times, precision, wide;
     int alignment[PP_GEMM_OPERANDS];
 };
 

@@ -1,10 +1,203 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Experts: the way of the tokens to their places and back. Where a call is timed alone, it finds any numbers in memory
+ * that others would have written: what is no index there is like a choice without a place.
+ */
 #include "kernels/cuda/gpu.cuh"
 
-cudaError_t pp_cuda_route(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_route_grad(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_dispatch(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_combine(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_weigh(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_weigh_grad(const struct pp_cuda_call *) { return cudaErrorNotSupported; }
-cudaError_t pp_cuda_prepare_experts(void) { return cudaSuccess; }
+enum { THREADS = 256 };
+
+/* Rows of `quads` quads, or whatever a thread works on: grid (rows, quads of a row / threads). */
+struct row_grid {
+    dim3 grid;
+    int threads;
+};
+
+static row_grid grid_of(int rows, int quads)
+{
+    row_grid g;
+    g.threads = pp_block_threads(quads, THREADS);
+    g.grid = dim3((unsigned)rows, (unsigned)pp_div_up(quads, g.threads));
+    return g;
+}
+
+static __device__ inline int64_t column(void) { return (int64_t)blockIdx.y * blockDim.x + threadIdx.x; }
+
+/* W: a word of rows, which are copied as they are. */
+template <typename W>
+static __global__ void __launch_bounds__(THREADS)
+    dispatch(W *to, const W *from, const int32_t *holds, int words, int tokens, int chosen)
+{
+    const int64_t j = column();
+    if (j >= words) return;
+    const int held = holds[blockIdx.x], token = held < 0 ? tokens : held / chosen;
+    to[(int64_t)blockIdx.x * words + j] = token < tokens ? from[(int64_t)token * words + j] : W();
+}
+
+template <typename W> static cudaError_t run_dispatch(const struct pp_cuda_call *c, int row_bytes)
+{
+    const int32_t *n = c->call->n;
+    const int words = row_bytes / (int)sizeof(W);
+    const row_grid g = grid_of(n[0], words);
+    PP_LAUNCH(dispatch<W>, g.grid, g.threads, 0, c->stream, static_cast<W *>(c->p[0]), static_cast<const W *>(c->p[1]),
+              static_cast<const int32_t *>(c->p[2]), words, n[2], n[3]);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_dispatch(const struct pp_cuda_call *c)
+{
+    const int row_bytes = c->call->n[1] * pp_element_bytes(c->call->precision);
+    if (((uintptr_t)c->p[0] | (uintptr_t)c->p[1] | (uintptr_t)row_bytes) % sizeof(uint4) == 0)
+        return run_dispatch<uint4>(c, row_bytes);
+    return run_dispatch<uint16_t>(c, row_bytes);
+}
+
+template <typename T> struct combination {
+    T *to;                 /* [tokens, width] */
+    const T *from;         /* [places, width] */
+    const int32_t *places; /* [tokens, chosen] */
+    int width, nplaces, chosen;
+    bool adds;
+};
+
+static __device__ inline void add(pp_quad *sum, pp_quad q)
+{
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) sum->v[k] += q.v[k];
+}
+
+/* A block for each token. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) combine(combination<T> r)
+{
+    const int64_t j = PP_QUAD * column(), left = r.width - j;
+    if (left <= 0) return;
+    const int32_t *const places = r.places + (int64_t)blockIdx.x * r.chosen;
+    T *const to = r.to + (int64_t)blockIdx.x * r.width + j;
+    pp_quad sum = {};
+#pragma unroll 4
+    for (int i = 0; i < r.chosen; i++) {
+        const unsigned place = (unsigned)places[i];
+        if (place < (unsigned)r.nplaces) add(&sum, pp_load<aligned>(r.from + (int64_t)place * r.width + j, left));
+    }
+    if (r.adds) add(&sum, pp_load<aligned>(to, left));
+    pp_store<aligned>(to, left, sum);
+}
+
+template <typename T> static cudaError_t run_combine(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    combination<T> r;
+    r.to = static_cast<T *>(c->p[0]);
+    r.from = static_cast<const T *>(c->p[1]);
+    r.places = static_cast<const int32_t *>(c->p[2]);
+    r.width = n[1];
+    r.nplaces = n[2];
+    r.chosen = n[3];
+    r.adds = pp_gemm_adds(n[4], c->frame);
+    const bool aligned = r.width % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from);
+    const auto kernel = aligned ? combine<T, true> : combine<T, false>;
+    const row_grid g = grid_of(n[0], pp_div_up(r.width, PP_QUAD));
+    PP_LAUNCH(kernel, g.grid, g.threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_combine(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_combine, c); }
+
+template <typename T> struct weighing {
+    T *rows;     /* u, du: [places, width] */
+    const T *by; /* the gradient's: u */
+    const float *gates;
+    const int32_t *index; /* holds; the gradient's: places */
+    float *dgates;
+    int width, most; /* of an index */
+};
+
+static __device__ inline pp_quad times(pp_quad q, float factor)
+{
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) q.v[k] *= factor;
+    return q;
+}
+
+/* A block for each place. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh(weighing<T> r)
+{
+    const int64_t j = PP_QUAD * column(), left = r.width - j;
+    const unsigned held = (unsigned)r.index[blockIdx.x];
+    if (left <= 0 || held >= (unsigned)r.most) return;
+    T *const u = r.rows + (int64_t)blockIdx.x * r.width + j;
+    pp_store<aligned>(u, left, times(pp_load<aligned>(u, left), r.gates[held]));
+}
+
+/* A block for each choice: du *= gate, dgate = the sum of du u before, by the gate that u has in it. */
+template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh_grad(weighing<T> r)
+{
+    PP_SHARED_ONE(pp_by_warp<float>, shared);
+    const unsigned place = (unsigned)r.index[blockIdx.x];
+    const float gate = r.gates[blockIdx.x];
+    const int width = place < (unsigned)r.most ? r.width : 0;
+    float sum = 0;
+    for (int j = PP_QUAD * (int)threadIdx.x; j < width; j += PP_QUAD * (int)blockDim.x) {
+        const int64_t at = (int64_t)place * r.width + j;
+        const pp_quad d = pp_load<aligned>(r.rows + at, width - j), u = pp_load<aligned>(r.by + at, width - j);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) sum += d.v[k] * u.v[k];
+        pp_store<aligned>(r.rows + at, width - j, times(d, gate));
+    }
+    if (width) sum = pp_block_sum(sum, shared);
+    if (threadIdx.x == 0) r.dgates[blockIdx.x] = gate != 0 ? sum / gate : 0;
+}
+
+template <typename T> static cudaError_t run_weigh(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    weighing<T> r = {};
+    r.rows = static_cast<T *>(c->p[0]);
+    r.gates = static_cast<const float *>(c->p[1]);
+    r.index = static_cast<const int32_t *>(c->p[2]);
+    r.width = n[1];
+    r.most = n[2] * n[3];
+    const auto kernel = r.width % PP_QUAD == 0 && pp_aligned(r.rows) ? weigh<T, true> : weigh<T, false>;
+    const row_grid g = grid_of(n[0], pp_div_up(r.width, PP_QUAD));
+    PP_LAUNCH(kernel, g.grid, g.threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_weigh(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_weigh, c); }
+
+template <typename T> static cudaError_t run_weigh_grad(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    weighing<T> r;
+    r.rows = static_cast<T *>(c->p[0]);
+    r.dgates = static_cast<float *>(c->p[1]);
+    r.by = static_cast<const T *>(c->p[2]);
+    r.gates = static_cast<const float *>(c->p[3]);
+    r.index = static_cast<const int32_t *>(c->p[4]);
+    r.width = n[1];
+    r.most = n[0];
+    const bool aligned = r.width % PP_QUAD == 0 && pp_aligned(r.rows) && pp_aligned(r.by);
+    const auto kernel = aligned ? weigh_grad<T, true> : weigh_grad<T, false>;
+    PP_LAUNCH(kernel, n[2] * n[3], pp_block_threads(pp_div_up(r.width, PP_QUAD), THREADS), 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_weigh_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_weigh_grad, c); }
+
+template <typename T> static cudaError_t prepare(void)
+{
+    const void *const kernels[] = {
+        reinterpret_cast<const void *>(combine<T, true>),    reinterpret_cast<const void *>(combine<T, false>),
+        reinterpret_cast<const void *>(weigh<T, true>),      reinterpret_cast<const void *>(weigh<T, false>),
+        reinterpret_cast<const void *>(weigh_grad<T, true>), reinterpret_cast<const void *>(weigh_grad<T, false>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
+
+cudaError_t pp_cuda_prepare_experts(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(dispatch<uint4>),
+                                   reinterpret_cast<const void *>(dispatch<uint16_t>)};
+    cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+    if (error == cudaSuccess) error = prepare<float>();
+    return error == cudaSuccess ? prepare<__nv_bfloat16>() : error;
+}

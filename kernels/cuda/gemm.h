@@ -3,10 +3,11 @@
  * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn and _tn (kernels/cuda/launch.h) work with.
  *
  * A plan holds all that cublasLt wants to know of a product (descriptors, algorithm). It is made once per operation,
- * shape, precision, type of C and alignment of the operands, and kept: equal products give equal bits, and no heuristic
- * is asked inside a step. The algorithm is the one that a file names (algorithms.h), else the heuristic's first: never
- * one that was timed in this run. fp32 products round no operand; tf32 and bf16 sum in float32. Where a sum is split
- * over multiprocessors, its parts are float32 in the workspace and are added in a fixed order.
+ * shape, number of matrices, precision, type of C and alignment of the operands, and kept: equal products give equal
+ * bits, and no heuristic is asked inside a step. The algorithm is the one that a file names (algorithms.h), else the
+ * heuristic's first: never one that was timed in this run. fp32 products round no operand; tf32 and bf16 sum in
+ * float32. Where a sum is split over multiprocessors, its parts are float32 in the workspace and are added in a fixed
+ * order.
  *
  * One per worker, used by one thread and one stream, for its workspace serves one product at a time.
  */

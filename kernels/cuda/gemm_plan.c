@@ -59,7 +59,9 @@ static int bytes_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
 
 static const char *key_text(const struct pp_gemm_key *key, char *buf, size_t size)
 {
-    snprintf(buf, size, "%s %dx%dx%d in %s", pp_kernel_table[key->kernel].name, key->m, key->n, key->k,
+    char times[24] = "";
+    if (key->times > 1) snprintf(times, sizeof times, " times%d", key->times);
+    snprintf(buf, size, "%s %dx%dx%d%s in %s", pp_kernel_table[key->kernel].name, key->m, key->n, key->k, times,
              pp_precision_names[key->precision]);
     return buf;
 }
@@ -84,6 +86,27 @@ void pp_gemm_plan_free(struct pp_gemm_plan *plan)
     if (plan->product) cublasLtMatmulDescDestroy(plan->product);
 }
 
+/* Of one of the operand's matrices. */
+static int64_t elements_of(const struct pp_gemm_key *key, int operand)
+{
+    const struct operation *operation = operation_of(key->kernel);
+    return (int64_t)size_of(key, operation->shape[operand].rows) * size_of(key, operation->shape[operand].columns);
+}
+
+/* Each matrix behind the one before. */
+static pp_status describe_times(const struct pp_gemm_plan *plan, int operand, const char *doing)
+{
+    const int32_t times = plan->key.times;
+    const int64_t stride = elements_of(&plan->key, operand);
+    PP_TRY(pp_gemm_check(cublasLtMatrixLayoutSetAttribute(plan->layout[operand], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                          &times, sizeof times),
+                         &plan->key, doing));
+    return pp_gemm_check(cublasLtMatrixLayoutSetAttribute(plan->layout[operand],
+                                                          CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                          sizeof stride),
+                         &plan->key, doing);
+}
+
 pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *plan)
 {
     static const char doing[] = "describe";
@@ -106,6 +129,7 @@ pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan 
         PP_TRY(pp_gemm_check(
             cublasLtMatrixLayoutCreate(&plan->layout[i], type_of(key, i), (uint64_t)rows, (uint64_t)columns, rows), key,
             doing));
+        if (key->times > 1) PP_TRY(describe_times(plan, i, doing));
     }
     return PP_OK;
 }
@@ -236,10 +260,12 @@ struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *wh
                               .m = call->n[0],
                               .n = call->n[1],
                               .k = call->n[2],
+                              .times = PP_TIMES(call->n),
                               .precision = call->precision,
                               .wide = call->precision == PP_BF16 && call->n[4]};
     const struct operation *operation = operation_of(call->kernel);
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
+        /* whole rows lie between two matrices, so what holds for a row holds for the next matrix, too */
         const uint64_t pitch = (uint64_t)size_of(&key, operation->shape[i].rows) * (uint64_t)bytes_of(type_of(&key, i));
         const uint64_t bits = where[pp_gemm_operand_of[i]] | pitch | MOST_ALIGNMENT;
         key.alignment[i] = (int)(bits & -bits);
@@ -257,9 +283,7 @@ struct pp_gemm_key pp_gemm_key_of_offsets(const struct pp_call *call)
 
 int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand)
 {
-    const struct operation *operation = operation_of(key->kernel);
-    return (int64_t)size_of(key, operation->shape[operand].rows) * size_of(key, operation->shape[operand].columns) *
-           bytes_of(type_of(key, operand));
+    return elements_of(key, operand) * key->times * bytes_of(type_of(key, operand));
 }
 
 pp_status pp_gemm_multiply(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, void *const *p, float beta,

@@ -36,6 +36,7 @@ extern const int pp_gemm_operand_of[PP_GEMM_OPERANDS];
 struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *where);
 /* ... as the offsets in the call say. */
 struct pp_gemm_key pp_gemm_key_of_offsets(const struct pp_call *call);
+/* Of all its matrices. */
 int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand);
 
 /* PP_OK, or a message "cuBLAS cannot <doing> <product>: <cuBLAS's words>". key: NULL, or of the product. */

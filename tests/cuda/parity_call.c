@@ -280,10 +280,26 @@ static void check_copy(const struct run *r, const struct operand *copy, const st
     }
 }
 
+static void check_indexes(const struct run *r, const struct operand *o)
+{
+    for (int64_t k = 0; k < o->info.elements; k++) {
+        const int32_t expected = ((const int32_t *)o->host)[k];
+        int32_t a;
+        memcpy(&a, r->got[0] + o->at + k * (int64_t)sizeof a, sizeof a);
+        if (a != expected)
+            fail_msg("%s: %s[%lld] of %lld is %d, expected %d", r->text, o->info.name, (long long)k,
+                     (long long)o->info.elements, a, expected);
+    }
+}
+
 static void check_operand(const struct run *r, const struct operand *o)
 {
     if (o->info.type == PP_TYPE_BF16) {
         check_copy(r, o, &r->operand[0]);
+        return;
+    }
+    if (o->info.type == PP_TYPE_INT32) {
+        check_indexes(r, o);
         return;
     }
     /* lse is float32, of scores whose factors are rounded after the bias */

@@ -22,6 +22,39 @@ static void fill_words(int32_t *out, int64_t n, int vocab, uint32_t *state)
     }
 }
 
+/* Operands that say where something is: less than n[range]. other: times this one, unless it is 0. */
+static const struct {
+    int kernel, operand, range, other;
+} indexes[] = {{PP_KERNEL_DISPATCH, 2, 2, 3},
+               {PP_KERNEL_COMBINE, 2, 2, 0},
+               {PP_KERNEL_WEIGH, 2, 2, 3},
+               {PP_KERNEL_WEIGH_GRAD, 4, 0, 0},
+               {PP_KERNEL_ROUTE_GRAD, 3, 2, 0}};
+
+/* No number twice: of the operand, but of choices of experts in a token. Some numbers are no index. */
+static bool fill_indexes(int32_t *out, int64_t n, const struct pp_call *call, int i)
+{
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    size_t k = 0;
+    while (k < sizeof indexes / sizeof *indexes && (indexes[k].kernel != call->kernel || indexes[k].operand != i)) k++;
+    if (k == sizeof indexes / sizeof *indexes) return false;
+    const int64_t other = indexes[k].other ? call->n[indexes[k].other] : 1, range = call->n[indexes[k].range] * other,
+                  alike = call->kernel == PP_KERNEL_ROUTE_GRAD ? call->n[3] : n,
+                  numbers = (range > alike ? range : alike) * 6 / 5 + 1;
+    for (int64_t at = 0; at < n; at++) {
+        const int64_t number = (at * 7919 + 13) % numbers; /* a prime */
+        out[at] = number < range ? (int32_t)number : number == range ? (int32_t)range : none[at % 3];
+    }
+    return true;
+}
+
+/* Rows of logits, of which some have equal ones. */
+static void fill_logits(float *logits, int experts, int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row += 2)
+        for (int e = 0; e < experts; e++) logits[row * experts + e] = floorf(logits[row * experts + e] * 8) / 4;
+}
+
 /* Rows of probabilities, some of them marked as dropped. */
 static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, bool drop, uint32_t *state)
 {
@@ -44,6 +77,9 @@ static const struct {
                {PP_KERNEL_GELU_GRAD, 1, 0, 6},
                {PP_KERNEL_SWIGLU, 1, 0, 8},
                {PP_KERNEL_SWIGLU_GRAD, 0, 0, 8},
+               {PP_KERNEL_ROUTE_GRAD, 2, 1, 0.9f},
+               {PP_KERNEL_ROUTE_GRAD, 4, 0.5f, 0.4f},
+               {PP_KERNEL_WEIGH_GRAD, 3, 0.5f, 0.4f},
                {PP_KERNEL_CROSS_ENTROPY_JOIN, 4, 1.5f, 0.5f}};
 
 /* What the operand's meaning asks of a number. */
@@ -62,6 +98,7 @@ static int words_of(const struct pp_call *call, const struct pp_frame *frame)
 {
     const int *n = call->n;
     if (call->kernel == PP_KERNEL_CROSS_ENTROPY) return n[2];
+    if (call->kernel == PP_KERNEL_ROUTE_GRAD) return n[0] * n[1]; /* counts */
     return call->kernel == PP_KERNEL_EMBED || call->kernel == PP_KERNEL_EMBED_GRAD ? n[3] * pp_frame_tensor(frame)
                                                                                    : n[5];
 }
@@ -73,11 +110,13 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
     const int64_t n = info.elements;
     uint32_t state = (uint32_t)(i + 1) * 2654435761u;
     if (info.type == PP_TYPE_INT32) {
-        fill_words(out, n, words_of(call, frame), &state);
+        if (!fill_indexes(out, n, call, i)) fill_words(out, n, words_of(call, frame), &state);
         return;
     }
     float *x = out;
     for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
+    if (kernel == PP_KERNEL_ROUTE && i == 0) fill_logits(x, shape[2], n / shape[2]);
+    for (int64_t k = 0; k < n && kernel == PP_KERNEL_WEIGH_GRAD && i == 3; k += 5) x[k] = -1.25f; /* becomes 0 */
     if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
         fill_probabilities(x, shape[1], n / shape[1], shape[4], frame->training, &state);
     for (int64_t k = 0; k < n; k++) {

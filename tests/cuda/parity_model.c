@@ -299,7 +299,7 @@ void parity_model(const struct parity_device *d)
                                  .dropout = 0.1,
                                  .residual_only = true,
                                  .lab_init = true};
-    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama, gpt2;
+    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama, gpt2, mixtral;
     gpt.norm = first.norm = PP_NORM_FIRST;
     gpt.activation = gelu.activation = PP_GELU;
     gpt.attention = flash.attention = PP_ATTENTION_FLASH;
@@ -313,6 +313,11 @@ void parity_model(const struct parity_device *d)
     llama.positions = PP_POSITIONS_ROPE;
     llama.rope_theta = 1000;
     llama.scale_embedding = false;
+    mixtral = llama;
+    mixtral.experts = 3;
+    mixtral.experts_per_token = 2;
+    mixtral.capacity_factor = 1;
+    mixtral.aux_loss = 0.01;
     gelu.kv_heads = 1;
     gpt2 = gpt;
     gpt2.bias = PP_BIAS_LAYERS;
@@ -324,6 +329,8 @@ void parity_model(const struct parity_device *d)
     check_shape(d, &flash, false);
     check_shape(d, &gpt, false);
     check_shape(d, &llama, true);
+    check_shape(d, &mixtral, false);
+    check_shape(d, &mixtral, true);
     check_shape(d, &gelu, false);
     check_shape(d, &gpt2, true);
     check_shape(d, &first, true);

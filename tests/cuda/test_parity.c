@@ -298,6 +298,24 @@ static void test_relu_not_a_number(void **state)
     assert_true(memory[1] == 0 && memory[2] == 2 && memory[3] == 0 && memory[5] == 0);
 }
 
+/* Of two tokens: choices are experts whatever the logits are, so that places lie inside of memory. */
+static void test_route_not_a_number(void **state)
+{
+    (void)state;
+    enum { E = 3, CHOICES = 4, CAPACITY = 2, FIRST_CHOICE = 2 * E, PLACE = FIRST_CHOICE + 2 * CHOICES };
+    float memory[PLACE + CHOICES + E * CAPACITY + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
+    static const int32_t choices[CHOICES] = {0, 1, 0, 1}, places[CHOICES] = {0, 2, 1, 3};
+    struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .n = {1, 2, E, 2, CAPACITY, E}};
+    static const int at[] = {0,     FIRST_CHOICE,    FIRST_CHOICE + CHOICES,
+                             PLACE, PLACE + CHOICES, PLACE + CHOICES + E * CAPACITY};
+    double loss;
+    for (int i = 0; i < PP_CALL_REFS && i < (int)(sizeof at / sizeof *at); i++) call.ref[i].offset = at[i] * 4;
+    run_on(&call, memory, sizeof memory / sizeof *memory, &loss);
+    assert_memory_equal(memory + FIRST_CHOICE, choices, sizeof choices);
+    assert_memory_equal(memory + PLACE, places, sizeof places);
+    for (int i = 0; i < CHOICES; i++) assert_true(isnan(memory[FIRST_CHOICE + CHOICES + i])); /* a failed step shows */
+}
+
 enum { WORDS = 8192 }; /* two quads for each thread */
 
 /* The loss of one token whose logits are 0 but for the first `few`, each `x`; and the first word's gradient. */
@@ -333,7 +351,7 @@ static void test_model(void **state)
 
 /* ---- the program ---- */
 
-enum { OTHERS = 6 }; /* tests that are not of one kernel */
+enum { OTHERS = 7 }; /* tests that are not of one kernel */
 
 static pp_status open_devices(void)
 {
@@ -361,6 +379,7 @@ int main(int argc, char **argv)
     struct CMUnitTest tests[PP_KERNELS + OTHERS] = {cmocka_unit_test(test_sums),
                                                     cmocka_unit_test(test_clip),
                                                     cmocka_unit_test(test_relu_not_a_number),
+                                                    cmocka_unit_test(test_route_not_a_number),
                                                     cmocka_unit_test(test_loss_of_the_impossible),
                                                     cmocka_unit_test(test_model),
                                                     cmocka_unit_test(test_joins)};

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_plan.h"
 
 /* In a case's process: says why and ends it. */
 #define EXPECT(condition)                                                                                              \
@@ -30,6 +30,7 @@
 struct product {
     int kernel, m, n, k, mode, wide, precision;
     int shift; /* operands lie so many elements behind a well aligned place */
+    int times;
 };
 
 static uint16_t to_bf16(float x)
@@ -103,7 +104,8 @@ static double expected(const struct product *p, const float *a, const float *b, 
 
 static struct pp_call call_of(const struct product *p)
 {
-    return (struct pp_call){.kernel = p->kernel, .n = {p->m, p->n, p->k, p->mode, p->wide}, .precision = p->precision};
+    return (struct pp_call){
+        .kernel = p->kernel, .n = {p->m, p->n, p->k, p->mode, p->wide, p->times}, .precision = p->precision};
 }
 
 static cudaError_t launch(const struct pp_cuda_call *c)
@@ -115,14 +117,28 @@ static cudaError_t launch(const struct pp_cuda_call *c)
 
 static cudaStream_t stream;
 
+enum { MOST_RESULTS = 35 * 100 };
+
+/* One of the call's products. add: c's numbers were there. */
+static void check_numbers(const struct product *p, const float *a, const float *b, const float *c, const float *got,
+                          bool add)
+{
+    static const double tolerance[][2] = {[PP_FP32] = {1e-5, 1e-5}, [PP_TF32] = {2e-3, 2e-3}, [PP_BF16] = {4e-3, 1e-5}};
+    for (int i = 0; i < p->m; i++)
+        for (int j = 0; j < p->n; j++) {
+            const int64_t at = (int64_t)i * p->n + j;
+            const double exact = expected(p, a, b, i, j) + (add ? c[at] : 0), error = fabs(got[at] - exact);
+            EXPECT(error <= tolerance[p->precision][p->wide] * (fabs(exact) + sqrt(p->k)));
+        }
+}
+
 /* accumulate: of the frame. Ends the process where the result is wrong. */
 static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bool accumulate)
 {
-    static const double tolerance[][2] = {[PP_FP32] = {1e-5, 1e-5}, [PP_TF32] = {2e-3, 2e-3}, [PP_BF16] = {4e-3, 1e-5}};
     const bool half = p->precision == PP_BF16;
-    struct operand a = operand_make((int64_t)p->m * p->k, half, p->shift, 1),
-                   b = operand_make((int64_t)p->n * p->k, half, p->shift, 2),
-                   c = operand_make((int64_t)p->m * p->n, half && !p->wide, p->shift, 3);
+    const int times = p->times ? p->times : 1, as = p->m * p->k, bs = p->n * p->k, cs = p->m * p->n;
+    struct operand a = operand_make(times * as, half, p->shift, 1), b = operand_make(times * bs, half, p->shift, 2),
+                   c = operand_make(times * cs, half && !p->wide, p->shift, 3);
     const struct pp_call call = call_of(p);
     const struct pp_frame frame = {.accumulate = accumulate};
     const struct pp_cuda_call cuda = {
@@ -130,15 +146,11 @@ static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bo
     const bool add = p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_BY_FRAME && accumulate);
     EXPECT(launch(&cuda) == cudaSuccess);
     EXPECT(!cudaStreamSynchronize(stream));
-    float got[35 * 100];
+    float got[MOST_RESULTS];
+    EXPECT(c.n <= MOST_RESULTS);
     operand_read(&c, got);
-    for (int i = 0; i < p->m; i++)
-        for (int j = 0; j < p->n; j++) {
-            const int64_t at = (int64_t)i * p->n + j;
-            const double exact = expected(p, a.host, b.host, i, j) + (add ? c.host[at] : 0),
-                         error = fabs(got[at] - exact);
-            EXPECT(error <= tolerance[p->precision][p->wide] * (fabs(exact) + sqrt(p->k)));
-        }
+    for (int i = 0; i < times; i++)
+        check_numbers(p, a.host + i * as, b.host + i * bs, c.host + i * cs, got + i * cs, add);
     operand_free(&a);
     operand_free(&b);
     operand_free(&c);
@@ -154,15 +166,21 @@ static struct pp_cuda_gemm *open_products(void)
     return gemm;
 }
 
+static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
+                            other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0, 0},
+                            many = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0, 8};
+
 static void results(void)
 {
-    static const int shapes[][3] = {{27, 36, 12}, {35, 100, 24}, {7, 5, 9}, {16, 64, 32}, {1, 1, 1}};
+    static const int shapes[][4] = {{27, 36, 12, 0}, {35, 100, 24, 0}, {7, 5, 9, 0}, {16, 64, 32, 1},
+                                    {1, 1, 1, 0},    {14, 8, 20, 6},   {7, 5, 9, 3}};
     static const int kernels[] = {PP_KERNEL_GEMM_NT, PP_KERNEL_GEMM_NN, PP_KERNEL_GEMM_TN};
     struct pp_cuda_gemm *gemm = open_products();
-    for (int shape = 0; shape < 5; shape++)
+    for (int shape = 0; shape < 7; shape++)
         for (int i = 0; i < 3 * 3 * 2 * 3 * 2 * 2; i++) { /* every combination of what follows */
             int rest = i;
-            struct product p = {.m = shapes[shape][0], .n = shapes[shape][1], .k = shapes[shape][2]};
+            struct product p = {
+                .m = shapes[shape][0], .n = shapes[shape][1], .k = shapes[shape][2], .times = shapes[shape][3]};
             p.kernel = kernels[rest % 3], rest /= 3;
             p.precision = rest % 3, rest /= 3;
             p.wide = rest % 2, rest /= 2;
@@ -170,17 +188,17 @@ static void results(void)
             p.shift = rest % 2, rest /= 2;
             check_product(gemm, &p, rest);
         }
+    const struct pp_call call = call_of(&many);
+    EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK); /* has memory for all matrices */
     pp_cuda_gemm_close(gemm);
 }
-
-static const struct product one = {PP_KERNEL_GEMM_NT, 27, 36, 12, PP_GEMM_WRITE, 0, PP_FP32, 0},
-                            other = {PP_KERNEL_GEMM_NT, 27, 36, 24, PP_GEMM_WRITE, 0, PP_FP32, 0};
 
 /* All questions to the heuristic but the first fail: a known shape asks none. */
 static void one_plan_for_a_shape(void)
 {
     struct pp_cuda_gemm *gemm = open_products();
-    const struct pp_call call = call_of(&one), none = {.kernel = PP_KERNEL_RELU}, unknown = call_of(&other);
+    const struct pp_call call = call_of(&one), none = {.kernel = PP_KERNEL_RELU}, unknown = call_of(&other),
+                         unknown_too = call_of(&many);
     EXPECT(pp_cuda_gemm_prepare(gemm, &none, stream) == PP_OK);
     EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK);
     EXPECT(pp_cuda_gemm_prepare(gemm, &call, stream) == PP_OK);
@@ -188,6 +206,61 @@ static void one_plan_for_a_shape(void)
     check_product(gemm, &one, false);
     EXPECT(pp_cuda_gemm_prepare(gemm, &unknown, stream) == PP_UNSUPPORTED);
     EXPECT(strstr(pp_message(), "gemm_nt 27x36x24 in fp32"));
+    EXPECT(pp_cuda_gemm_prepare(gemm, &unknown_too, stream) == PP_UNSUPPORTED);
+    EXPECT(strstr(pp_message(), "gemm_nt 27x36x12 times8 in fp32"));
+    pp_cuda_gemm_close(gemm);
+}
+
+/* A line of a file for one product and one for eight, read again. */
+static void lines_of_algorithms(void)
+{
+    static const char path[] = "algorithms";
+    struct pp_algorithms written, read;
+    const struct pp_call calls[] = {call_of(&one), call_of(&many)};
+    struct pp_algorithm given[2];
+    FILE *out = fopen(path, "w");
+    EXPECT(out);
+    pp_algorithms_begin(&written, "a GPU");
+    pp_algorithms_write_head(&written, out);
+    for (int i = 0; i < 2; i++) {
+        given[i] = (struct pp_algorithm){.key = pp_gemm_key_of_offsets(&calls[i]), .sms = 32};
+        memset(&given[i].algorithm, 0xa5 + i, sizeof given[i].algorithm);
+        pp_algorithms_write(&given[i], "the best", out);
+    }
+    EXPECT(!fclose(out));
+    pp_algorithms_begin(&read, "a GPU");
+    EXPECT(pp_algorithms_read(&read, path) == PP_OK && read.n == 2);
+    for (int i = 0; i < 2; i++) {
+        const struct pp_algorithm *found = pp_algorithms_find(&read, &given[i].key, 32);
+        EXPECT(found && !memcmp(&found->algorithm, &given[i].algorithm, sizeof found->algorithm));
+    }
+    pp_algorithms_free(&read);
+    remove(path);
+}
+
+/* What comes of asking for an algorithm for `many`, one of whose matrices has another attribute. */
+static pp_status ask_with(struct pp_cuda_gemm *gemm, int matrix, cublasLtMatrixLayoutAttribute_t attribute,
+                          const void *value, size_t bytes)
+{
+    const struct pp_call call = call_of(&many);
+    struct pp_gemm_plan plan = {.key = pp_gemm_key_of_offsets(&call)};
+    EXPECT(pp_gemm_describe(gemm, &plan) == PP_OK);
+    EXPECT(!cublasLtMatrixLayoutSetAttribute(plan.layout[matrix], attribute, value, bytes));
+    const pp_status status = pp_gemm_choose(gemm, &plan);
+    pp_gemm_plan_free(&plan);
+    return status;
+}
+
+/* The emulated library takes as many matrices of each operand, and results beside each other, as the real one. */
+static void many_that_do_not_fit(void)
+{
+    struct pp_cuda_gemm *gemm = open_products();
+    const int32_t eight = 8, seven = 7;
+    const int64_t near = 27 * 36 - 1, same = 0;
+    EXPECT(ask_with(gemm, PP_GEMM_FIRST, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &eight, sizeof eight) == PP_OK);
+    EXPECT(ask_with(gemm, PP_GEMM_FIRST, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &seven, sizeof seven) != PP_OK);
+    EXPECT(ask_with(gemm, PP_GEMM_FIRST, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &same, sizeof same) == PP_OK);
+    EXPECT(ask_with(gemm, PP_GEMM_RESULT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &near, sizeof near) != PP_OK);
     pp_cuda_gemm_close(gemm);
 }
 
@@ -277,10 +350,13 @@ static void test_plans(void **state)
     (void)state;
     /* 15: not supported. Each item counts the calls that no item before it made fail. */
     in_process(one_plan_for_a_shape, "cublasLtMatmulAlgoGetHeuristic:2=15,cublasLtMatmulAlgoGetHeuristic:2=15,"
-                                     "cublasLtMatmulAlgoGetHeuristic:2=15");
+                                     "cublasLtMatmulAlgoGetHeuristic:2=15,cublasLtMatmulAlgoGetHeuristic:2=15,"
+                                     "cublasLtMatmulAlgoGetHeuristic:2=15,cublasLtMatmulAlgoGetHeuristic:2=15");
     in_process(second_question, "cublasLtMatmulAlgoGetHeuristic:1=15");
     in_process(second_question, "cublasLtMatmulAlgoGetHeuristic:1=15,cublasLtMatmulAlgoGetHeuristic:1=15");
     in_process(loads_both, "cublasLtMatmul:2");
+    in_process(lines_of_algorithms, "");
+    in_process(many_that_do_not_fit, "");
 }
 
 static void test_failures(void **state)

@@ -182,6 +182,22 @@ static void with_parts_of_llama(void **state)
     same_bits(1, LLAMA "--chunks 2 --dropout 0.2");
 }
 
+/* Few enough places that some choices find none. */
+#define EXPERTS LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 1 "
+
+static void with_experts(void **state)
+{
+    (void)state;
+    leave_out_where_slow();
+    same_bits(1, EXPERTS "--chunks 2 --dropout 0.2");
+    struct outcome whole, shared;
+    run(cuda, SHORT EXPERTS "--chunks 2 --stages 1", &whole);
+    run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --sequence-parallel", &shared);
+    expect_near(&whole, &shared, 1e-5, "--experts 4 --tensor 2");
+    free(whole.weights);
+    free(shared.weights);
+}
+
 static void check_bfloat16(const char *model)
 {
     struct outcome here, one, other;
@@ -206,6 +222,7 @@ static void in_bfloat16(void **state)
     leave_out_where_slow();
     check_bfloat16(LLAMA "--attention flash");
     check_bfloat16(GPT2);
+    check_bfloat16(EXPERTS);
 }
 
 int main(void)
@@ -219,6 +236,7 @@ int main(void)
         cmocka_unit_test(with_layers_of_gpt_and_heads_of_llama),
         cmocka_unit_test(with_tied_embeddings),
         cmocka_unit_test(with_parts_of_llama),
+        cmocka_unit_test(with_experts),
         cmocka_unit_test(in_bfloat16),
     };
     pp_log_init("test_training", true);

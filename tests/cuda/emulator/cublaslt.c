@@ -128,7 +128,8 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
 {
     struct layout *l = calloc(1, sizeof(cublasLtMatrixLayoutOpaque_t));
     if (!l) return CUBLAS_STATUS_ALLOC_FAILED;
-    *l = (struct layout){.type = type, .order = CUBLASLT_ORDER_COL, .rows = rows, .columns = columns, .ld = ld};
+    *l = (struct layout){
+        .type = type, .order = CUBLASLT_ORDER_COL, .rows = rows, .columns = columns, .ld = ld, .batches = 1};
     *out = (cublasLtMatrixLayout_t)l;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -143,10 +144,13 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute, const void *value,
                                                 size_t bytes)
 {
-    static const struct attribute table[] = {
-        ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, type), ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ORDER, layout, order),
-        ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, rows), ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_COLS, layout, columns),
-        ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_LD, layout, ld)};
+    static const struct attribute table[] = {ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, type),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ORDER, layout, order),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, rows),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_COLS, layout, columns),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_LD, layout, ld),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, layout, batches),
+                                             ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, layout, stride)};
     return SET(table, layout);
 }
 

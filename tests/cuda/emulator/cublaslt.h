@@ -24,6 +24,8 @@ struct layout {
     cublasLtOrder_t order;
     uint64_t rows, columns;
     int64_t ld;
+    int32_t batches;
+    int64_t stride; /* in elements, to the next matrix */
 };
 
 struct preference {

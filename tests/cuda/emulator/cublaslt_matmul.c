@@ -39,12 +39,18 @@ struct multiplication {
 
 static size_t element_bytes(const struct layout *l) { return l->type == CUDA_R_16BF ? 2 : 4; }
 
-static size_t extent(const struct layout *l)
+/* Bytes of one matrix, from its first element to its last. */
+static size_t matrix_bytes(const struct layout *l)
 {
     const uint64_t lines = l->order == CUBLASLT_ORDER_ROW ? l->rows : l->columns;
     const uint64_t length = l->order == CUBLASLT_ORDER_ROW ? l->columns : l->rows;
     return lines && length ? ((lines - 1) * (uint64_t)l->ld + length) * element_bytes(l) : 0;
 }
+
+static size_t stride_bytes(const struct layout *l) { return (uint64_t)l->stride * element_bytes(l); }
+
+/* Of all its matrices. */
+static size_t extent(const struct layout *l) { return (size_t)(l->batches - 1) * stride_bytes(l) + matrix_bytes(l); }
 
 /* As Hopper reads a factor: what it does not read is cut off, not rounded. */
 static float cut(float f)
@@ -111,7 +117,7 @@ static void write_column(const struct multiplication *x, uint64_t j, const float
     }
 }
 
-static void multiply(const struct multiplication *x)
+static void multiply_one(const struct multiplication *x)
 {
     const struct layout *d = &x->layout[D];
     const bool transposed = x->product.transpose[A] != CUBLAS_OP_N;
@@ -135,6 +141,17 @@ static void multiply(const struct multiplication *x)
     free(sum);
 }
 
+static void multiply(const struct multiplication *x)
+{
+    struct multiplication one = *x;
+    for (int batch = 0; batch < x->layout[D].batches; batch++) {
+        const size_t b = (size_t)batch;
+        for (int i = 0; i < MATRICES; i++) one.p[i] = (const char *)x->p[i] + b * stride_bytes(&x->layout[i]);
+        one.to = (char *)x->to + b * stride_bytes(&x->layout[D]);
+        multiply_one(&one);
+    }
+}
+
 static void run_multiplication(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 {
     struct multiplication *x = (struct multiplication *)op;
@@ -154,7 +171,8 @@ static uint32_t shape_hash(const struct multiplication *x)
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) h = (h ^ words[i]) * 0x100000001b3u;
     for (int i = 0; i < MATRICES; i++) {
         const struct layout *l = &x->layout[i];
-        const uint64_t sizes[] = {(uint64_t)l->type, (uint64_t)l->order, l->rows, l->columns, (uint64_t)l->ld};
+        const uint64_t sizes[] = {(uint64_t)l->type,    (uint64_t)l->order, l->rows, l->columns, (uint64_t)l->ld,
+                                  (uint64_t)l->batches, (uint64_t)l->stride};
         for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) h = (h ^ sizes[s]) * 0x100000001b3u;
     }
     return (uint32_t)(h ^ h >> 32);
@@ -165,6 +183,15 @@ static bool layout_fits(const struct layout *l)
     const uint64_t line = l->order == CUBLASLT_ORDER_ROW ? l->columns : l->rows;
     return l->rows && l->columns && l->ld >= (int64_t)line && (l->type == CUDA_R_32F || l->type == CUDA_R_16BF) &&
            (l->order == CUBLASLT_ORDER_ROW || l->order == CUBLASLT_ORDER_COL);
+}
+
+/* As many matrices of each; no result may lie where another does. */
+static bool batches_fit(const struct multiplication *x)
+{
+    const struct layout *l = x->layout;
+    for (int i = 0; i < MATRICES; i++)
+        if (l[i].batches != l[D].batches || l[i].batches < 1 || l[i].stride < 0) return false;
+    return l[D].batches == 1 || stride_bytes(&l[D]) >= matrix_bytes(&l[D]);
 }
 
 static bool types_fit(const struct multiplication *x)
@@ -190,6 +217,7 @@ static cublasStatus_t check_shapes(const struct multiplication *x)
     if (columns[A] != rows[B] || l[D].rows != rows[A] || l[D].columns != columns[B] || l[C].rows != rows[A] ||
         l[C].columns != columns[B])
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!batches_fit(x)) return CUBLAS_STATUS_INVALID_VALUE;
     return types_fit(x) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -285,7 +313,8 @@ static cublasStatus_t check_algorithm(struct multiplication *x, const cublasLtMa
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     for (int i = 0; i < MATRICES; i++) {
-        if (!algorithm.alignment[i] || !((uintptr_t)x->p[i] % algorithm.alignment[i])) continue;
+        const uintptr_t bits = (uintptr_t)x->p[i] | (x->layout[i].batches > 1 ? stride_bytes(&x->layout[i]) : 0);
+        if (!algorithm.alignment[i] || !(bits % algorithm.alignment[i])) continue;
         pp_emu_complain("cublasLtMatmul: %s is not aligned to the %d bytes promised", names[i], algorithm.alignment[i]);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -312,7 +341,7 @@ static cublasStatus_t check_operands(const struct multiplication *x, cublasLtHan
             return CUBLAS_STATUS_INVALID_VALUE;
     }
     const struct layout *c = &x->layout[C], *d = &x->layout[D];
-    const bool same = c->type == d->type && c->order == d->order && c->ld == d->ld;
+    const bool same = c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride;
     return x->p[C] != x->p[D] || same ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

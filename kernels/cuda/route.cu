@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Experts: who gets which token, and the gradient of that. A warp makes the probabilities and choices of a token; then
+ * a block for each expert goes through all choices, which it finds in scratch in the order in which they take places.
+ *
+ * Where a call is timed alone, its gradient finds any numbers in memory: what names no expert is like no choice.
+ */
+#include <algorithm>
+
+#include "kernels/cuda/gpu.cuh"
+
+enum {
+    ROUTE_WARPS = 8,
+    GRAD_BLOCKS = 4, /* of a multiprocessor at a time, at least */
+    SCAN_THREADS = 1024,
+    ROWS_BYTES = 32 << 10 /* of shared memory, for a block's rows */
+};
+
+/* In the place of a probability: the expert is chosen already. */
+#define CHOSEN (-1.0f)
+
+typedef uint16_t expert_number; /* in scratch */
+
+struct routing {
+    float *probabilities; /* [T, experts], the logits before */
+    int32_t *choices;     /* [T, chosen] */
+    float *gates;         /* [T, chosen] */
+    expert_number *order; /* [chosen, T]: the choices again */
+    int experts, chosen, tokens;
+};
+
+/* probabilities, [experts], in memory and in `row`. */
+static __device__ void softmax(float *probabilities, float *row, int experts, int lane)
+{
+    float most = -INFINITY, sum = 0;
+    for (int e = lane; e < experts; e += PP_WARP) {
+        row[e] = probabilities[e];
+        most = fmaxf(most, row[e]);
+    }
+    most = pp_warp_max(most);
+    for (int e = lane; e < experts; e += PP_WARP) {
+        row[e] = expf(row[e] - most);
+        sum += row[e];
+    }
+    const float scale = 1 / pp_warp_sum(sum);
+    for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = row[e] * scale;
+}
+
+/* A probability and its expert as one number, the greater the likelier, of equal ones the lower expert's; what is no
+ * number counts as 0. */
+static __device__ inline uint64_t candidate(float probability, int expert)
+{
+    return (uint64_t)(probability > 0 ? __float_as_uint(probability) : 0) << 32 | (uint32_t)~expert;
+}
+static __device__ inline float probability_of(uint64_t candidate)
+{
+    return __uint_as_float((unsigned)(candidate >> 32));
+}
+static __device__ inline int expert_of(uint64_t candidate) { return (int)~(uint32_t)candidate; }
+
+/* Of those not chosen yet, in all lanes. */
+static __device__ uint64_t likeliest(const float *row, int experts, int lane)
+{
+    uint64_t best = 0;
+    for (int e = lane; e < experts; e += PP_WARP) {
+        const uint64_t next = row[e] == CHOSEN ? 0 : candidate(row[e], e);
+        best = next > best ? next : best;
+    }
+#pragma unroll
+    for (int step = PP_WARP / 2; step; step /= 2) {
+        const uint64_t other = pp_of_lane(best, step);
+        best = other > best ? other : best;
+    }
+    return best;
+}
+
+/* Shared memory: [warps, experts]. */
+static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
+{
+    PP_SHARED(float, rows);
+    const int lane = (int)threadIdx.x % PP_WARP, warp = (int)threadIdx.x / PP_WARP;
+    const int token = (int)(blockIdx.x * (blockDim.x / PP_WARP)) + warp;
+    if (token >= r.tokens) return;
+    float *const row = rows + warp * r.experts, *const gates = r.gates + (int64_t)token * r.chosen;
+    softmax(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
+    float sum = 0;
+    for (int i = 0; i < r.chosen; i++) {
+        const uint64_t best = likeliest(row, r.experts, lane);
+        sum += probability_of(best);
+        if (lane == 0) {
+            row[expert_of(best)] = CHOSEN;
+            gates[i] = probability_of(best);
+            r.choices[(int64_t)token * r.chosen + i] = expert_of(best);
+            r.order[(int64_t)i * r.tokens + token] = (expert_number)expert_of(best);
+        }
+        __syncwarp();
+    }
+    for (int i = lane; i < r.chosen; i += PP_WARP) gates[i] /= sum;
+}
+
+struct placing {
+    const expert_number *order; /* [chosen, T] */
+    int32_t *places;            /* [T, chosen] */
+    int32_t *holds;             /* [local, capacity] */
+    int32_t *counts;            /* [experts] */
+    int choices, chosen, tokens, capacity, first, local;
+};
+
+/* Which of the four choices from `at` on are the expert's: a bit of each. */
+static __device__ inline unsigned matches(const placing &r, int at, int expert)
+{
+    unsigned bits = 0;
+    if (at >= r.choices) return 0;
+    const pp_pack<expert_number> pack = *reinterpret_cast<const pp_pack<expert_number> *>(r.order + at);
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) bits |= (unsigned)(at + k < r.choices && pack.v[k] == expert) << k;
+    return bits;
+}
+
+/* Choice `at` in the order of places is the expert's number `taken`. */
+static __device__ inline void take_place(const placing &r, int at, int expert, int taken)
+{
+    const int here = expert - r.first, choice = at % r.tokens * r.chosen + at / r.tokens;
+    const bool finds = here >= 0 && here < r.local && taken < r.capacity;
+    const int place = finds ? here * r.capacity + taken : -1;
+    r.places[choice] = place;
+    if (finds) r.holds[place] = choice;
+}
+
+/* Choices of the warp's lanes before this one, by their bits; *all: of the warp. */
+static __device__ inline int count_before(unsigned bits, int lane, int *all)
+{
+    int before = 0;
+    *all = 0;
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) {
+        const unsigned lanes = __ballot_sync(0xffffffffu, (int)(bits >> k & 1));
+        before += __popc(lanes & ((1u << lane) - 1));
+        *all += __popc(lanes);
+    }
+    return before;
+}
+
+using turns_by_warp = int[2][PP_BLOCK_WARPS];
+
+/* A block for each expert. A count of a round fits into 16 bits. */
+static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
+{
+    PP_SHARED_ONE(turns_by_warp, found);
+    const int expert = (int)blockIdx.x, lane = (int)threadIdx.x % PP_WARP, warp = (int)threadIdx.x / PP_WARP,
+              warps = (int)blockDim.x / PP_WARP, step = PP_QUAD * (int)blockDim.x;
+    int taken = 0;
+    for (int begin = 0, turn = 0; begin < r.choices; begin += step, turn ^= 1) {
+        const int at = begin + PP_QUAD * (int)threadIdx.x;
+        const unsigned bits = matches(r, at, expert);
+        int of_warp, next = taken + count_before(bits, lane, &of_warp);
+        if (lane == 0) found[turn][warp] = of_warp;
+        __syncthreads(); /* what the next round writes nobody reads any more */
+        const int theirs = lane < warps ? found[turn][lane] : 0;
+        const int sums = pp_warp_sum(theirs | (lane < warp ? theirs << 16 : 0));
+        next += sums >> 16;
+        taken += sums & 0xffff;
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++)
+            if (bits >> k & 1) take_place(r, at + k, expert, next++);
+    }
+    if (threadIdx.x == 0) r.counts[expert] = taken;
+    if (expert < r.first || expert >= r.first + r.local) return;
+    int32_t *const holds = r.holds + (int64_t)(expert - r.first) * r.capacity;
+    for (int64_t i = (int64_t)taken + threadIdx.x; i < r.capacity; i += blockDim.x) holds[i] = -1;
+}
+
+cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    const int64_t tokens = (int64_t)n[0] * n[1], choices = tokens * n[3];
+    if (choices * (int64_t)sizeof(expert_number) > c->scratch_bytes) return cudaErrorInvalidValue;
+    routing r;
+    r.probabilities = static_cast<float *>(c->p[0]);
+    r.choices = static_cast<int32_t *>(c->p[1]);
+    r.gates = static_cast<float *>(c->p[2]);
+    r.order = static_cast<expert_number *>(c->scratch);
+    r.experts = n[2];
+    r.chosen = n[3];
+    r.tokens = (int)tokens;
+    const int row_bytes = r.experts * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
+    PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
+    const cudaError_t error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
+    placing p;
+    p.order = r.order;
+    p.places = static_cast<int32_t *>(c->p[3]);
+    p.holds = static_cast<int32_t *>(c->p[4]);
+    p.counts = static_cast<int32_t *>(c->p[5]);
+    p.choices = (int)choices;
+    p.chosen = n[3];
+    p.tokens = (int)tokens;
+    p.capacity = n[4];
+    p.local = n[5];
+    p.first = c->frame->tensor_rank * n[5];
+    PP_LAUNCH(give_places, n[2], pp_block_threads(pp_div_up(choices, PP_QUAD), SCAN_THREADS), 0, c->stream, p);
+    return cudaGetLastError();
+}
+
+template <typename T> struct route_gradient {
+    T *dlogits;                                  /* [T, experts] */
+    const float *dgates, *probabilities, *gates; /* [T, chosen], [T, experts], [T, chosen] */
+    const int32_t *choices, *counts;             /* [T, chosen], [experts] */
+    int experts, chosen, tokens;
+    float even; /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
+};
+
+/* The expert of a choice; less than 0: there is none. */
+template <typename T> static __device__ inline int chosen_expert(const route_gradient<T> &r, int64_t choice)
+{
+    const int expert = r.choices[choice];
+    return expert < r.experts ? expert : -1;
+}
+
+/* A warp for each token. With gates g = p / s of the chosen ones, s their sum, that of the gates is
+ * (dg - sum of dg g) / s; the softmax's is p (dp - sum of dp p). */
+template <typename T>
+static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) route_grad(route_gradient<T> r)
+{
+    const int lane = (int)threadIdx.x % PP_WARP;
+    const int64_t token = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / PP_WARP;
+    if (token >= r.tokens) return;
+    const float *const p = r.probabilities + token * r.experts;
+    T *const dlogits = r.dlogits + token * r.experts;
+    const int64_t first = token * r.chosen, end = first + r.chosen;
+    pp_pair of_choices = {0, 0}; /* sum of dg g, of p */
+    for (int64_t i = first + lane; i < end; i += PP_WARP) {
+        const int expert = chosen_expert(r, i);
+        of_choices += {r.dgates[i] * r.gates[i], expert >= 0 ? p[expert] : 0};
+    }
+    of_choices = pp_warp_sum(of_choices);
+    float sum = 0;
+    for (int e = lane; e < r.experts; e += PP_WARP) sum += r.even * (float)r.counts[e] * p[e];
+    for (int64_t i = first + lane; i < end; i += PP_WARP) {
+        const int expert = chosen_expert(r, i);
+        if (expert >= 0) sum += (r.dgates[i] - of_choices.a) / of_choices.b * p[expert];
+    }
+    sum = pp_warp_sum(sum);
+    for (int e = lane; e < r.experts; e += PP_WARP)
+        dlogits[e] = pp_from_float<T>(p[e] * (r.even * (float)r.counts[e] - sum));
+    __syncwarp(); /* those of the chosen ones are written again */
+    for (int64_t i = first + lane; i < end; i += PP_WARP) {
+        const int expert = chosen_expert(r, i);
+        if (expert < 0) continue;
+        const float dp = r.even * (float)r.counts[expert] + (r.dgates[i] - of_choices.a) / of_choices.b;
+        dlogits[expert] = pp_from_float<T>(p[expert] * (dp - sum));
+    }
+}
+
+template <typename T> static cudaError_t run_route_grad(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    route_gradient<T> r;
+    r.dlogits = static_cast<T *>(c->p[0]);
+    r.dgates = static_cast<const float *>(c->p[1]);
+    r.probabilities = static_cast<const float *>(c->p[2]);
+    r.choices = static_cast<const int32_t *>(c->p[3]);
+    r.gates = static_cast<const float *>(c->p[4]);
+    r.counts = static_cast<const int32_t *>(c->p[5]);
+    r.experts = n[2];
+    r.chosen = n[3];
+    r.tokens = n[0] * n[1];
+    r.even = c->call->f[0] * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
+    PP_LAUNCH(route_grad<T>, pp_div_up(r.tokens, ROUTE_WARPS), ROUTE_WARPS * PP_WARP, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_route_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_route_grad, c); }
+
+cudaError_t pp_cuda_prepare_route(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(choose), reinterpret_cast<const void *>(give_places),
+                                   reinterpret_cast<const void *>(route_grad<float>),
+                                   reinterpret_cast<const void *>(route_grad<__nv_bfloat16>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
