@@ -53,7 +53,7 @@ struct pp_ref {
     int64_t row_bytes, part_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 160 };
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 256 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {

@@ -62,8 +62,8 @@ struct pp_shape {
     int max_positions; /* learned: places that have a row of weights, at least the tokens of any row */
     /* Workers that share the tensors of a stage (struct pp_plan); 0 and 1: one has them. As Megatron-LM cuts them:
      * heads and columns of linear1 by rows of in_proj and linear1 and by columns of out_proj and linear2, the
-     * vocabulary by rows of embedding and decoder. Norms, learnt positions, and biases behind sums, are whole in
-     * each. */
+     * vocabulary by rows of embedding and decoder; of experts each has some, whole. Norms, learnt positions, and biases
+     * behind sums, are whole in each. */
     int tensor;
     /* Sequence parallelism (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"):
      * of what is not cut so, norms, dropout of residuals and the stream between layers and stages, each of these
@@ -85,13 +85,13 @@ struct pp_shape {
     double capacity_factor, aux_loss;
 };
 
-/* Places of an expert for so many tokens of a microbatch: at most one for each. */
+/* Places of an expert for so many tokens of a microbatch: one at least, and at most one for each. */
 static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t tokens)
 {
     const double even = (double)tokens * shape->experts_per_token / shape->experts,
-                 most = shape->capacity_factor * even;
+                 most = shape->capacity_factor * even * (1 - 1e-12); /* 1.1 times 100 is not a bit more than 110 */
     const int64_t whole = most < (double)tokens ? (int64_t)most : tokens;
-    return whole + (whole < tokens && (double)whole < most);
+    return whole + (whole < tokens && (whole == 0 || (double)whole < most));
 }
 
 /* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */

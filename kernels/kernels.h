@@ -131,7 +131,7 @@
 #define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
 #define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
 
-enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64 };
+enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 << 20 /* of all tokens of a call */ };
 
 /* Products that a call of a product makes. */
 #define PP_TIMES(n) ((n)[5] ? (n)[5] : 1)
@@ -170,10 +170,10 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
     X(ROUTE, route, 5, n[0] * n[1] * n[2] * (4 + n[3]))                                                                \
     X(ROUTE_GRAD, route_grad, 4, n[0] * n[1] * (4 * n[2] + 4 * n[3]))                                                  \
-    X(DISPATCH, dispatch, 3, 0)                                                                                        \
-    X(COMBINE, combine, 3, n[0] * n[1] * n[3])                                                                         \
-    X(WEIGH, weigh, 2, n[0] * n[1])                                                                                    \
-    X(WEIGH_GRAD, weigh_grad, 2, 3 * n[0] * n[1])                                                                      \
+    X(DISPATCH, dispatch, 4, 0)                                                                                        \
+    X(COMBINE, combine, 4, n[0] * n[1] * n[3])                                                                         \
+    X(WEIGH, weigh, 4, n[0] * n[1])                                                                                    \
+    X(WEIGH_GRAD, weigh_grad, 4, 3 * n[0] * n[1])                                                                      \
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
     X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \

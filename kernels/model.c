@@ -10,7 +10,7 @@
 
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
 _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of copies too, are aligned as tensors are");
-/* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. One tensor has less than 2^50. */
+/* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
 /* A dimension of a tensor, in terms of the shape. DIM_LINEAR1, DIM_LINEAR2: columns of the outputs of these; of all
@@ -176,7 +176,8 @@ static enum rule rule_of(const struct pp_shape *shape, const struct tensor_row *
     return row->dim[1] == DIM_NONE ? RULE_ZERO : RULE_NORMAL;
 }
 
-/* Of normal weights. What writes into the residual stream is what tensor ranks cut by columns. */
+/* Of normal weights. What writes into the residual stream is what tensor ranks cut by
+ * columns, where there are no experts. */
 static double deviation(const struct pp_shape *shape, const struct tensor_row *row)
 {
     if (shape->init_std == 0) return 1;

@@ -84,15 +84,21 @@ pp_status pp_shape_check(const struct pp_shape *shape)
     return check_tensor(shape);
 }
 
-/* Kernels count places and choices as int. */
+/* Kernels count places as int, and a GPU sorts choices in scratch. */
 static pp_status check_places(const struct pp_model *model, int64_t tokens)
 {
     const struct pp_shape *shape = &model->shape;
-    if (!shape->experts || (tokens * shape->experts_per_token <= INT_MAX &&
-                            pp_expert_capacity(shape, tokens) * model->local.experts <= INT_MAX))
-        return PP_OK;
-    return pp_fail(PP_USAGE, "a microbatch of %lld tokens is too large for --experts %d: use more chunks",
-                   (long long)tokens, shape->experts);
+    if (!shape->experts) return PP_OK;
+    if (tokens * shape->experts_per_token > PP_CHOICES_MAX)
+        return pp_fail(
+            PP_USAGE,
+            "a microbatch of %lld tokens, each of --experts-per-token %d, has more than %d choices of experts: "
+            "use more chunks",
+            (long long)tokens, shape->experts_per_token, PP_CHOICES_MAX);
+    if (pp_expert_capacity(shape, tokens) * model->local.experts > INT_MAX)
+        return pp_fail(PP_USAGE, "a microbatch of %lld tokens is too large for --experts %d: use more chunks",
+                       (long long)tokens, shape->experts);
+    return PP_OK;
 }
 
 pp_status pp_model_check_size(const struct pp_model *model, const struct pp_class *cls, int seq)

@@ -232,9 +232,9 @@ void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, str
 /* Experts on the way back: scratch. */
 struct pp_expert_scratch {
     struct pp_ref dy;     /* [S,d], the gradient at linear2's output */
-    struct pp_ref places; /* [S,d], other rows of places; where the backward is split the same */
+    struct pp_ref places; /* [S,d], other rows of places; in plans that cut backwards in two the same memory */
     struct pp_ref dgates; /* [T,K], float32 */
-    struct pp_ref droute; /* [T,E], where the backward is not split */
+    struct pp_ref droute; /* [T,E], in other plans */
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 

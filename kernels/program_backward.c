@@ -252,7 +252,8 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
     const int d = w->model->local.d_model, ff = w->model->local.d_ff;
     const struct pp_ref none = {0}, dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
     if (w->capacity) {
-        const struct pp_ref dz = path->inputs ? none : gathered(w, path, dz2);
+        /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
+        const struct pp_ref dz = path->inputs && !w->split ? none : gathered(w, path, dz2);
         pp_write_expert_weights(w, l, &path->experts, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }

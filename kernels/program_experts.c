@@ -153,10 +153,16 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
     return pp_write_gradient_sum(w, mode, out);
 }
 
-/* Of a weight [m, n], from the rows of what its products made [k, m] and read [k, n]. */
-static struct pp_ref weight_grad(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
+/* Gradient of the router's weight, or of those of the worker's experts, [m, n], from that at its output [k, m] and its
+ * input [k, n]. */
+static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor tensor, const int mnk[3],
+                              struct pp_ref dy, struct pp_ref x)
 {
-    return pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
+    const struct pp_ref to = pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
+    struct pp_call *product = tensor == PP_ROUTER_WEIGHT
+                                  ? pp_writer_gemm(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)
+                                  : write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x);
+    product->n[4] = true;
 }
 
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
@@ -165,14 +171,11 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
     const struct pp_shape *shape = &w->model->local;
     const int capacity = (int)w->capacity, d = shape->d_model;
     if (dz.region != PP_MEM_NONE) write_dispatch(w, l, scratch->dy, dz);
-    write_products(w, PP_KERNEL_GEMM_TN, (const int[]){d, shape->d_ff, capacity}, PP_GEMM_BY_FRAME,
-                   weight_grad(w, l, PP_LINEAR2_WEIGHT), scratch->dy, pp_ref_act(w, l, w->slot.u))
-        ->n[4] = true;
+    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, capacity}, scratch->dy,
+                      pp_ref_act(w, l, w->slot.u));
     write_dispatch(w, l, scratch->places, x);
-    write_products(w, PP_KERNEL_GEMM_TN, (const int[]){pp_linear1_width(shape), d, capacity}, PP_GEMM_BY_FRAME,
-                   weight_grad(w, l, PP_LINEAR1_WEIGHT), dh, scratch->places)
-        ->n[4] = true;
-    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){w->model->shape.experts, d, (int)w->tokens}, PP_GEMM_BY_FRAME,
-                   weight_grad(w, l, PP_ROUTER_WEIGHT), droute_of(w, l, scratch), x)
-        ->n[4] = true;
+    write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, capacity}, dh,
+                      scratch->places);
+    write_weight_grad(w, l, PP_ROUTER_WEIGHT, (const int[]){w->model->shape.experts, d, (int)w->tokens},
+                      droute_of(w, l, scratch), x);
 }

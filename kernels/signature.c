@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "core/options.h"
 #include "kernels/model_program.h"
 
 static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
@@ -71,8 +72,10 @@ static void write_experts(const struct pp_shape *shape, bool tensors, char *text
     *text = '\0';
     if (!shape->experts) return;
     const int used = snprintf(text, size, " x%d", shape->experts);
+    char factor[PP_REAL_BYTES];
     if (!tensors)
-        snprintf(text + used, size - (size_t)used, "k%dc%g", shape->experts_per_token, shape->capacity_factor);
+        snprintf(text + used, size - (size_t)used, "k%dc%s", shape->experts_per_token,
+                 pp_real_text(shape->capacity_factor, factor));
 }
 
 static void write_precision(const struct pp_shape *shape, char *text, size_t size)
@@ -111,7 +114,7 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24], experts[32];
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24], experts[64];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_heads(shape, tensors, heads, sizeof heads);
     write_experts(shape, tensors, experts, sizeof experts);

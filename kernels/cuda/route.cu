@@ -20,6 +20,7 @@ enum {
 #define CHOSEN (-1.0f)
 
 typedef uint16_t expert_number; /* in scratch */
+static_assert(PP_CHOICES_MAX * sizeof(expert_number) <= PP_CUDA_SCRATCH_BYTES, "all choices of a call");
 
 struct routing {
     float *probabilities; /* [T, experts], the logits before */
@@ -174,7 +175,6 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
 {
     const int32_t *n = c->call->n;
     const int64_t tokens = (int64_t)n[0] * n[1], choices = tokens * n[3];
-    if (choices * (int64_t)sizeof(expert_number) > c->scratch_bytes) return cudaErrorInvalidValue;
     routing r;
     r.probabilities = static_cast<float *>(c->p[0]);
     r.choices = static_cast<int32_t *>(c->p[1]);

@@ -207,7 +207,7 @@ class Experts:
         likeliest, experts = probabilities.sort(dim=-1, descending=True, stable=True)
         likeliest, experts = (part[:, : o["experts_per_token"]] for part in (likeliest, experts))
         chosen = nn.functional.one_hot(experts, o["experts"])
-        most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"])))
+        most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"]) * (1 - 1e-12)))
         before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
         share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
         self.aux = self.aux + o["aux_loss"] * o["experts"] * (share * probabilities.mean(dim=0)).sum() * tokens

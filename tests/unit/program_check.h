@@ -359,6 +359,8 @@ static inline void check_model(const struct pp_shape *shape, int stages)
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, again, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, split, 3);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, fused,
+                    2); /* a plan may have both */
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .clip = true}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);

@@ -210,13 +210,26 @@ static void test_room_matters(void **state)
     }
 }
 
+/* An even share is 100 places; products of decimal fractions round up to no more than they say. */
+static void test_capacity(void **state)
+{
+    static const struct {
+        double factor;
+        int64_t capacity;
+    } cases[] = {{1, 100}, {1.1, 110}, {1.101, 111}, {2, 200}, {1e9, 200}, {0.001, 1}, {5e-324, 1}};
+    struct pp_shape shape = {.experts = 4, .experts_per_token = 2};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        shape.capacity_factor = cases[i].factor;
+        assert_int_equal(pp_expert_capacity(&shape, 200), cases[i].capacity);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_experts_alike),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_room_matters),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_experts_alike), cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_room_matters), cmocka_unit_test(test_capacity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,6 +119,8 @@ static void test_experts_by_hand(void **state)
     shape.experts_per_token = 2;
     shape.capacity_factor = 3;
     assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * (256 + 32));
+    shape.capacity_factor = 0.5; /* there is no room for more than one */
+    assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * 32);
 }
 
 /* Four workers of two threads are 8 cores, of 5 that a machine has 5; a waited-for GPU is one. */
