@@ -42,36 +42,19 @@ static int source_of(const struct pp_model *model, int number)
     return model->tensors[tensor].copy ? number - tensor : number;
 }
 
-/* This worker's elements first .. first + n - 1 of a tensor of a file, in which the model may be there several times,
- * or, where whole is not NULL, of these values of all of it. */
-static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reader, int number, const float *whole,
-                      int64_t first, int64_t n, float *out)
+/* This worker's elements first .. first + n - 1 of a tensor of a file, where the model may be there several times. */
+static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reader, int number, int64_t first, int64_t n,
+                      float *out)
 {
     for (int64_t done = 0; done < n;) {
         const struct pp_slice s = slice_of(w, number % w->job->model->ntensors, w->tensor_rank, first + done, n - done);
         if (s.whole < 0)
             memset(out + done, 0, (size_t)s.n * sizeof *out);
-        else if (whole)
-            memcpy(out + done, whole + s.whole, (size_t)s.n * sizeof *out);
         else
             PP_TRY(pp_weights_read(reader, source_of(w->job->model, number), s.whole, s.n, out + done));
         done += s.n;
     }
     return PP_OK;
-}
-
-/* All of this worker's elements of a tensor. */
-static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_init_tensor_fn init, float *out)
-{
-    const struct pp_model *model = w->job->model;
-    const struct pp_tensor *t = &model->tensors[tensor];
-    float *whole = out;
-    if (t->split != PP_SPLIT_NONE) PP_TRY(PP_NEW(&whole, t->elements));
-    init(model, source_of(model, tensor), seed, whole);
-    if (whole == out) return PP_OK;
-    const pp_status status = take(w, NULL, tensor, whole, 0, t->local_elements, out);
-    free(whole);
-    return status;
 }
 
 /* part: see pp_worker_set(). In files, parts follow one another. */
@@ -90,9 +73,9 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
         if (n == 0) continue;
         PP_TRY(PP_NEW(&values, n));
         if (reader)
-            status = take(w, reader, part * model->ntensors + i, NULL, first, n, values);
+            status = take(w, reader, part * model->ntensors + i, first, n, values);
         else
-            status = make(w, i, seed, init, values);
+            init(model, source_of(model, i), seed, w->tensor_rank, values);
         if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
         free(values);
     }
@@ -116,7 +99,7 @@ pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *read
     for (int i = 0; i < model->ntensors && best; i++) {
         const struct kept kept = kept_of(w, i);
         PP_TRY(pp_world_check(w->world));
-        PP_TRY(take(w, reader, parts * model->ntensors + i, NULL, kept.first, kept.n, best));
+        PP_TRY(take(w, reader, parts * model->ntensors + i, kept.first, kept.n, best));
         best += kept.n;
     }
     return PP_OK;

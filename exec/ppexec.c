@@ -187,7 +187,7 @@ static pp_status prepare(struct session *s)
     struct pp_config *config = &exec->config;
     exec->schedules = &pp_schedules;
     exec->model_ops = &pp_model_ops;
-    exec->init_tensor = pp_model_init_tensor;
+    exec->init_tensor = pp_model_init_local;
     PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
     if (config->save && s->npoints > 1)
         return pp_fail(PP_USAGE,

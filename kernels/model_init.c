@@ -6,7 +6,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 
+#include "core/slice.h"
 #include "kernels/model.h"
 
 /* Fourth counter word of initial weights; dropout sites, which stand there otherwise, are small numbers. */
@@ -38,29 +40,44 @@ static void normal_quad(philox4x32_ctr_t random, double deviation, float *out)
     }
 }
 
-/* Elements first .. end-1 of a tensor; first is a multiple of QUAD. */
+/* Elements first .. end-1 of what is made: of the whole tensor, or of what one worker has of it. */
 struct part {
     const struct pp_tensor *tensor;
-    int index;
+    int index, tensors, tensor_rank; /* tensors 0: the whole */
     uint64_t seed;
     int64_t first, end;
-    float *out; /* the tensor's */
+    float *out; /* element 0 */
 };
 
-static void *fill(void *arg)
+/* Elements first .. first+n-1 of the whole tensor. */
+static void draw(const struct part *p, int64_t first, int64_t n, float *out)
 {
-    const struct part *p = arg;
     const struct pp_tensor *t = p->tensor;
-    bool constant = t->init == PP_INIT_ZERO || t->init == PP_INIT_ONE;
-    for (int64_t i = p->first; i < p->end && constant; i++) p->out[i] = t->init == PP_INIT_ONE;
-    for (int64_t i = p->first; i < p->end && !constant; i += QUAD) {
+    const bool constant = t->init == PP_INIT_ZERO || t->init == PP_INIT_ONE;
+    for (int64_t i = 0; i < n && constant; i++) out[i] = t->init == PP_INIT_ONE;
+    for (int64_t i = 0; i < n && !constant;) {
         float four[QUAD];
-        philox4x32_ctr_t random = random_quad(p->index, p->seed, i / QUAD);
+        const philox4x32_ctr_t random = random_quad(p->index, p->seed, (first + i) / QUAD);
         if (t->init == PP_INIT_UNIFORM)
             uniform_quad(random, t->bound, four);
         else
             normal_quad(random, t->bound, four);
-        for (int k = 0; k < QUAD && i + k < p->end; k++) p->out[i + k] = four[k];
+        for (int64_t k = (first + i) % QUAD; k < QUAD && i < n; k++) out[i++] = four[k];
+    }
+}
+
+static void *fill(void *arg)
+{
+    const struct part *p = arg;
+    for (int64_t i = p->first; i < p->end;) {
+        struct pp_slice s = {i, p->end - i};
+        if (p->tensors) s = pp_tensor_slice(p->tensor, p->tensors, p->tensor_rank, i);
+        if (s.n > p->end - i) s.n = p->end - i;
+        if (s.whole < 0)
+            memset(p->out + i, 0, (size_t)s.n * sizeof *p->out);
+        else
+            draw(p, s.whole, s.n, p->out + i);
+        i += s.n;
     }
     return NULL;
 }
@@ -72,24 +89,44 @@ static int usable_cores(void)
     return sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
 }
 
-void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out)
+/* `all` of a tensor's `elements`, by threads. */
+static void share(const struct part *all, int64_t elements)
 {
-    const struct pp_tensor *t = &model->tensors[tensor];
     struct part part[MOST_THREADS];
     pthread_t thread[MOST_THREADS];
     bool started[MOST_THREADS] = {false};
-    int64_t n = t->elements / THREAD_ELEMENTS;
+    int64_t n = elements / THREAD_ELEMENTS;
     int cores = n > 1 ? usable_cores() : 1;
     if (n > cores) n = cores;
     if (n > MOST_THREADS) n = MOST_THREADS;
     if (n < 1) n = 1;
-    int64_t each = (t->elements / n + QUAD - 1) / QUAD * QUAD;
+    int64_t each = (elements / n + QUAD - 1) / QUAD * QUAD;
     for (int i = 0; i < n; i++) {
-        part[i] = (struct part){t, tensor, seed, i * each, i + 1 < n ? (i + 1) * each : t->elements, out};
+        part[i] = *all;
+        part[i].first = i * each;
+        part[i].end = i + 1 < n ? (i + 1) * each : elements;
         started[i] = i > 0 && pthread_create(&thread[i], NULL, fill, &part[i]) == 0;
     }
     for (int i = 0; i < n; i++)
         if (!started[i]) fill(&part[i]);
     for (int i = 0; i < n; i++)
         if (started[i]) pthread_join(thread[i], NULL);
+}
+
+void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    share(&(struct part){.tensor = t, .index = tensor, .seed = seed, .out = out}, t->elements);
+}
+
+void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int tensor_rank, float *out)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    const struct part all = {.tensor = t,
+                             .index = tensor,
+                             .tensors = pp_shape_tensor(&model->shape),
+                             .tensor_rank = tensor_rank,
+                             .seed = seed,
+                             .out = out};
+    share(&all, t->local_elements);
 }

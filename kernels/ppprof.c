@@ -128,7 +128,7 @@ static pp_status measure_process(struct session *s)
                                               .backend = s->backend,
                                               .model_ops = &pp_model_ops,
                                               .schedules = &pp_schedules,
-                                              .init_tensor = pp_model_init_tensor,
+                                              .init_tensor = pp_model_init_local,
                                               .transport = s->transport,
                                               .processes = s->processes},
                                      .chunks = s->config.rows,

@@ -159,8 +159,42 @@ static void test_workers_have_each_element_once(void **unused)
     assert_true(filled > 100 && shared > 1000);
 }
 
+/* Drawn by each worker alone, initial weights are those of the whole at the same places. */
+static void check_drawn(const struct pp_model *model, int tensor, int tensor_rank)
+{
+    const struct pp_tensor *t = &model->tensors[tensor];
+    float *whole = calloc((size_t)t->elements, sizeof *whole);
+    float *local = malloc((size_t)t->local_elements * sizeof *local);
+    assert_true(whole && local);
+    memset(local, 0xff, (size_t)t->local_elements * sizeof *local); /* NAN */
+    pp_model_init_tensor(model, tensor, 9, whole);
+    pp_model_init_local(model, tensor, 9, tensor_rank, local);
+    for (int64_t i = 0; i < t->local_elements; i++) {
+        const int64_t at = pp_tensor_slice(t, pp_shape_tensor(&model->shape), tensor_rank, i).whole;
+        if (local[i] != (at < 0 ? 0 : whole[at]))
+            fail_msg("%s: element %lld of tensor rank %d", t->name, (long long)i, tensor_rank);
+    }
+    free(whole);
+    free(local);
+}
+
+static void test_workers_draw_their_own_elements(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < MODELS / 10; i++) {
+        struct pp_shape shape = random_shape();
+        shape.init_std = i % 2 ? 0.02 : 0;
+        struct pp_model *model;
+        if (pp_model_create(&shape, 1, "uniform", NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+        for (int tensor = 0; tensor < model->ntensors; tensor++)
+            for (int rank = 0; rank < shape.tensor; rank++) check_drawn(model, tensor, rank);
+        pp_model_free(model);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_workers_have_each_element_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_workers_have_each_element_once),
+                                       cmocka_unit_test(test_workers_draw_their_own_elements)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

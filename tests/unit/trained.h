@@ -73,7 +73,7 @@ static inline pp_status train(const struct pp_backend *backend, const char *opti
     int argc = 1, n = 0;
     struct pp_exec exec = {.schedules = &pp_schedules,
                            .model_ops = &pp_model_ops,
-                           .init_tensor = pp_model_init_tensor,
+                           .init_tensor = pp_model_init_local,
                            .backend = backend,
                            .db = db,
                            .transport = &pp_transport_inproc,
