@@ -205,10 +205,23 @@ static pp_status prepare(struct session *s)
     return status == PP_OK || status == PP_USAGE ? pp_agree_on_options(exec, s->npoints, status) : status;
 }
 
+/* Threads of one process: where all of them sum, each has a channel to each other one. */
+static pp_status check_workers(const struct pp_exec *exec, const struct pp_point *point)
+{
+    enum { MOST = 1024 };
+    const int workers = workers_of(exec, point);
+    if (workers <= MOST) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "%d workers (stages x tensor x replicas) would be threads of one process, which can have %d; use "
+                   "fewer --stages, --tensor or --replicas, or start more processes with mpirun",
+                   workers, MOST);
+}
+
 /* What there is of devices each process sees by itself. */
 static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
 {
     PP_TRY(pp_point_check(&exec->config, point));
+    PP_TRY(check_workers(exec, point));
     const pp_status status = describe_device(exec, workers_of(exec, point));
     const bool goes_on = status == PP_OK || status == PP_USAGE;
     return goes_on ? pp_agree_on_status(exec, status) : status;
