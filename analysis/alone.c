@@ -2,7 +2,6 @@
 #include "analysis/alone.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/log.h"
 
@@ -32,30 +31,22 @@ static void tell_count(int64_t n, int64_t all, const char *only)
                 n == 1 ? "was" : "were", only);
 }
 
-static bool same(const struct pp_table *table, int64_t a, int64_t b, const char *key)
-{
-    const struct pp_cell *x = pp_table_cell(table, a, key), *y = pp_table_cell(table, b, key);
-    return x->integer == y->integer && strcmp(pp_cell_text(x), pp_cell_text(y)) == 0;
-}
-
 /* Two that look alike in the table's columns. */
 static bool same_shape(const struct pp_table *table, int64_t a, int64_t b)
 {
     static const char *const columns[] = {"schedule",     "stages",   "virtual", "chunks",
                                           "microbatches", "replicas", "tensor",  "checkpoint"};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (!same(table, a, b, columns[i])) return false;
-    return true;
+    return pp_table_same(table, a, b, columns, (int)(sizeof columns / sizeof *columns));
 }
 
 /* What else they need in common to be laid beside each other. */
 static void tell_difference(const struct pp_table *table, int64_t measured, int64_t predicted)
 {
     const int64_t mine = run_of(table, measured, false), other = run_of(table, predicted, true);
-    static const char *const settings[] = {"workload", "device"};
+    static const char *const settings[] = {"workload", "device"}, *const threads = "threads";
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *key = settings[i];
-        if (same(table, measured, predicted, key)) continue;
+        if (pp_table_same(table, measured, predicted, &key, 1)) continue;
         pp_info("Run %" PRId64 " stands alone: run %" PRId64
                 ", a prediction of the same shape, has %s \"%s\" instead of "
                 "\"%s\".",
@@ -64,8 +55,9 @@ static void tell_difference(const struct pp_table *table, int64_t measured, int6
         return;
     }
     pp_info("Run %" PRId64 " stands alone: run %" PRId64 ", a prediction of the same shape, has %s.", mine, other,
-            same(table, measured, predicted, "threads") ? "another plan (table run_config has the options of both)"
-                                                        : "another number of threads");
+            pp_table_same(table, measured, predicted, &threads, 1)
+                ? "another plan (table run_config has the options of both)"
+                : "another number of threads");
 }
 
 /* The newest that is alone on this side, and has the shape of that row unless it is -1; -1: none. */

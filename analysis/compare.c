@@ -178,12 +178,9 @@ pp_status pp_compare_kinds(struct pp_db *db, const struct pp_pair *pair, struct 
 static int64_t block_end(const struct pp_table *table, int64_t first)
 {
     static const char *const shared[] = {"workload", "device", "threads"};
-    for (int64_t row = first + 1; row < table->nrows; row++)
-        for (int i = 0; i < COUNT_OF(shared); i++) {
-            const struct pp_cell *a = pp_table_cell(table, first, shared[i]), *b = pp_table_cell(table, row, shared[i]);
-            if (a->integer != b->integer || strcmp(pp_cell_text(a), pp_cell_text(b)) != 0) return row;
-        }
-    return table->nrows;
+    int64_t end = first + 1;
+    while (end < table->nrows && pp_table_same(table, first, end, shared, COUNT_OF(shared))) end++;
+    return end;
 }
 
 static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, int64_t row, FILE *out)

@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "analysis/plot.h"
 #include "core/log.h"
@@ -27,26 +26,17 @@ struct picture {
     double low, high;        /* of all points and bars */
 };
 
-static bool same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n)
-{
-    for (int i = 0; i < n; i++) {
-        const struct pp_cell *x = pp_table_cell(table, a, keys[i]), *y = pp_table_cell(table, b, keys[i]);
-        if (x->integer != y->integer || strcmp(pp_cell_text(x), pp_cell_text(y)) != 0) return false;
-    }
-    return true;
-}
-
 static bool same_picture(const struct pp_table *table, int64_t a, int64_t b)
 {
-    return same(table, a, b, of_picture, (int)(sizeof of_picture / sizeof *of_picture));
+    return pp_table_same(table, a, b, of_picture, (int)(sizeof of_picture / sizeof *of_picture));
 }
 
 static bool measured(const struct pp_table *table, int64_t row) { return pp_compare_pair(table, row).measured >= 0; }
 
 static bool same_line(const struct pp_table *table, int64_t a, int64_t b)
 {
-    if (!same_picture(table, a, b) || !same(table, a, b, of_line, 2)) return false;
-    return !measured(table, a) || !measured(table, b) || same(table, a, b, of_measured_line, 1);
+    if (!same_picture(table, a, b) || !pp_table_same(table, a, b, of_line, 2)) return false;
+    return !measured(table, a) || !measured(table, b) || pp_table_same(table, a, b, of_measured_line, 1);
 }
 
 /* The first line that the row may belong to; nlines if there is none yet. */
@@ -73,7 +63,8 @@ static void find_lines(struct picture *picture)
     for (int pass = 0; pass < 2; pass++)
         for (int64_t row = picture->first; row < table->nrows; row++) {
             if (!same_picture(table, picture->first, row) || measured(table, row) != (pass == 0)) continue;
-            if (pass == 0 && other >= 0 && !same(table, other, row, of_measured_line, 1)) picture->transports = true;
+            if (pass == 0 && other >= 0 && !pp_table_same(table, other, row, of_measured_line, 1))
+                picture->transports = true;
             if (pass == 0) other = row;
             int line = line_of(picture, row);
             picture->beyond += line == LINES_MAX;

@@ -51,6 +51,15 @@ const struct pp_cell *pp_table_cell(const struct pp_table *table, int64_t row, c
     return NULL;
 }
 
+bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct pp_cell *x = pp_table_cell(table, a, keys[i]), *y = pp_table_cell(table, b, keys[i]);
+        if (x->integer != y->integer || strcmp(pp_cell_text(x), pp_cell_text(y)) != 0) return false;
+    }
+    return true;
+}
+
 double pp_cell_real(const struct pp_cell *cell) { return cell->type == SQLITE_NULL ? NAN : cell->real; }
 int64_t pp_cell_integer(const struct pp_cell *cell) { return cell->type == SQLITE_NULL ? -1 : cell->integer; }
 const char *pp_cell_text(const struct pp_cell *cell) { return cell->type == SQLITE_TEXT ? cell->text : ""; }

@@ -41,6 +41,8 @@ void pp_table_free(struct pp_table *table);
 
 /* NULL if there is no such column. */
 const struct pp_cell *pp_table_cell(const struct pp_table *table, int64_t row, const char *key);
+/* Have two rows the same whole numbers and texts in these columns? Each is there. */
+bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n);
 /* As numbers; NAN or -1 for NULL. */
 double pp_cell_real(const struct pp_cell *cell);
 int64_t pp_cell_integer(const struct pp_cell *cell);
