@@ -194,8 +194,9 @@ void pp_config_remarks(const struct pp_config *config)
         if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
     if (config->sequence_parallel && tensor == 1)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
-    if (config->overlap_grad_reduce && config->replicas == 1 && config->workers.n == 0)
-        pp_warn("--overlap-grad-reduce changes nothing without --replicas 2 or more");
+    if (config->replicas > 1 || config->workers.n > 0) return;
+    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without --replicas 2 or more");
+    if (config->zero) pp_warn("--zero 1 changes nothing without --replicas 2 or more");
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)

@@ -117,6 +117,9 @@ static pp_status check_usage(const struct session *s)
     PP_TRY(check_times(s));
     if (config->emit && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
+    if (config->emit && (config->price > 0 || config->train_tokens > 0))
+        return pp_fail(PP_USAGE, "--%s is of predictions, and --emit prints none; leave one out",
+                       config->price > 0 ? "price" : "train-tokens");
     return PP_OK;
 }
 
