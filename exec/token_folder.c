@@ -126,7 +126,7 @@ static pp_status read_part(const struct pp_config *config, enum pp_part part, st
 {
     struct token_file file;
     PP_TRY(find_part(config, part, &file));
-    PP_TRY(PP_NEW(&data->words[part], file.length));
+    PP_TRY(pp_context(PP_NEW(&data->words[part], file.length), "%s", file.path));
     data->length[part] = file.length;
     FILE *in = fopen(file.path, "rb");
     if (!in) return pp_fail(PP_INPUT, "cannot open %s: %s", file.path, strerror(errno));
