@@ -13,8 +13,11 @@
 extern const char pp_plot_style_gp[];
 extern char **environ;
 
-const pp_plot_fn pp_plot_table[PP_PLOT_KINDS] = {
-#define PP_PLOT(name) pp_plot_##name,
+static const struct {
+    pp_status (*draw)(struct pp_plots *plots, int64_t row);
+    int most;
+} kinds[PP_PLOT_KINDS] = {
+#define PP_PLOT(name, most) {pp_plot_##name, most},
 #include "analysis/plots.def"
 #undef PP_PLOT
 };
@@ -86,6 +89,7 @@ pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *t
     snprintf(file_name, sizeof file_name, "%s.gp", name);
     fprintf(script, "\n%s\n%s", pp_plot_style_gp, template);
     PP_TRY(pp_plot_close(plots, file_name, script));
+    if (plots->room-- < 1) return pp_fail(PP_INTERNAL, "%s: plots.def has room for fewer pictures", file_name);
     snprintf(plots->names[plots->n++], sizeof plots->names[0], "%.60s.gp", name);
     return PP_OK;
 }
@@ -139,10 +143,16 @@ pp_status pp_plot_folder(const char *database, char **folder)
     return pp_fail(PP_NOMEM, "there is not enough memory for a file name");
 }
 
+pp_status pp_plot_draw(struct pp_plots *plots, int kind, int64_t row)
+{
+    plots->room = kinds[kind].most;
+    return kinds[kind].draw(plots, row);
+}
+
 pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder)
 {
     struct pp_plots plots = {.db = db, .table = table, .folder = folder};
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return failed(&plots, "");
-    for (int kind = 0; kind < PP_PLOT_KINDS; kind++) PP_TRY(pp_plot_table[kind](&plots, row));
+    for (int kind = 0; kind < PP_PLOT_KINDS; kind++) PP_TRY(pp_plot_draw(&plots, kind, row));
     return run_gnuplot(&plots);
 }

@@ -8,8 +8,7 @@
 #include "analysis/plot.h"
 #include "core/log.h"
 
-/* The other kinds of picture have room for one each. */
-enum { LINES_MAX = 24, LINE_TEXT = 64, PICTURES_MAX = PP_PLOTS_MAX - PP_PLOT_KINDS + 1 };
+enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
@@ -169,21 +168,22 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     return status;
 }
 
-/* Of all configurations, whichever the other pictures show; those have room for one each. */
+/* Of all configurations, whichever the other pictures show, as many as there is room for. */
 pp_status pp_plot_chunks(struct pp_plots *plots, int64_t shown)
 {
     (void)shown;
+    const int most = plots->room;
     int number = 0;
     for (int64_t row = 0; row < plots->table->nrows; row++) {
         char name[32] = "ms-per-batch";
         struct picture picture = {.table = plots->table, .first = row, .low = INFINITY};
         if (!begins_picture(plots->table, row)) continue;
         if (number++) snprintf(name, sizeof name, "ms-per-batch-%d", number);
-        if (number <= PICTURES_MAX) PP_TRY(draw(plots, &picture, name));
+        if (number <= most) PP_TRY(draw(plots, &picture, name));
     }
-    if (number > PICTURES_MAX)
+    if (number > most)
         pp_info("%d of %d pictures of ms/batch by chunks are left out; the tables have all. --run ID draws that of one "
                 "configuration.",
-                number - PICTURES_MAX, number);
+                number - most, number);
     return PP_OK;
 }

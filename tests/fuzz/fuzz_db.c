@@ -119,7 +119,7 @@ static void report(struct pp_db *db, int run)
             (void)!pp_compare_print(db, &table, format, out);
         snprintf(folder, sizeof folder, "%s", fuzz_folder());
         struct pp_plots plots = {.db = db, .table = &table, .folder = folder};
-        for (int kind = 0; kind < PP_PLOT_KINDS; kind++) (void)!pp_plot_table[kind](&plots, row);
+        for (int kind = 0; kind < PP_PLOT_KINDS; kind++) (void)!pp_plot_draw(&plots, kind, row);
         (void)!pp_chrome_write(db, &table, row, "/dev/null");
     }
     pp_table_free(&table);

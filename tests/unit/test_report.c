@@ -212,6 +212,19 @@ static void test_pictures(void **state)
     assert_int_equal(pp_plot_all(r->db, &r->table, 0, "no/such/folder"), PP_IO);
 }
 
+/* One more script than its kind may write: plots.def must say so first. */
+static void test_no_room_for_a_picture(void **state)
+{
+    const struct report *r = *state;
+    struct pp_plots plots = {.db = r->db, .table = &r->table, .folder = ".", .room = 1};
+    for (int i = 0; i < 2; i++) {
+        FILE *script = pp_plot_begin(&plots, "more", "title", 0);
+        assert_non_null(script);
+        assert_int_equal(pp_plot_finish(&plots, "more", "", script), i ? PP_INTERNAL : PP_OK);
+    }
+    assert_int_equal(plots.n, 1);
+}
+
 /* Every arrow begins, passes and ends once, in this order of time. */
 static void check_flows(const json_t *events, size_t expected)
 {
@@ -355,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_half_a_comparison),
         cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_no_room_for_a_picture),
         cmocka_unit_test(test_chrome),
         cmocka_unit_test(test_shared_tensors),
     };

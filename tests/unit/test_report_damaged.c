@@ -35,7 +35,7 @@ static pp_status report(void)
         status = pp_compare_print(db, &table, format, out);
     int64_t row = status == PP_OK ? pp_compare_main(&table) : 0;
     struct pp_plots plots = {.db = db, .table = &table, .folder = "plots"};
-    for (int kind = 0; kind < PP_PLOT_KINDS && status == PP_OK; kind++) status = pp_plot_table[kind](&plots, row);
+    for (int kind = 0; kind < PP_PLOT_KINDS && status == PP_OK; kind++) status = pp_plot_draw(&plots, kind, row);
     if (status == PP_OK) status = pp_chrome_write(db, &table, row, "trace.json");
     pp_table_free(&table);
     fclose(out);
