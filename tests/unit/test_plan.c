@@ -3,41 +3,8 @@
  * The plan builder and pp_plan_check: every registered schedule over many shapes, known peaks and counts, and orders
  * that cannot be.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/plan.h"
-#include "schedules/builder.h"
 #include "schedules/schedule.h"
-
-static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
-{
-    return (struct pp_plan_spec){.schedule = schedule,
-                                 .ranks = p,
-                                 .virtual_stages = v,
-                                 .microbatches = m,
-                                 .replicas = 1,
-                                 .recv_buffers = 2,
-                                 .training = true,
-                                 .optimizer = true,
-                                 .clip = true};
-}
-
-static struct pp_plan *build(const struct pp_plan_spec *spec)
-{
-    struct pp_plan *plan = NULL;
-    pp_status status = pp_plan_build(spec, &plan);
-    if (status != PP_OK)
-        fail_msg("%s P%d V%d M%d: %s", spec->schedule, spec->ranks, spec->virtual_stages, spec->microbatches,
-                 pp_message());
-    return plan;
-}
+#include "tests/unit/plan_case.h"
 
 /* Calls fn for every (schedule, P, V, M) of a grid that is legal: in training, or where there are no backwards, and so
  * as legal as with one microbatch. */

@@ -2,38 +2,7 @@
  *
  * Plans that are broken on purpose: pp_plan_check() names what is wrong, and where.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/plan.h"
-#include "schedules/builder.h"
-
-static struct pp_plan_spec some_spec(int replicas)
-{
-    return (struct pp_plan_spec){.schedule = "1f1b",
-                                 .ranks = 2,
-                                 .virtual_stages = 1,
-                                 .microbatches = 4,
-                                 .replicas = replicas,
-                                 .zero = replicas > 1,
-                                 .recv_buffers = 2,
-                                 .training = true,
-                                 .optimizer = true,
-                                 .clip = true};
-}
-
-static struct pp_plan *build(const struct pp_plan_spec *spec)
-{
-    struct pp_plan *plan = NULL;
-    if (pp_plan_build(spec, &plan) != PP_OK) fail_msg("%s", pp_message());
-    return plan;
-}
+#include "tests/unit/plan_case.h"
 
 /* Breaks a copy of a good plan in one place; the check must name it. */
 static void expect_bad(struct pp_plan *plan, int32_t *field, int32_t value, const char *text)
@@ -60,7 +29,7 @@ static int32_t find(const struct pp_plan *plan, int kind, int stage, int microba
 static void test_broken(void **state)
 {
     (void)state;
-    const struct pp_plan_spec spec = some_spec(1);
+    const struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
     struct pp_plan *plan = build(&spec);
     struct pp_task *f = &plan->tasks[find(plan, PP_F, 1, 2)], *b = &plan->tasks[find(plan, PP_B, 0, 1)];
     struct pp_task *x = &plan->tasks[find(plan, PP_XFER_F, 0, 3)];
@@ -106,7 +75,9 @@ static void test_broken_ranks(void **state)
     (void)state;
     static const int stage_rank[] = {0, 0};
     struct pp_order orders[2] = {0};
-    struct pp_plan_spec spec = some_spec(2);
+    struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
+    spec.replicas = 2;
+    spec.zero = true;
     struct pp_plan *plan = build(&spec);
     expect_bad(plan, &plan->stage_rank[1], 2, "stage 1 lives on rank 2 of 2");
     expect_bad(plan, &plan->stage_rank[0], -1, "stage 0 lives on rank -1 of 2");
@@ -138,7 +109,7 @@ static void test_broken_ranks(void **state)
 static void test_broken_collective(void **state)
 {
     (void)state;
-    const struct pp_plan_spec spec = some_spec(1);
+    const struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
     struct pp_plan *plan = build(&spec);
     const int32_t norm = find(plan, PP_NORM_ALL, -1, -1);
     int32_t *entry = &plan->issue[plan->issue_start[1]];

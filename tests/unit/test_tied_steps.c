@@ -3,19 +3,16 @@
  * Simulated steps in which the gradients of tied embeddings are summed: what that delays, ns by ns, and by every way to
  * simulate them.
  */
+#include "tests/unit/plan_case.h"
 #include "tests/unit/sim_case.h"
 
-static struct pp_plan_spec spec_of(const char *schedule, int p, int v, int m)
+/* Without the norm, which all steps would wait for. */
+static struct pp_plan_spec tied_spec(const char *schedule, int p, int v, int m)
 {
-    return (struct pp_plan_spec){.schedule = schedule,
-                                 .ranks = p,
-                                 .virtual_stages = v,
-                                 .microbatches = m,
-                                 .replicas = 1,
-                                 .recv_buffers = 2,
-                                 .training = true,
-                                 .optimizer = true,
-                                 .tied = true};
+    struct pp_plan_spec spec = spec_of(schedule, p, v, m);
+    spec.clip = false;
+    spec.tied = true;
+    return spec;
 }
 
 static struct sim_case begin(const struct pp_plan_spec *spec)
@@ -56,7 +53,7 @@ static void test_by_hand(void **state)
 {
     (void)state;
     for (int events = 0; events < 2; events++) {
-        struct pp_plan_spec spec = spec_of("gpipe", 3, 1, 1);
+        struct pp_plan_spec spec = tied_spec("gpipe", 3, 1, 1);
         spec.replicas = 2;
         struct sim_case c = begin(&spec);
         set_ns(&c, PP_F, 100);
@@ -84,7 +81,7 @@ static void test_by_hand(void **state)
 static void test_on_one_rank(void **state)
 {
     (void)state;
-    struct pp_plan_spec spec = spec_of("gpipe", 1, 1, 1);
+    struct pp_plan_spec spec = tied_spec("gpipe", 1, 1, 1);
     spec.clip = true;
     struct sim_case c = begin(&spec);
     set_ns(&c, PP_F, 100);
@@ -106,7 +103,7 @@ static void test_on_a_core(void **state)
 {
     (void)state;
     for (int copies = 0; copies < 2; copies++) {
-        const struct pp_plan_spec spec = spec_of("interleaved", 2, 2, 2);
+        const struct pp_plan_spec spec = tied_spec("interleaved", 2, 2, 2);
         struct sim_case c = begin(&spec);
         set_ns(&c, PP_B, 200);
         set_ns(&c, PP_REDUCE_TIED, SUM);
@@ -128,8 +125,8 @@ static int random_spec(uint64_t *random, struct pp_plan_spec *spec)
 {
     int schedules = 0;
     while (pp_schedule_at(schedules)) schedules++;
-    *spec = spec_of(pp_schedule_at(random_below(random, schedules))->name, 1 + random_below(random, 4),
-                    1 + random_below(random, 2), 1 + random_below(random, 8));
+    *spec = tied_spec(pp_schedule_at(random_below(random, schedules))->name, 1 + random_below(random, 4),
+                      1 + random_below(random, 2), 1 + random_below(random, 8));
     spec->replicas = 1 + random_below(random, 2);
     spec->clip = random_below(random, 2);
     spec->zero = random_below(random, 2);
