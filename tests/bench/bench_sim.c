@@ -8,6 +8,7 @@
  *    memory is the most it had, less what an empty process has.
  * 2. The program PPSIM on the same plan of 256 ranks, and on sweeps of a thousand configurations, from its start to
  *    its end.
+ * Fewer LARGEST_RANKS make all of it smaller; with a few it only shows that it works.
  * Medians; spread = (largest - smallest) / median.
  */
 #include <stdio.h>
@@ -21,7 +22,14 @@
 #include "schedules/builder.h"
 #include "sim/output.h"
 
-enum { FIRST_RANKS = 64, LARGEST_RANKS = 1024, MICROBATCHES_OF_RANK = 8, ROUNDS = 5 };
+enum {
+    FIRST_RANKS = 64,
+    LARGEST_RANKS = 1024,
+    PROGRAM_RANKS = 256,
+    SWEEP_RANKS = 16,
+    MICROBATCHES_OF_RANK = 8,
+    ROUNDS = 5
+};
 
 enum part { BUILD, CHECK, SIMULATE, PRINT, PARTS };
 
@@ -215,13 +223,26 @@ static bool measure_program(const char *name, char *const *arguments, double tas
     return true;
 }
 
-static bool measure_programs(char *ppsim)
+static int at_most(int n, int limit) { return n < limit ? n : limit; }
+
+/* Of 1F1B without checkpoints: F and B of each rank, a transfer of each between two ranks. */
+static double tasks_of(int ranks, int microbatches) { return 2.0 * microbatches * (2 * ranks - 1); }
+
+static bool measure_programs(char *ppsim, int largest)
 {
-    char stages[128], chunks[256];
-    numbers(1, 16, 1, stages, sizeof stages);
-    numbers(3, 63, 3, chunks, sizeof chunks);
-    char *const plan[] = {ppsim,  "--schedule", "1f1b",       "--stages", "256",  "--chunks",
-                          "2048", "--times",    "1,1,1,0.01", "--format", "json", NULL};
+    enum { SWEEP_CHUNKS = 21, SCHEDULES = 3 };
+    const int ranks = at_most(PROGRAM_RANKS, largest), microbatches = MICROBATCHES_OF_RANK * ranks;
+    const int sweep = at_most(SWEEP_RANKS, largest), points = SCHEDULES * SWEEP_CHUNKS * sweep;
+    char stages[128], chunks[256], plan_stages[16], plan_chunks[16], names[3][64];
+    numbers(1, sweep, 1, stages, sizeof stages);
+    numbers(3, 3 * SWEEP_CHUNKS, 3, chunks, sizeof chunks);
+    snprintf(plan_stages, sizeof plan_stages, "%d", ranks);
+    snprintf(plan_chunks, sizeof plan_chunks, "%d", microbatches);
+    snprintf(names[0], sizeof names[0], "ppsim, 1F1B %d, %d", ranks, microbatches);
+    snprintf(names[1], sizeof names[1], "ppsim, %d points, --times", points);
+    snprintf(names[2], sizeof names[2], "ppsim, %d points, --machine cpu", points);
+    char *const plan[] = {ppsim,       "--schedule", "1f1b",       "--stages", plan_stages, "--chunks",
+                          plan_chunks, "--times",    "1,1,1,0.01", "--format", "json",      NULL};
     char *const given[] = {ppsim,      "--schedule", "gpipe,1f1b,interleaved",
                            "--stages", stages,       "--chunks",
                            chunks,     "--times",    "1,1,1,0.01",
@@ -234,9 +255,8 @@ static bool measure_programs(char *ppsim)
                              NULL};
     puts("\n| program | wall ms | spread % | processor ms | peak MiB | M tasks/s |");
     puts("| --- | ---: | ---: | ---: | ---: | ---: |");
-    return measure_program("ppsim, 1F1B 256, 2048", plan, 2093056) &&
-           measure_program("ppsim, 1,008 points, --times", given, 0) &&
-           measure_program("ppsim, 1,008 points, --machine cpu", machine, 0);
+    return measure_program(names[0], plan, tasks_of(ranks, microbatches)) && measure_program(names[1], given, 0) &&
+           measure_program(names[2], machine, 0);
 }
 
 int main(int argc, char **argv)
@@ -244,7 +264,7 @@ int main(int argc, char **argv)
     struct round none = {0};
     struct child empty;
     const int largest = argc > 2 ? atoi(argv[2]) : LARGEST_RANKS;
-    if (argc < 2) {
+    if (argc < 2 || largest < 1) {
         fprintf(stderr, "usage: bench_sim PPSIM [LARGEST_RANKS]\n");
         return 2;
     }
@@ -252,6 +272,7 @@ int main(int argc, char **argv)
          "least kernel ms | wall ms | engine M/s | all M/s | bytes a task |");
     puts("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     bool fine = fork_round(0, &none, &empty);
-    for (int ranks = FIRST_RANKS; fine && ranks <= largest; ranks *= 2) fine = measure_plan(ranks, empty.peak_bytes);
-    return fine && measure_programs(argv[1]) ? 0 : 1;
+    for (int ranks = at_most(FIRST_RANKS, largest); fine && ranks <= largest; ranks *= 2)
+        fine = measure_plan(ranks, empty.peak_bytes);
+    return fine && measure_programs(argv[1], largest) ? 0 : 1;
 }
