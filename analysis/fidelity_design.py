@@ -9,6 +9,7 @@ DEEP = dict(preset="small", d_model=128, heads=4, d_ff=512, layers=16, vocab=100
 LLAMA = dict(preset="small", d_model=256, heads=4, kv_heads=2, head_dim=48, d_ff=512, layers=8, vocab=1000, rows=20)
 LLAMA.update(tokens=48, norm="pre", normalization="rmsnorm", activation="swiglu", bias="no", positions="rope")
 LLAMA.update(attention="flash", mask="causal", dropout=0, optimizer="adamw", lr=3e-4)
+EXPERTS = dict(LLAMA, d_ff=256, experts=8, aux_loss=0.01)
 TINY = dict(preset="tutorial", replicas=1, d_model=8, heads=2, d_ff=8, layers=4, vocab=20, rows=8, tokens=2)
 # Options for the programs; rows and layers that decide which configurations there are; steps of a run.
 MODELS = {
@@ -16,6 +17,7 @@ MODELS = {
     "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
     "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
     "llama": dict(options=LLAMA, rows=20, layers=8, steps=16),
+    "experts": dict(options=EXPERTS, rows=20, layers=8, steps=16),
     "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
     "tiny": dict(options=TINY, rows=8, layers=4, steps=5),
     "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
