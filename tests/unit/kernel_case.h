@@ -25,6 +25,7 @@ static inline float *case_floats(int64_t n, uint32_t salt)
 {
     float *out = malloc(sizeof *out * (n > 0 ? (size_t)n : 1));
     assert(out);
+    *out = 0; /* where n is 0, says gcc 13, it would not be written */
     uint32_t x = salt * 2654435761u + 1;
     for (int64_t i = 0; i < n; i++) {
         x = x * 1664525u + 1013904223u;
