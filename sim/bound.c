@@ -206,13 +206,14 @@ static int64_t shared(const struct bounding *b)
 }
 
 /* What the host of the first stage's rank issues until the last of the rank's computations has been issued: a step
- * begins with a forward of that stage, which starts as soon as its issue has begun. */
+ * begins with a forward of that stage, which starts as soon as its issue has begun. Not where it waits for parameters
+ * to be gathered: meanwhile the host issues. */
 static int64_t issuing(const struct bounding *b)
 {
     const struct pp_plan *plan = b->plan;
     int rank = plan->stage_rank[0];
     int64_t all = 0, until_last = 0;
-    for (int32_t id = 0; b->cost->host_issues && id < plan->ntasks; id++) {
+    for (int32_t id = 0; b->cost->host_issues && !plan->zero && id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
         const struct pp_lane *lane = &plan->lanes[t->lane];
         if (lane->src != rank && lane->dst != rank && lane->kind != PP_LANE_NORM) continue;

@@ -89,6 +89,8 @@ static void test_random(void **state)
         assert_int_equal(pp_cost_create(c.plan, PP_COST_TIMES, &c.cost), PP_OK);
         for (int k = 0; k < c.cost->nclasses; k++)
             c.cost->classes[k].ns = c.cost->classes[k].loaded_ns = random_below(&random, 1000);
+        c.cost->host_issues = random_below(&random, 2);
+        for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].host_ns = random_below(&random, 2000);
         e = (struct sim_case){.plan = c.plan, .cost = c.cost};
         simulate(&c, false);
         simulate(&e, true);
