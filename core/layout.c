@@ -32,7 +32,7 @@ struct build {
     int npools;
     int *of_rank;  /* [ranks] the one made last; -1: none */
     int64_t *work; /* [ranks] most scratch of a program */
-    int64_t left;  /* bytes that the ranks of a replica may still take */
+    int64_t left;  /* bytes that one worker of each rank of a replica may still take, all together */
     bool too_large;
     const struct pp_plan **plans; /* distinct, [nplans] */
     struct pp_layout *layout;
@@ -301,7 +301,7 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
                            int n, struct pp_layout **out)
 {
     struct build b = {.model = model, .ops = ops, .phases = phases, .n = n};
-    b.left = most_bytes / phases[0].plan->replicas;
+    b.left = most_bytes / ((int64_t)phases[0].plan->replicas * phases[0].plan->tensor);
     pp_status status;
     *out = NULL;
     PP_TRY(PP_NEW(&b.layout, 1));
