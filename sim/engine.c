@@ -55,7 +55,7 @@ static pp_status look_over_tasks(struct sim *s)
     for (int32_t id = 0; id < plan->ntasks; id++) {
         int cls = plan->tasks[id].cls;
         s->last_task[plan->tasks[id].lane] = id;
-        total += (double)s->duration[cls] + (double)s->cost->launch_ns;
+        total += (double)later(s->duration[cls], s->cost->classes[cls].loaded_ns) + (double)s->cost->launch_ns;
         if (s->cost->host_issues) total += (double)s->cost->classes[cls].host_ns + (double)s->cost->issue_latency_ns;
     }
     if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;

@@ -260,6 +260,11 @@ static void test_too_long(void **state)
     for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = k == 0 ? -1 : 1000000;
     assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
     assert_non_null(strstr(pp_message(), "F of stage 0 takes -1 ns"));
+    /* Alone they are short; both ranks busy, 16 of them take more than can be counted. */
+    for (int k = 0; k < c.cost->nclasses; k++)
+        c.cost->classes[k] = (struct pp_class_cost){.ns = 1, .loaded_ns = (int64_t)1e15};
+    c.cost->cores = 2;
+    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
     release_case(&c);
 }
 
