@@ -18,7 +18,7 @@
 
 static void parse(const char *line, char *words, struct pp_config *config)
 {
-    char *argv[32] = {words}, *save;
+    char *argv[64] = {words}, *save;
     int argc = 1, noperands;
     sprintf(words, "ppsim %s", line);
     for (char *word = strtok_r(words, " ", &save); (word = strtok_r(NULL, " ", &save));) argv[argc++] = word;
@@ -78,6 +78,24 @@ static void test_spellings(void **state)
     }
 }
 
+/* What stands last counts, however much comes before it. */
+static void test_long(void **state)
+{
+    (void)state;
+    char line[2][1024], text[2][PP_WORKLOAD_BYTES], cut[256] = "";
+    for (int s = 0; s < 37; s++) strcat(cut, "100,");
+    for (int i = 0; i < 2; i++) {
+        snprintf(
+            line[i], sizeof line[i],
+            "--precision bf16 --layers 4000 --d-model 1024 --heads 16 --kv-heads 8 --norm pre --normalization rmsnorm "
+            "--activation gelu-tanh --bias layers --positions rope --rope-theta 1234567.5 --dropout 0.12345678 "
+            "--stages 40 --chunks 1 --split %s100,%s --attention flash",
+            cut, i ? "99,101" : "101,99");
+        workload(line[i], text[i]);
+    }
+    assert_string_not_equal(text[0], text[1]);
+}
+
 static void test_text(void **state)
 {
     (void)state;
@@ -125,7 +143,7 @@ static void test_without_a_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spellings), cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_without_a_plan)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spellings), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_without_a_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
