@@ -42,7 +42,7 @@ struct pp_point {
 
 static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
 
-enum { PP_MOST_WORKERS = 1 << 24 };
+enum { PP_MOST_WORKERS = 1 << 24, PP_MOST_POINTS = 1 << 24 };
 
 enum pp_phase_id { PP_TRAIN, PP_TRAIN_TAIL, PP_EVAL, PP_VALID_TAIL, PP_TEST_TAIL, PP_PHASES };
 
@@ -78,7 +78,7 @@ enum { PP_POINT_TEXT = 256 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
 /* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes
- * fastest). *points is the caller's to free. */
+ * fastest); PP_USAGE where they are more than PP_MOST_POINTS. *points is the caller's to free. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 

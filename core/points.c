@@ -53,13 +53,17 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
                     int *n)
 {
     struct pp_schedule_found found[PP_LIST_MAX];
-    int nschedules, total = 0, nv;
+    int64_t total = 0;
+    int nschedules, nv;
     *n = 0;
     PP_TRY(find_schedules(config, schedules, found, &nschedules));
     for (int s = 0; s < nschedules; s++) {
         pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
-        total += config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
+        total += (int64_t)config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
     }
+    if (total > PP_MOST_POINTS)
+        return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
+                       (long long)total, PP_MOST_POINTS);
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < nschedules; s++) {
         const int standard = found[s].virtual_stages;

@@ -75,6 +75,33 @@ static void test_sweep_order(void **state)
     free(points);
 }
 
+static pp_status find_any(const char *name, struct pp_schedule_found *out)
+{
+    *out = (struct pp_schedule_found){name, 2};
+    return PP_OK;
+}
+
+/* Lists that are full make 2^32 configurations. */
+static void test_endless_sweep(void **state)
+{
+    (void)state;
+    static char names[PP_LIST_MAX][16];
+    const struct pp_schedules any = {.find = find_any};
+    struct pp_ints *const lists[] = {&config.tensor, &config.stages, &config.virtual_stages, &config.chunks};
+    struct pp_point *points = NULL;
+    int n;
+    configure("--checkpoint never,except_last,always,layers");
+    for (int i = 0; i < PP_LIST_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "s%d", i);
+        config.schedule.v[i] = names[i];
+        for (int k = 0; k < 4; k++) lists[k]->v[i] = i + 1;
+    }
+    config.schedule.n = PP_LIST_MAX;
+    for (int k = 0; k < 4; k++) lists[k]->n = PP_LIST_MAX;
+    assert_int_equal(pp_points(&config, &any, &points, &n), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "4294967296"));
+}
+
 static void refuse(const char *options, const char *text)
 {
     struct pp_job *job = NULL;
@@ -286,10 +313,16 @@ static void test_context(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
-                                       cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
-                                       cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails),
-                                       cmocka_unit_test(test_timed_schedule),  cmocka_unit_test(test_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),
+                                       cmocka_unit_test(test_endless_sweep),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_too_large),
+                                       cmocka_unit_test(test_receive_buffers),
+                                       cmocka_unit_test(test_presets),
+                                       cmocka_unit_test(test_accumulation_key),
+                                       cmocka_unit_test(test_evaluation_plan),
+                                       cmocka_unit_test(test_tails),
+                                       cmocka_unit_test(test_timed_schedule),
+                                       cmocka_unit_test(test_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
