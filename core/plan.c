@@ -7,7 +7,7 @@
 #include "core/plan_hash.h"
 
 const struct pp_kind_info pp_kinds[PP_KINDS] = {
-#define X(id, name, computes, meaning) [PP_##id] = {name, meaning, computes},
+#define X(id, name, computes, meaning) [PP_##id] = {name, computes},
     PP_KIND_LIST(X)
 #undef X
 };

@@ -70,7 +70,7 @@ enum pp_kind {
 };
 
 struct pp_kind_info {
-    const char *name, *meaning;
+    const char *name;
     bool computes;
 };
 extern const struct pp_kind_info pp_kinds[PP_KINDS];

@@ -45,12 +45,11 @@ done:
     return status;
 }
 
-void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int kind, int64_t start_ns, int64_t end_ns)
+void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int64_t start_ns, int64_t end_ns)
 {
     if (start_ns < sums->first_ns[rank]) sums->first_ns[rank] = start_ns;
     if (end_ns > sums->last_ns[rank]) sums->last_ns[rank] = end_ns;
     sums->busy_ns[rank] += end_ns - start_ns;
-    if (kind == PP_R) sums->recompute_ns += end_ns - start_ns;
 }
 
 /* Part of `whole` that is not `busy`; nothing is idle in no time at all. */
@@ -69,10 +68,8 @@ void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, dou
         out->busy_ns += sums->busy_ns[r];
     }
     if (last >= first) out->makespan_ns = last - first;
-    double whole = (double)sums->ranks * (double)out->makespan_ns;
-    out->bubble = idle(out->busy_ns, whole);
+    out->bubble = idle(out->busy_ns, (double)sums->ranks * (double)out->makespan_ns);
     out->bubble_span = idle(out->busy_ns, (double)sums->ranks * (double)out->span_ns);
-    out->useful_bubble = idle(out->busy_ns - sums->recompute_ns, whole);
     for (int r = 0; rank_bubble && r < sums->ranks; r++) {
         rank_bubble[r] = idle(sums->busy_ns[r], (double)out->makespan_ns);
     }
@@ -86,9 +83,10 @@ pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *tr
     PP_TRY(pp_metrics_begin(&sums, plan->ranks));
     for (int64_t i = 0; i < trace->nevents; i++) {
         const struct pp_event *e = &trace->events[i];
-        const int rank = pp_worker_rank(plan, e->worker), kind = plan->tasks[e->task].kind;
-        if (e->step != step || e->worker != pp_worker_at(plan, replica, rank, 0) || !pp_kinds[kind].computes) continue;
-        pp_metrics_add(&sums, rank, kind, e->start_ns, e->end_ns);
+        const int rank = pp_worker_rank(plan, e->worker);
+        const bool computes = pp_kinds[plan->tasks[e->task].kind].computes;
+        if (e->step == step && e->worker == pp_worker_at(plan, replica, rank, 0) && computes)
+            pp_metrics_add(&sums, rank, e->start_ns, e->end_ns);
     }
     pp_metrics_finish(&sums, out, rank_bubble);
     return PP_OK;

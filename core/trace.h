@@ -42,7 +42,6 @@ struct pp_metrics {
     int64_t busy_ns;     /* sum of compute over ranks */
     double bubble;       /* 1 - busy / (ranks * makespan) */
     double bubble_span;  /* 1 - busy / (ranks * span) */
-    double useful_bubble; /* as bubble, R not counted as busy */
 };
 
 /* Adds up compute tasks of one step, in any order, until pp_metrics_finish() makes figures of them and releases the
@@ -50,10 +49,9 @@ struct pp_metrics {
 struct pp_metrics_sums {
     int ranks;
     int64_t *first_ns, *last_ns, *busy_ns; /* [ranks] first start, last end, total length; last < first: nothing yet */
-    int64_t recompute_ns;
 };
 pp_status pp_metrics_begin(struct pp_metrics_sums *sums, int ranks) PP_MUST_CHECK;
-void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int kind, int64_t start_ns, int64_t end_ns);
+void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int64_t start_ns, int64_t end_ns);
 /* rank_bubble: NULL or [ranks], 1 - busy of the rank / makespan. */
 void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble);
 

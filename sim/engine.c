@@ -160,7 +160,7 @@ static pp_status measure(const struct sim *s, struct pp_sim_result *out)
     PP_TRY(pp_metrics_begin(&sums, s->plan->ranks));
     for (int32_t id = 0; id < s->plan->ntasks; id++) {
         const struct pp_task *t = &s->plan->tasks[id];
-        if (t->lane < s->plan->ranks) pp_metrics_add(&sums, t->lane, t->kind, pp_sim_start(s, id), s->at.end[id]);
+        if (t->lane < s->plan->ranks) pp_metrics_add(&sums, t->lane, pp_sim_start(s, id), s->at.end[id]);
     }
     pp_metrics_finish(&sums, &out->metrics, out->rank_bubble);
     out->batch_ns = step_distance(s);
