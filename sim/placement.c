@@ -96,36 +96,30 @@ static struct pp_ring slower_ring(struct pp_ring a, struct pp_ring b)
     return a.fewest <= b.fewest ? a : b;
 }
 
-struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank)
+/* The slowest of the rings that begin at a rank's workers, in so many replicas and of so many tensor ranks. */
+static struct pp_ring slowest_ring(const struct pp_placement *p, int rank, int replicas, int tensor, int stride, int n)
 {
-    const struct pp_plan *plan = p->plan;
-    struct pp_ring slowest =
-        pp_placement_ring(p, pp_worker_at(plan, 0, rank, 0), pp_worker_at(plan, 1, 0, 0), plan->replicas);
-    for (int t = 1; t < plan->tensor; t++)
-        slowest = slower_ring(
-            slowest, pp_placement_ring(p, pp_worker_at(plan, 0, rank, t), pp_worker_at(plan, 1, 0, 0), plan->replicas));
+    struct pp_ring slowest = {0};
+    for (int replica = 0; replica < replicas; replica++)
+        for (int t = 0; t < tensor; t++)
+            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(p->plan, replica, rank, t), stride, n));
     return slowest;
 }
 
-struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank)
+/* The replicas of a worker of the rank, who sum gradients. */
+static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank)
 {
     const struct pp_plan *plan = p->plan;
-    struct pp_ring slowest = pp_placement_ring(p, pp_worker_at(plan, 0, rank, 0), 1, plan->tensor);
-    for (int replica = 1; replica < plan->replicas && plan->tensor > 1; replica++)
-        slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(plan, replica, rank, 0), 1, plan->tensor));
-    return slowest;
+    return slowest_ring(p, rank, 1, plan->tensor, pp_worker_at(plan, 1, 0, 0), plan->replicas);
 }
 
-struct pp_ring pp_placement_tied(const struct pp_placement *p)
+/* The two workers of the first and the last stage of a replica that have the same part; one, if it has both. */
+static struct pp_ring ring_of_tied(const struct pp_placement *p)
 {
     const struct pp_plan *plan = p->plan;
     const int a = plan->stage_rank[0], b = plan->stage_rank[plan->stages - 1], low = a < b ? a : b;
     const int stride = pp_worker_at(plan, 0, a + b - 2 * low, 0), n = a == b ? 1 : 2;
-    struct pp_ring slowest = pp_placement_ring(p, pp_worker_at(plan, 0, low, 0), stride, n);
-    for (int replica = 0; replica < plan->replicas; replica++)
-        for (int t = 0; t < plan->tensor; t++)
-            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(plan, replica, low, t), stride, n));
-    return slowest;
+    return slowest_ring(p, low, plan->replicas, plan->tensor, stride, n);
 }
 
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
@@ -144,7 +138,7 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_cla
                                double latency_ns, double ns_per_byte)
 {
     const bool tied = cls->kind == PP_REDUCE_TIED;
-    const struct pp_ring ring = tied ? pp_placement_tied(p) : pp_placement_replicas(p, p->plan->stage_rank[cls->stage]);
+    const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, p->plan->stage_rank[cls->stage]);
     return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied ? 1 : 2, bytes, latency_ns, ns_per_byte);
 }
 
@@ -154,7 +148,8 @@ void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *jo
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     double ns = 0;
     if (p->plan->tensor == 1 || program->ncalls == 0) return;
-    const struct pp_ring ring = pp_placement_tensor(p, p->plan->stage_rank[p->plan->classes[cls].stage]);
+    const int rank = p->plan->stage_rank[p->plan->classes[cls].stage];
+    const struct pp_ring ring = slowest_ring(p, rank, p->plan->replicas, 1, 1, p->plan->tensor);
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
         if (join.bytes > 0)

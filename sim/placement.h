@@ -37,11 +37,6 @@ struct pp_ring {
 
 /* Of n workers, each so far behind the one before. */
 struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int stride, int n);
-/* Of a rank: the replicas of a worker, who sum gradients; the workers of a replica, who sum inside tasks. */
-struct pp_ring pp_placement_replicas(const struct pp_placement *p, int rank);
-struct pp_ring pp_placement_tensor(const struct pp_placement *p, int rank);
-/* Of a replica: the two workers of the first and the last stage that have the same part; one, if it has both. */
-struct pp_ring pp_placement_tied(const struct pp_placement *p);
 
 /* Such a sum: by latency and time of a byte within a host, and one ring whose slowest link counts. It goes around twice
  * (rounds 2); reduce-scatter or all-gather (1), each once, with half of latency and bytes. */
