@@ -263,14 +263,6 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
     };
 }
 
-int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n)
-{
-    const struct pp_ints *asked = &config->virtual_stages;
-    *n = asked->n ? asked->n : 1;
-    if (asked->n) return asked->v[i];
-    return standard;
-}
-
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)
 {
     if (config->recv_buffers < 0) return standard;

@@ -112,8 +112,6 @@ void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* Places that have a row of weights, where positions are learnt. */
 int pp_config_max_positions(const struct pp_config *config);
-/* V for a schedule: what was asked, else its standard. The list's entry i; n in *n. */
-int pp_config_virtual(const struct pp_config *config, int standard, int i, int *n);
 
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);

@@ -78,7 +78,8 @@ enum { PP_POINT_TEXT = 256 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
 /* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes
- * fastest); PP_USAGE where they are more than PP_MOST_POINTS. *points is the caller's to free. */
+ * fastest); V, where it was not asked for, as the schedule has it. *points is the caller's to free. PP_USAGE where they
+ * are more than PP_MOST_POINTS. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 

@@ -53,30 +53,24 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
                     int *n)
 {
     struct pp_schedule_found found[PP_LIST_MAX];
-    int64_t total = 0;
-    int nschedules, nv;
+    const struct pp_ints *asked = &config->virtual_stages;
+    const int nv = asked->n ? asked->n : 1, shapes = config->tensor.n * config->stages.n * nv;
+    int nschedules;
     *n = 0;
     PP_TRY(find_schedules(config, schedules, found, &nschedules));
-    for (int s = 0; s < nschedules; s++) {
-        pp_config_virtual(config, found[s].virtual_stages, 0, &nv);
-        total += (int64_t)config->tensor.n * config->stages.n * nv * config->chunks.n * config->checkpoint.n;
-    }
+    const int64_t total = (int64_t)nschedules * shapes * config->chunks.n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
     PP_TRY(PP_NEW(points, total));
-    for (int s = 0; s < nschedules; s++) {
-        const int standard = found[s].virtual_stages;
-        pp_config_virtual(config, standard, 0, &nv);
-        for (int i = 0; i < config->tensor.n * config->stages.n; i++)
-            for (int v = 0; v < nv; v++)
-                *n += of_shape(config,
-                               &(struct pp_point){.schedule = found[s].name,
-                                                  .tensor = config->tensor.v[i / config->stages.n],
-                                                  .stages = config->stages.v[i % config->stages.n],
-                                                  .virtual_stages = pp_config_virtual(config, standard, v, &nv)},
-                               *points + *n);
-    }
+    for (int s = 0; s < nschedules; s++)
+        for (int i = 0; i < shapes; i++) {
+            const struct pp_point shape = {.schedule = found[s].name,
+                                           .tensor = config->tensor.v[i / nv / config->stages.n],
+                                           .stages = config->stages.v[i / nv % config->stages.n],
+                                           .virtual_stages = asked->n ? asked->v[i % nv] : found[s].virtual_stages};
+            *n += of_shape(config, &shape, *points + *n);
+        }
     return PP_OK;
 }
 

@@ -174,20 +174,6 @@ static void the_lab_has_its_own_style_and_data(void **state)
     assert_false(shape.residual_only || shape.lab_init);
 }
 
-static void virtual_stages_depend_on_the_schedule(void **state)
-{
-    (void)state;
-    struct pp_config c;
-    int n;
-    assert_int_equal(parse(PP_PPSIM, "", &c), PP_OK);
-    assert_int_equal(pp_config_virtual(&c, 1, 0, &n), 1);
-    assert_int_equal(n, 1);
-    assert_int_equal(pp_config_virtual(&c, 2, 0, &n), 2);
-    assert_int_equal(parse(PP_PPSIM, "--virtual 2,4", &c), PP_OK);
-    assert_int_equal(pp_config_virtual(&c, 2, 1, &n), 4);
-    assert_int_equal(n, 2);
-}
-
 static int columns(const char *options, const char *found)
 {
     struct pp_config c;
@@ -382,7 +368,6 @@ int main(void)
         cmocka_unit_test(rows_of_a_microbatch_make_chunks),
         cmocka_unit_test(all_options_of_model_and_batch_are_fixed),
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
-        cmocka_unit_test(virtual_stages_depend_on_the_schedule),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
         cmocka_unit_test(impossible_rates_are_refused),

@@ -65,6 +65,15 @@ static void test_sweep_order(void **state)
     assert_string_equal(points[0].schedule, "1f1b");
     assert_string_equal(points[1].schedule, "gpipe");
     free(points);
+    configure("--schedule interleaved --tensor 1,2 --stages 1,4 --virtual 3,2");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 8);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(points[i].tensor, i < 4 ? 1 : 2);
+        assert_int_equal(points[i].stages, i / 2 % 2 ? 4 : 1);
+        assert_int_equal(points[i].virtual_stages, i % 2 ? 2 : 3);
+    }
+    free(points);
     configure("--chunks 4,2 --checkpoint always,never");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 4);
