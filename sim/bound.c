@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Least times of a stage for one row count. -1 = the plan has no such task. */
+/* Least times of a stage for one row count: F, B (or I), W, and hops to the next and to the previous stage. -1 = the
+ * plan has no such task. */
 struct stage_times {
-    int64_t forward, backward, weights, hop_forward, hop_backward; /* hops: to the next, to the previous stage */
+    int64_t ns[PP_XFER_B + 1]; /* by kind */
 };
 
 struct rank_times {
@@ -58,25 +59,6 @@ static pp_status find_rows(struct bounding *b)
     return PP_OK;
 }
 
-static int64_t *field_of(struct stage_times *t, int kind)
-{
-    switch (kind) {
-    case PP_F:
-        return &t->forward;
-    case PP_B:
-    case PP_I:
-        return &t->backward;
-    case PP_W:
-        return &t->weights;
-    case PP_XFER_F:
-        return &t->hop_forward;
-    case PP_XFER_B:
-        return &t->hop_backward;
-    default:
-        return NULL;
-    }
-}
-
 /* Of a task that is done in parts, from the class of its first one on. */
 static int64_t all_parts(const struct bounding *b, int first)
 {
@@ -92,12 +74,13 @@ static int64_t all_parts(const struct bounding *b, int first)
 }
 
 /* Of the stage's tasks of a kind and so many rows, the shortest. */
-static void note(const struct bounding *b, int cls, int64_t *field)
+static void note(const struct bounding *b, int cls, struct stage_times *times)
 {
     const struct pp_class *class = &b->plan->classes[cls];
-    if (!field || class->part > 0) return;
+    if (class->kind > PP_XFER_B || class->part > 0) return;
     const int64_t ns = class->parts > 1 ? all_parts(b, cls) : at_least(b, cls);
-    *field = *field < 0 ? ns : least(*field, ns);
+    int64_t *least_ns = &times->ns[class->kind == PP_I ? PP_B : class->kind];
+    *least_ns = *least_ns < 0 ? ns : least(*least_ns, ns);
 }
 
 static void fill_stages(struct bounding *b)
@@ -108,7 +91,7 @@ static void fill_stages(struct bounding *b)
         const struct pp_class *cls = &plan->classes[c];
         for (int i = 0; i < b->nrows; i++) {
             if (cls->stage < 0 || cls->rows != b->rows[i]) continue;
-            note(b, c, field_of(&b->stages[i * plan->stages + cls->stage], cls->kind));
+            note(b, c, &b->stages[i * plan->stages + cls->stage]);
         }
     }
 }
@@ -134,7 +117,7 @@ static void fill_ranks(struct bounding *b)
     }
 }
 
-static int64_t known(int64_t ns) { return ns < 0 ? 0 : ns; }
+static int64_t known(const struct stage_times *t, int kind) { return most(t->ns[kind], 0); }
 
 /* before[s] = forwards of stages 0 .. s-1 with their hops; after[s] = what then follows until a backward can start on
  * s (training), or the rest of the forwards (else). */
@@ -142,10 +125,10 @@ static void chain(struct bounding *b, const struct stage_times *t)
 {
     int stages = b->plan->stages;
     b->before[0] = 0;
-    for (int s = 0; s < stages; s++) b->before[s + 1] = b->before[s] + known(t[s].forward) + known(t[s].hop_forward);
+    for (int s = 0; s < stages; s++) b->before[s + 1] = b->before[s] + known(&t[s], PP_F) + known(&t[s], PP_XFER_F);
     b->after[stages - 1] = b->before[stages];
     for (int s = stages - 2; s >= 0; s--)
-        b->after[s] = b->after[s + 1] + known(t[s + 1].backward) + known(t[s + 1].hop_backward);
+        b->after[s] = b->after[s + 1] + known(&t[s + 1], PP_B) + known(&t[s + 1], PP_XFER_B);
 }
 
 /* Least head, first and tail of each rank over its stages, for one row count. */
@@ -158,13 +141,13 @@ static void fill_chains(struct bounding *b, const struct stage_times *t)
         struct rank_times *r = &b->ranks[plan->stage_rank[s]];
         r->head = least(r->head, b->before[s]);
         if (plan->training) {
-            if (s > 0) tail += known(t[s].hop_backward);
+            if (s > 0) tail += known(&t[s], PP_XFER_B);
             r->first = least(r->first, b->after[s]);
             r->tail = least(r->tail, tail);
-            tail += known(t[s].backward);
+            tail += known(&t[s], PP_B);
         } else {
             r->first = 0;
-            r->tail = least(r->tail, b->before[plan->stages] - b->before[s + 1] + known(t[s].hop_forward));
+            r->tail = least(r->tail, b->before[plan->stages] - b->before[s + 1] + known(&t[s], PP_XFER_F));
         }
     }
 }
@@ -172,7 +155,7 @@ static void fill_chains(struct bounding *b, const struct stage_times *t)
 static int64_t least_first_weights(const struct bounding *b)
 {
     int64_t ns = INT64_MAX;
-    for (int i = 0; i < b->nrows; i++) ns = least(ns, known(b->stages[i * b->plan->stages].weights));
+    for (int i = 0; i < b->nrows; i++) ns = least(ns, known(&b->stages[i * b->plan->stages], PP_W));
     return ns;
 }
 
