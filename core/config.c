@@ -8,29 +8,39 @@
 #include "core/devices.h"
 #include "core/log.h"
 
-static pp_status check_optimizer(const struct pp_config *config)
+/* Options that say more of another one. */
+static pp_status check_additions(const struct pp_config *config)
 {
-    static const char *const of_adamw[] = {"adam-beta1", "adam-beta2", "adam-eps", "weight-decay"};
-    for (size_t i = 0; i < sizeof of_adamw / sizeof *of_adamw; i++)
-        if (config->optimizer != PP_ADAMW && pp_config_given(config, of_adamw[i]))
-            return pp_fail(PP_USAGE, "--%s is of --optimizer adamw; add that, or leave it out", of_adamw[i]);
-    if (config->adamw.beta1 >= 1 || config->adamw.beta2 >= 1)
-        return pp_fail(PP_USAGE, "--adam-beta%d: with 1 nothing would be learnt; choose less",
-                       config->adamw.beta1 >= 1 ? 1 : 2);
+    const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
+    const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
+    const struct {
+        const char *option, *of;
+        bool there;
+    } additions[] = {{"experts-per-token", "--experts; add that", config->experts},
+                     {"capacity-factor", "--experts; add that", config->experts},
+                     {"aux-loss", "--experts; add that", config->experts},
+                     {"rope-theta", "--positions rope; add that", rope},
+                     {"max-positions", "--positions learned; add that", learned},
+                     {"adam-beta1", "--optimizer adamw; add that", adamw},
+                     {"adam-beta2", "--optimizer adamw; add that", adamw},
+                     {"adam-eps", "--optimizer adamw; add that", adamw},
+                     {"weight-decay", "--optimizer adamw; add that", adamw},
+                     {"lr-steps", "--lr-schedule cosine and linear; add one", falls},
+                     {"min-lr", "--lr-schedule cosine and linear; add one", falls},
+                     {"bucket-size", "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
+    for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
+        if (!additions[i].there && pp_config_given(config, additions[i].option))
+            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
     return PP_OK;
 }
 
-static pp_status check_rate(const struct pp_config *config)
+static pp_status check_learning(const struct pp_config *config)
 {
-    static const char *const of_falls[] = {"lr-steps", "min-lr"};
     const struct pp_lr_options *o = &config->over_steps;
-    if (o->schedule == PP_LR_CONSTANT) {
-        for (size_t i = 0; i < sizeof of_falls / sizeof *of_falls; i++)
-            if (pp_config_given(config, of_falls[i]))
-                return pp_fail(PP_USAGE, "--%s is of --lr-schedule cosine and linear; add one, or leave it out",
-                               of_falls[i]);
-        return PP_OK;
-    }
+    if (config->adamw.beta1 >= 1 || config->adamw.beta2 >= 1)
+        return pp_fail(PP_USAGE, "--adam-beta%d: with 1 nothing would be learnt; choose less",
+                       config->adamw.beta1 >= 1 ? 1 : 2);
+    if (o->schedule == PP_LR_CONSTANT) return PP_OK;
     if (o->steps == 0)
         return pp_fail(PP_USAGE, "--lr-schedule: in which step is the learning rate --min-lr? Add --lr-steps");
     if (o->steps <= o->warmup_steps)
@@ -75,10 +85,6 @@ static pp_status check_heads(const struct pp_config *config)
 
 static pp_status check_experts(const struct pp_config *config)
 {
-    static const char *const of_experts[] = {"experts-per-token", "capacity-factor", "aux-loss"};
-    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
-        if (!config->experts && pp_config_given(config, of_experts[i]))
-            return pp_fail(PP_USAGE, "--%s is of --experts; add that, or leave it out", of_experts[i]);
     if (!config->experts) return PP_OK;
     if (config->bias != PP_NO_BIAS) return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
     if (config->experts_per_token > config->experts)
@@ -95,12 +101,7 @@ static pp_status check_experts(const struct pp_config *config)
 
 static pp_status check_positions(const struct pp_config *config)
 {
-    const bool learned = config->positions == PP_POSITIONS_LEARNED;
-    if (config->positions != PP_POSITIONS_ROPE && pp_config_given(config, "rope-theta"))
-        return pp_fail(PP_USAGE, "--rope-theta is of --positions rope; add that, or leave it out");
-    if (!learned && pp_config_given(config, "max-positions"))
-        return pp_fail(PP_USAGE, "--max-positions is of --positions learned; add that, or leave it out");
-    if (learned && config->tokens > pp_config_max_positions(config))
+    if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
         return pp_fail(PP_USAGE,
                        "--max-positions %d: rows of --tokens %d have places without weights; choose %d or more",
                        config->max_positions, config->tokens, config->tokens);
@@ -128,8 +129,6 @@ static pp_status check_tensor(const struct pp_config *config)
 static pp_status check_overlap(const struct pp_config *config)
 {
     const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
-    if (pp_config_given(config, "bucket-size") && !config->overlap_grad_reduce)
-        return pp_fail(PP_USAGE, "--bucket-size is of --overlap-grad-reduce; add that, or leave it out");
     if (!config->overlap_param_gather || !lacks) return PP_OK;
     return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
                    lacks);
@@ -138,13 +137,13 @@ static pp_status check_overlap(const struct pp_config *config)
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
+    PP_TRY(check_additions(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
-    PP_TRY(check_optimizer(config));
-    PP_TRY(check_rate(config));
+    PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
     PP_TRY(check_overlap(config));
