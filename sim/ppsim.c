@@ -183,11 +183,12 @@ static pp_status check_running(const struct session *s)
     if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
         return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
                        config->transport, config->device);
-    if (config->machine && !s->texts && (transport || config->threads > 1))
+    const bool sheet = !s->predictor.db && !config->times, threads = config->threads > 1;
+    if (sheet && (threads || (transport && config->machine)))
         return pp_fail(PP_USAGE,
                        "--%s: nothing was measured on machine %s, and its data sheet has one figure for all; leave the "
                        "option out",
-                       transport ? "transport" : "threads", config->machine);
+                       threads ? "threads" : "transport", s->predictor.machine.name);
     return PP_OK;
 }
 
@@ -339,8 +340,8 @@ static pp_status answer(struct session *s)
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
     PP_TRY(choose_device(s, &backend));
-    PP_TRY(check_running(s));
     PP_TRY(find_machine(s));
+    PP_TRY(check_running(s));
     PP_TRY(pp_split_find(config, p, backend->name, s->texts));
     return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
