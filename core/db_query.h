@@ -60,8 +60,8 @@ struct pp_value {
 
 /* What is computed, apart from where: runs with equal texts do the same work, and equal numbers have equal texts. Part
  * of what v_compare joins on. With a job the text says how its model is cut; without one (ppprof; NULL) what --split
- * asks for. PP_USAGE where --times or --straggler is no such thing. The buffer holds the longest that a job has: what is
- * cut off would make unequal work look equal. */
+ * asks for. PP_USAGE where --times or --straggler is no such thing. There is room for the longest that a job has: what
+ * is cut off would make unequal work look equal. */
 enum { PP_WORKLOAD_BYTES = 640 };
 pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job,
                          char buf[PP_WORKLOAD_BYTES]) PP_MUST_CHECK;

@@ -15,7 +15,7 @@ struct slot_use {
 
 /* Tasks of a stage; -1: none yet. */
 struct passed {
-    int32_t forward, gather, last_gather, step;
+    int32_t forward, gather, last_gather, step, sum;
 };
 
 struct check {
@@ -187,12 +187,25 @@ static pp_status check_first(struct check *c, int32_t id)
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
+/* What norms and steps are of has been summed over the replicas, the last part too. (plan_tied.c: of what is tied.) */
+static pp_status check_summed(const struct check *c, int32_t id)
+{
+    const struct pp_plan *plan = c->plan;
+    const struct pp_task *t = &plan->tasks[id];
+    const bool tied = plan->tied && (t->stage == 0 || t->stage == plan->stages - 1);
+    if (t->kind != (plan->clip ? PP_NORM : PP_STEP) || plan->replicas == 1 || tied) return PP_OK;
+    const int32_t sum = c->passed[t->stage].sum;
+    if (sum >= 0 && t->dep[0] == sum && plan->tasks[sum].dep[0] == c->made[t->stage]) return PP_OK;
+    return pp_plan_bad(plan, id, "it does not wait for the sum of its stage's gradients");
+}
+
 /* What is summed has been made: by the task before, whole or the same part. */
 static pp_status check_sum(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     if (t->kind == PP_B || t->kind == PP_W) c->made[t->stage] = id;
-    if (t->kind != PP_REDUCE_GRAD) return PP_OK;
+    if (t->kind != PP_REDUCE_GRAD) return check_summed(c, id);
+    c->passed[t->stage].sum = id;
     const bool waits = t->dep[0] >= 0 && t->dep[0] == c->made[t->stage];
     const struct pp_class *sum = &c->plan->classes[t->cls];
     const struct pp_class *made = waits ? &c->plan->classes[c->plan->tasks[t->dep[0]].cls] : NULL;

@@ -90,6 +90,7 @@ static void test_broken_ranks(void **state)
     expect_bad(plan, &plan->lanes[1].kind, PP_LANE_REDUCE, "lane 1, ");
     expect_bad(plan, &plan->lanes[lane_of(plan, PP_LANE_REDUCE)].kind, PP_LANE_COMPUTE, "is not at its place");
     expect_bad(plan, &plan->lanes[lane_of(plan, PP_LANE_REDUCE)].dst, 1000000000, "to rank 1000000000");
+    expect_bad(plan, &plan->tasks[find(plan, PP_NORM, 1, -1)].dep[0], -1, "it does not wait for the sum");
     expect_bad(plan, &plan->issue[3], 2000000000, "an issue list has task 1000000000");
     pp_plan_free(plan);
     /* Orders in which one rank has nothing to do. */
