@@ -34,10 +34,10 @@ pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_time
 /* --straggler must name a rank of the pipeline. PP_USAGE. */
 pp_status pp_given_times_check(const struct pp_given_times *times, int ranks) PP_MUST_CHECK;
 
-/* Without jitter. A stage takes 1/V of the rank's time, a microbatch of fewer rows proportionally less; B = I + W, with
- * checkpoints of layers F + I + W, R = F; 0 for optimizer, transfers and collectives. Measured: what the class took, or else, in proportion of rows,
- * what the same kind of task took on the stage's largest microbatch; the plan may be another one of the job. PP_INPUT
- * if the task would take longer than anything can count: 1e16 ns. */
+/* Without jitter. A stage takes 1/V of the rank's time, a microbatch of fewer rows proportionally less; R = F, and
+ * B = I + W, with checkpoints of layers F + I + W; 0 for optimizer, transfers and collectives. Measured: what the class
+ * took, or else, in proportion of rows, what the same kind of task took on the stage's largest microbatch; the plan may
+ * be another one of the job. PP_INPUT if the task would take longer than anything can count: 1e16 ns. */
 pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls,
                             int64_t *out) PP_MUST_CHECK;
 

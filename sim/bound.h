@@ -17,7 +17,7 @@
  * where W_r is the work that may be put off until after the last I (0 if backwards are whole). If the plan has an
  * optimizer, each rank's NORM follows its computations, NORM_ALL follows all NORMs, and STEP follows that. With a
  * sharing domain of fewer cores than workers, all work over the cores is a bound too; where hosts issue, so is the
- * issuing of all that the first rank does, unless replicas have shares: then the rank's first task waits for parameters.
+ * issuing of all that the first rank does, unless replicas have shares: then its first task waits for parameters.
  */
 #ifndef PP_SIM_BOUND_H
 #define PP_SIM_BOUND_H
