@@ -272,7 +272,8 @@ static pp_status open_links(struct side *s)
     const struct pp_sum_spec sum = {.port = s->port,
                                     .group = {.first = 0, .stride = 1, .n = 2},
                                     .most_elements = s->room / (int64_t)sizeof(float),
-                                    .type = PP_SUM_FLOAT};
+                                    .type = PP_SUM_FLOAT,
+                                    .sums = true};
     return s->carrier->sum_open(&sum, &s->sum);
 }
 
