@@ -6,18 +6,13 @@
 #include "core/log.h"
 #include "core/process.h"
 
-int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
-{
-    return pp_hidden_bytes(&job->model->shape, rows, seq);
-}
-
 static int64_t largest_transfer(const struct pp_job *job)
 {
     int64_t most = 0;
     for (int p = 0; p < PP_PHASES; p++) {
         const struct pp_phase *phase = &job->phase[p];
         for (int m = 0; phase->plan && m < phase->plan->microbatches; m++) {
-            int64_t bytes = pp_transfer_bytes(job, phase->plan->rows[m], phase->seq);
+            int64_t bytes = pp_hidden_bytes(&job->model->shape, phase->plan->rows[m], phase->seq);
             if (bytes > most) most = bytes;
         }
     }
