@@ -80,7 +80,7 @@ void pp_worker_poll(void *worker)
 static pp_status check(struct pp_worker *w)
 {
     PP_TRY(pp_world_check(w->world));
-    return w->ops->check(w);
+    return w->ops->check ? w->ops->check(w) : PP_OK;
 }
 
 void pp_worker_sleep(void *worker, int64_t until_ns)
