@@ -45,13 +45,15 @@ def lengths_of(db, run):
 
 
 def edges_of(tasks):
-    """task -> tasks it needs, beside the one before it on its lane (core/plan.h, Waiting)"""
-    made, needs = {}, {}
+    """task -> tasks it needs, beside the one before it on its lane (core/plan.h, Waiting); a later one: of the step
+    before"""
+    made, needs, gathered = {}, {}, gathered_for(tasks)
     last = max((stage for _, _, stage, *_ in tasks), default=0)
+    steps = {stage: task for task, kind, stage, *_ in tasks if kind == "STEP"}
     for task, kind, stage, first, count, _ in tasks:
         group = range(first, first + count)
         if kind == "F":
-            needs[task] = [made.get(("F", stage - 1, m)) for m in group]
+            needs[task] = [made.get(("F", stage - 1, m)) for m in group] + gathered[task]
         elif kind in ("B", "I"):
             needs[task] = [made.get(("B", stage + 1, m)) for m in group]
         elif kind in MOVES:
@@ -61,12 +63,28 @@ def edges_of(tasks):
         elif kind == "REDUCE_TIED":
             needs[task] = [t for s in (0, last) for t in final(made, s)]
             made["sum", 0] = made["sum", last] = task
+        elif kind == "GATHER_PARAM":
+            needs[task] = [steps.get(stage)]
         elif kind == "NORM_ALL":
             needs[task] = made.get("norm", [])
         else:
             needs[task] = [made.get(("sum", stage)), made.get("norm all")]
         keep(made, task, kind, stage, group)
     return {task: [t for t in wanted if t is not None] for task, wanted in needs.items()}
+
+
+def gathered_for(tasks):
+    """F -> what gathers its parameters: of its part, if that begins the step; else all of its rank"""
+    found, parts = {}, {}
+    lanes = {stage: lane for _, kind, stage, *_, lane in tasks if kind == "F"}
+    gathers = [(task, stage) for task, kind, stage, *_ in tasks if kind == "GATHER_PARAM"]
+    for task, kind, stage, first, _, lane in tasks:
+        if kind != "F":
+            continue
+        before = [t for t, s in gathers if s == stage and t < task]
+        part = parts[stage, first] = parts.get((stage, first), -1) + 1
+        found[task] = before[part : part + 1] or before[-1:] or [t for t, s in gathers if lanes[s] == lane]
+    return found
 
 
 def final(made, stage):
@@ -91,11 +109,10 @@ def keep(made, task, kind, stage, group):
 
 def path_ns(tasks, needs, lengths):
     """Distance of the ends of two successive steps."""
-    lane_end, ends = {}, [0]
+    lane_end, end, ends = {}, {}, [0]
     for _ in range(STEPS):
-        end = {}
         for task, *_, lane in tasks:
-            start = max([lane_end.get(lane, 0)] + [end[t] for t in needs[task]])
+            start = max([lane_end.get(lane, 0)] + [end.get(t, 0) for t in needs[task]])
             end[task] = lane_end[lane] = start + lengths.get(task, 0)
         ends.append(max(end.values()))
     return ends[-1] - ends[-2]

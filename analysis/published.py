@@ -213,7 +213,7 @@ def error_summary(found):
     return markdown(["from", "schedule", "cases", "mean error %", "worst %", "pairs in the measured order"], rows)
 
 
-def ratios(facts, models, a, b):
+def ratios(facts, a, b):
     """Speed over 1F1B's: (table, {A or B: errors in %})."""
     rows, errors = [], {"A": [], "B": []}
     for name, m, base, *cells in facts["measured"]:
@@ -372,7 +372,7 @@ def page(folder):
     columns_b = [column for column in COLUMNS if column != "1F1B-I"]
     table_b, errors_b = throughput(facts, models, b, columns_b)
     _, errors_flash = throughput(facts, models, flash, columns_b)
-    table_ratios, errors_ratios = ratios(facts, models, a, b)
+    table_ratios, errors_ratios = ratios(facts, a, b)
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)

@@ -78,7 +78,7 @@ struct pp_carrier {
     /* NULL, or called before anything else is asked of any carrier, by the main thread before any other is started: it
      * may set the environment. shared: processes of the run share a device; alone: all are on one host. */
     pp_status (*prepare)(bool shared, bool alone);
-    /* Can it be used in this build and on this machine? PP_UNSUPPORTED with a reason. */
+    /* Can it be used in this build and on this machine? PP_UNSUPPORTED with a reason. NULL: always. */
     pp_status (*available)(void);
 
     pp_status (*open)(const struct pp_channel_spec *spec, struct pp_channel **out);
@@ -89,9 +89,9 @@ struct pp_carrier {
     pp_status (*recv)(struct pp_channel *channel, struct pp_parcel *parcel, struct pp_mark *after);
     /* In order, the oldest first. */
     pp_status (*poll)(struct pp_channel *channel, struct pp_parcel *parcel);
-    /* Failures that no call reported: a dead peer, a network error. PP_PEER. */
+    /* Failures that no call reported: a dead peer, a network error. PP_PEER. NULL: there are none. */
     pp_status (*check)(struct pp_channel *channel);
-    /* After a failure: whatever of it is in a queue ends soon, so that the device can be closed. */
+    /* After a failure: whatever of it is in a queue ends soon, so that the device can be closed. NULL: it does. */
     void (*abort)(struct pp_channel *channel);
 
     pp_status (*sum_open)(const struct pp_sum_spec *spec, struct pp_sum **out);
@@ -99,7 +99,7 @@ struct pp_carrier {
     /* One at a time, in the same order in all members. parcel->memory is summed in place; of shares it is the base. */
     pp_status (*sum_start)(struct pp_sum *sum, struct pp_parcel *parcel, struct pp_mark *after);
     pp_status (*sum_poll)(struct pp_sum *sum, struct pp_parcel *parcel);
-    pp_status (*sum_check)(struct pp_sum *sum);
+    pp_status (*sum_check)(struct pp_sum *sum); /* these two as of a channel */
     void (*sum_abort)(struct pp_sum *sum);
 };
 

@@ -74,7 +74,7 @@ static bool can_use(struct choice *c, const struct pp_carrier *carrier, bool aut
         keep_reason(c, "threads of a process share a GPU, and could wait for each other's receives");
         return false;
     }
-    if (carrier->available() == PP_OK) return true;
+    if (!carrier->available || carrier->available() == PP_OK) return true;
     keep_reason(c, pp_message());
     return false;
 }

@@ -182,37 +182,26 @@ static pp_status recv_parcel(struct pp_channel *c, struct pp_parcel *parcel, str
     return poll_channel(c, parcel);
 }
 
-/* What is in a queue ends by itself; a failure of the peer is known to the world. */
-static pp_status check_channel(struct pp_channel *c)
-{
-    (void)c;
-    return PP_OK;
-}
-
 /* Copies must end before another worker's memory is released. */
 static void abort_channel(struct pp_channel *c)
 {
     if (c->rest) pp_port_rest(&c->port, c->queue, c->rest);
 }
 
-static pp_status available(void) { return PP_OK; }
-
+/* What is in a queue ends by itself; a failure of the peer is known to the world: no checks. */
 const struct pp_carrier pp_carrier_inproc = {
     .name = "inproc",
     .summary = "workers of one process: copies between their devices",
     .mover = "a copy in the receiver's queue, as soon as the data is written and the slot is free",
-    .available = available,
     .open = open_channel,
     .close = close_channel,
     .send = send_parcel,
     .recv = recv_parcel,
     .poll = poll_channel,
-    .check = check_channel,
     .abort = abort_channel,
     .sum_open = pp_inproc_sum_open,
     .sum_close = pp_inproc_sum_close,
     .sum_start = pp_inproc_sum_start,
     .sum_poll = pp_inproc_sum_poll,
-    .sum_check = pp_inproc_sum_check,
     .sum_abort = pp_inproc_sum_abort,
 };

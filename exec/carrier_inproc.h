@@ -23,7 +23,6 @@ pp_status pp_inproc_sum_open(const struct pp_sum_spec *spec, struct pp_sum **out
 void pp_inproc_sum_close(struct pp_sum *sum);
 pp_status pp_inproc_sum_start(struct pp_sum *sum, struct pp_parcel *parcel, struct pp_mark *after) PP_MUST_CHECK;
 pp_status pp_inproc_sum_poll(struct pp_sum *sum, struct pp_parcel *parcel) PP_MUST_CHECK;
-pp_status pp_inproc_sum_check(struct pp_sum *sum) PP_MUST_CHECK;
 void pp_inproc_sum_abort(struct pp_sum *sum);
 
 #endif

@@ -216,12 +216,6 @@ pp_status pp_inproc_sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct
     return pp_inproc_sum_poll(s, parcel);
 }
 
-pp_status pp_inproc_sum_check(struct pp_sum *s)
-{
-    (void)s;
-    return PP_OK;
-}
-
 void pp_inproc_sum_abort(struct pp_sum *s)
 {
     if (s->rest) pp_port_rest(&s->port, s->queue, s->rest);

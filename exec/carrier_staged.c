@@ -33,8 +33,6 @@ struct pp_channel {
     uint64_t asked, fetched, posted, moved;
 };
 
-static pp_status available(void) { return PP_OK; }
-
 static pp_status open_parts(struct pp_channel *c, int64_t most_bytes)
 {
     struct pp_device *device = c->port.device;
@@ -183,15 +181,6 @@ static pp_status ask(struct pp_channel *c, struct pp_parcel *parcel, struct pp_m
 }
 
 static pp_status poll(struct pp_channel *c, struct pp_parcel *parcel) { return parcel->issued ? PP_OK : advance(c); }
-
-/* Whatever is in a queue waits for nothing but this worker's device. */
-static pp_status check(struct pp_channel *c)
-{
-    (void)c;
-    return PP_OK;
-}
-
-static void let_be(struct pp_channel *c) { (void)c; }
 
 /* --- sums --- */
 
@@ -368,31 +357,18 @@ static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp
     return sum_poll(s, parcel);
 }
 
-static pp_status sum_check(struct pp_sum *s)
-{
-    (void)s;
-    return PP_OK;
-}
-
-static void sum_let_be(struct pp_sum *s) { (void)s; }
-
+/* Whatever is in a queue waits for nothing but this worker's device: nothing to check, or to end. */
 const struct pp_carrier pp_carrier_staged = {
     .name = "staged",
     .summary = "between GPUs of several processes, through memory of the host and MPI",
     .mover = "copy engines to and from memory of the host, between them MPI, when a worker's thread polls",
-    .posts_in_order = false,
-    .available = available,
     .open = open_channel,
     .close = close_channel,
     .send = ask,
     .recv = ask,
     .poll = poll,
-    .check = check,
-    .abort = let_be,
     .sum_open = sum_open,
     .sum_close = sum_close,
     .sum_start = sum_start,
     .sum_poll = sum_poll,
-    .sum_check = sum_check,
-    .sum_abort = sum_let_be,
 };

@@ -163,6 +163,11 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
         count = limit;
     else if (!data->sequences)
         b.tail_seq = (int)(targets % seq);
+    if (count > INT32_MAX)
+        return pp_fail(PP_INPUT,
+                       "the %s text has %lld batches of %d row%s of %d token%s, which are too many to be counted; use "
+                       "more rows, or longer ones",
+                       part_names[part], (long long)count, rows, pp_plural(rows), seq, pp_plural(seq));
     b.count = (int)count;
     *out = b;
     return PP_OK;

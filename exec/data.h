@@ -64,7 +64,7 @@ struct pp_batches {
     int tail_seq;    /* words of the last one where it is shorter, else 0 */
 };
 
-/* limit: 0 = all batches. PP_INPUT where the part is too short for one word in and out. */
+/* limit: 0 = all batches. PP_INPUT where the part is too short for one word in and out, or has too many batches. */
 pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
                          int limit, struct pp_batches *out) PP_MUST_CHECK;
 /* Length of the rows of batch i. */

@@ -172,13 +172,8 @@ static pp_status measure_p2p(struct side *s)
 /* Worker 0 tells whether to go on; that message is also the start. */
 static pp_status agree(struct side *s, int64_t *more)
 {
-    struct pp_request request;
-    int64_t last;
-    if (s->me == 0)
-        PP_TRY(pp_send(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more, &request));
-    else
-        PP_TRY(pp_recv(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more, &request));
-    return finish(s, &request, &last);
+    if (s->me == 0) return pp_send_now(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
+    return pp_recv_now(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
 }
 
 static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t bytes)
@@ -316,9 +311,10 @@ static pp_status measure_between(const struct pp_link_setup *setup, struct pp_wo
         status = pp_link_profile_queue(setup, world, side.me, side.out);
     else if (side.me < 2)
         status = measure(&side);
-    if (status == PP_OK) status = pp_barrier(world, side.me);
+    PP_TRY(status); /* the other one may still be at this side's memory: it stays, the process ends next */
+    PP_TRY(pp_barrier(world, side.me));
     release(&side);
-    return status;
+    return PP_OK;
 }
 
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
@@ -328,7 +324,7 @@ pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const str
     PP_TRY(pp_world_open(transport, processes, processes->count, setup->threads, &world));
     world->polled = setup->backend->queue != NULL;
     world->carrier = setup->carrier;
-    pp_status status = measure_between(setup, world, out);
+    PP_TRY(measure_between(setup, world, out));
     pp_world_close(world);
-    return status;
+    return PP_OK;
 }

@@ -7,14 +7,6 @@
  * measured. */
 static const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
 
-static pp_status tell(struct pp_world *world, int worker)
-{
-    char word = 0;
-    struct pp_request request;
-    PP_TRY(pp_send(world, 0, worker, PP_MESSAGE_CONTROL, &word, sizeof word, &request));
-    return pp_finish(world, 0, &request);
-}
-
 /* Signals are the first process's to answer: it stores what it has, and takes the others along. */
 static pp_status sleep_until_told(struct pp_world *world, int me)
 {
@@ -34,7 +26,8 @@ pp_status pp_link_profile_alone(const struct pp_transport *transport, const stru
     struct pp_world *world;
     PP_TRY(pp_world_open(transport, processes, processes->count, 1, &world));
     pp_status status = world->first > 0 ? sleep_until_told(world, world->first) : work(arg);
-    for (int i = 1; world->first == 0 && i < world->workers && status == PP_OK; i++) status = tell(world, i);
+    for (int i = 1; world->first == 0 && i < world->workers && status == PP_OK; i++)
+        status = pp_send_now(world, 0, i, PP_MESSAGE_CONTROL, "", 1);
     pp_world_close(world);
     return status;
 }

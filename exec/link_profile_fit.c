@@ -59,15 +59,18 @@ int64_t pp_link_room(const struct pp_link_setup *setup)
 }
 
 /* The first point is a size so small that its time is all latency. What a byte adds is taken at the sizes near those
- * asked for, or at all where there are none: caches of several sizes make it no constant. */
+ * asked for, of larger ones than were measured near the largest, or at all where there are none: caches of several
+ * sizes make it no constant. */
 void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte)
 {
-    double sum = 0, near_sum = 0;
+    double sum = 0, near_sum = 0, largest = 0;
     int near = 0;
+    for (int i = 1; i < n; i++) largest = fmax(largest, x[i]);
+    const double least = fmin((double)asked[0], largest);
     for (int i = 1; i < n; i++) {
         double slope = fmax(0, (y[i] - y[0]) / x[i]);
         sum += slope / (n - 1);
-        if (x[i] * NEAR < (double)asked[0] || x[i] > (double)asked[1] * NEAR) continue;
+        if (x[i] * NEAR < least || x[i] > (double)asked[1] * NEAR) continue;
         near_sum += slope;
         near++;
     }

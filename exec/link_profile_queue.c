@@ -125,7 +125,7 @@ static pp_status run_list(struct side *s)
         int before = next + issued + reached;
         while (next < s->nsteps && can_start(s, next, issued)) PP_TRY(start_step(s, next++));
         PP_TRY(look(s, next, &issued, &reached));
-        for (int c = 0; c < CHANNELS; c++) PP_TRY(s->carrier->check(s->channels[c]));
+        for (int c = 0; c < CHANNELS && s->carrier->check; c++) PP_TRY(s->carrier->check(s->channels[c]));
         PP_TRY(pp_world_check(world));
         if (before != next + issued + reached)
             idle_since = 0;
@@ -272,7 +272,8 @@ static pp_status open_links(struct side *s)
     const struct pp_sum_spec sum = {.port = s->port,
                                     .group = {.first = 0, .stride = 1, .n = 2},
                                     .most_elements = s->room / (int64_t)sizeof(float),
-                                    .type = PP_SUM_FLOAT};
+                                    .type = PP_SUM_FLOAT,
+                                    .sums = true};
     return s->carrier->sum_open(&sum, &s->sum);
 }
 

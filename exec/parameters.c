@@ -139,7 +139,7 @@ static struct piece next_piece(const struct pp_worker *w, int tensor, int part, 
     const struct pp_model *model = w->job->model;
     const struct pp_plan *plan = w->job->train;
     const struct pp_tensor *t = &model->tensors[tensor];
-    const bool shared = part ? model->shape.zero : t->value_offset < 0;
+    const bool shared = pp_worker_shares(w, tensor, part);
     const int replica = shared ? (int)(first / t->part_elements) : 0;
     const int64_t share_end = (replica + 1) * t->part_elements;
     const int64_t left = (shared && share_end < end ? share_end : end) - first;

@@ -6,18 +6,13 @@
 #include "core/log.h"
 #include "core/process.h"
 
-int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq)
-{
-    return pp_hidden_bytes(&job->model->shape, rows, seq);
-}
-
 static int64_t largest_transfer(const struct pp_job *job)
 {
     int64_t most = 0;
     for (int p = 0; p < PP_PHASES; p++) {
         const struct pp_phase *phase = &job->phase[p];
         for (int m = 0; phase->plan && m < phase->plan->microbatches; m++) {
-            int64_t bytes = pp_transfer_bytes(job, phase->plan->rows[m], phase->seq);
+            int64_t bytes = pp_hidden_bytes(&job->model->shape, phase->plan->rows[m], phase->seq);
             if (bytes > most) most = bytes;
         }
     }
@@ -282,12 +277,15 @@ void pp_routes_close(struct pp_routes *routes)
 
 static pp_status check_sum(const struct pp_sum_route *route)
 {
-    return route->sum ? route->carrier->sum_check(route->sum) : PP_OK;
+    return route->sum && route->carrier->sum_check ? route->carrier->sum_check(route->sum) : PP_OK;
 }
 
 pp_status pp_routes_check(const struct pp_routes *routes)
 {
-    for (int i = 0; i < routes->n; i++) PP_TRY(routes->routes[i].carrier->check(routes->routes[i].channel));
+    for (int i = 0; i < routes->n; i++) {
+        const struct pp_route *route = &routes->routes[i];
+        if (route->carrier->check) PP_TRY(route->carrier->check(route->channel));
+    }
     for (int type = 0; type < PP_SUM_TYPES; type++) PP_TRY(check_sum(&routes->joined[type]));
     PP_TRY(check_sum(&routes->gradient));
     PP_TRY(check_sum(&routes->tied));
@@ -296,13 +294,15 @@ pp_status pp_routes_check(const struct pp_routes *routes)
 
 static void abort_sum(const struct pp_sum_route *route)
 {
-    if (route->sum) route->carrier->sum_abort(route->sum);
+    if (route->sum && route->carrier->sum_abort) route->carrier->sum_abort(route->sum);
 }
 
 void pp_routes_abort(const struct pp_routes *routes)
 {
-    for (int i = 0; i < routes->n; i++)
-        if (routes->routes[i].channel) routes->routes[i].carrier->abort(routes->routes[i].channel);
+    for (int i = 0; i < routes->n; i++) {
+        const struct pp_route *route = &routes->routes[i];
+        if (route->channel && route->carrier->abort) route->carrier->abort(route->channel);
+    }
     abort_sum(&routes->gradient);
     abort_sum(&routes->tied);
     abort_sum(&routes->norm);

@@ -45,7 +45,4 @@ struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int tenso
 /* NULL if there is none. */
 const struct pp_route *pp_routes_find(const struct pp_routes *routes, int src, int dst, int kind);
 
-/* Bytes of a microbatch between two stages. */
-int64_t pp_transfer_bytes(const struct pp_job *job, int rows, int seq);
-
 #endif

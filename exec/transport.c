@@ -203,16 +203,27 @@ pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request)
     }
 }
 
+/* Where the message lies for the transport: a short one often comes from a stack. */
+static void *letter_of(struct pp_world *world, int me, void *buffer, int64_t bytes)
+{
+    return bytes <= PP_LETTER ? world->scratch[me - world->first].letter : buffer;
+}
+
 pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes)
 {
     struct pp_request request;
-    PP_TRY(pp_send(world, src, dst, kind, buffer, bytes, &request));
+    void *letter = letter_of(world, src, (void *)(uintptr_t)buffer, bytes);
+    if (letter != buffer && bytes) memcpy(letter, buffer, (size_t)bytes);
+    PP_TRY(pp_send(world, src, dst, kind, letter, bytes, &request));
     return pp_finish(world, src, &request);
 }
 
 pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes)
 {
     struct pp_request request;
-    PP_TRY(pp_recv(world, src, dst, kind, buffer, bytes, &request));
-    return pp_finish(world, dst, &request);
+    void *letter = letter_of(world, dst, buffer, bytes);
+    PP_TRY(pp_recv(world, src, dst, kind, letter, bytes, &request));
+    PP_TRY(pp_finish(world, dst, &request));
+    if (letter != buffer && bytes) memcpy(buffer, letter, (size_t)bytes);
+    return PP_OK;
 }

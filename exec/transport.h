@@ -113,11 +113,14 @@ struct pp_bell {
     struct pp_linger linger; /* the worker's own */
 };
 
+enum { PP_LETTER = 256 /* bytes; an identity of NCCL's is shorter */ };
+
 /* A worker's memory for messages outside of steps: lives as long as the world, so that a failing worker takes nothing
  * away from one that still copies from it. */
 struct pp_scratch {
     void *memory;
     int64_t bytes;
+    char letter[PP_LETTER]; /* what pp_send_now() and pp_recv_now() move, if it is as short */
 };
 
 struct pp_world {
@@ -157,7 +160,7 @@ pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buff
 pp_status pp_test(struct pp_world *world, struct pp_request *request) PP_MUST_CHECK;
 /* Blocks until done; fails when the world is stopped. */
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request) PP_MUST_CHECK;
-/* Both at once. */
+/* Both at once. A buffer of more than PP_LETTER bytes must outlive a failure as that of any request does. */
 pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer,
                       int64_t bytes) PP_MUST_CHECK;
 pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes) PP_MUST_CHECK;

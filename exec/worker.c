@@ -120,7 +120,7 @@ static void close_track(struct pp_track *track)
 
 void pp_worker_disconnect(struct pp_worker *w)
 {
-    if (w) w->ops->disconnect(w);
+    if (w && w->ops->disconnect) w->ops->disconnect(w);
 }
 
 void pp_worker_close(struct pp_worker *w)
@@ -346,6 +346,6 @@ pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
     char message[600];
     snprintf(message, sizeof message, "%s", pp_message());
     pp_world_stop(w->world, why);
-    w->ops->abandon(w);
+    if (w->ops->abandon) w->ops->abandon(w);
     return pp_fail(why, "%s", message);
 }

@@ -155,8 +155,10 @@ pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t 
                         float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
+/* Has each replica a share of this part of a tensor? Of what the optimizer keeps, and of weights that are split. */
+bool pp_worker_shares(const struct pp_worker *worker, int tensor, int part);
 /* Of the worker's elements *first .. *first + *n - 1 of a tensor, those that it keeps of this part: all, or its
- * replica's share of what the optimizer keeps and of weights that are split. *n = 0: none. */
+ * replica's share. *n = 0: none. */
 void pp_worker_keeps(const struct pp_worker *worker, int tensor, int part, int64_t *first, int64_t *n);
 /* Does this worker hold the stage? */
 bool pp_worker_has(const struct pp_worker *worker, int stage);

@@ -109,15 +109,6 @@ static void close_direct(struct pp_worker *w)
     free(w->inputs);
 }
 
-/* Nothing of it is used by others, and nothing goes on when the thread does not. */
-static void nothing(struct pp_worker *w) { (void)w; }
-
-static pp_status check(struct pp_worker *w)
-{
-    (void)w;
-    return PP_OK;
-}
-
 /* --- a step --- */
 
 static pp_status begin(struct pp_worker *w)
@@ -296,12 +287,10 @@ static pp_status advance_sums(struct pp_worker *w)
     return advance_norm(w);
 }
 
+/* Nothing of it is used by others, and nothing goes on when the thread does not. */
 const struct pp_worker_ops pp_worker_direct = {
     .open = open_direct,
-    .disconnect = nothing,
     .close = close_direct,
-    .abandon = nothing,
-    .check = check,
     .begin = begin,
     .load = load,
     .run = run,

@@ -13,11 +13,11 @@ struct pp_worker_ops {
     /* What is this way's own; after the device, the arena and the tracks are there. traces: some step will be traced.
      * After a failure, and where open() was not reached, the next three can be called all the same. */
     pp_status (*open)(struct pp_worker *worker, int microbatches, bool traces);
-    void (*disconnect)(struct pp_worker *worker); /* pp_worker_disconnect() */
+    void (*disconnect)(struct pp_worker *worker); /* pp_worker_disconnect(); NULL: nothing to do */
     void (*close)(struct pp_worker *worker);
-    /* Ends what is under way, and waits for it some seconds at most. */
+    /* Ends what is under way, and waits for it some seconds at most. NULL: nothing is. */
     void (*abandon)(struct pp_worker *worker);
-    /* Fails when what joins it with others has failed. */
+    /* Fails when what joins it with others has failed. NULL: that tells by itself. */
     pp_status (*check)(struct pp_worker *worker);
 
     /* A step: losses and sums are made ready; the batch is copied to the device; a task runs whose inputs are there

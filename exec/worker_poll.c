@@ -8,7 +8,7 @@
 static int64_t transfer_bytes(const struct pp_worker *w, const struct pp_task *task)
 {
     const struct pp_phase *phase = w->step.phase;
-    return pp_transfer_bytes(w->job, phase->plan->rows[task->microbatch], phase->seq);
+    return pp_hidden_bytes(&w->job->model->shape, phase->plan->rows[task->microbatch], phase->seq);
 }
 
 static struct pp_transfer *open_transfer(struct pp_worker *w, struct pp_flow *flow, const struct pp_channel_end *end)
@@ -80,7 +80,7 @@ void pp_worker_poll(void *worker)
 static pp_status check(struct pp_worker *w)
 {
     PP_TRY(pp_world_check(w->world));
-    return w->ops->check(w);
+    return w->ops->check ? w->ops->check(w) : PP_OK;
 }
 
 void pp_worker_sleep(void *worker, int64_t until_ns)

@@ -9,17 +9,16 @@
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
 
-/* Of several replicas each has its share of what the optimizer keeps, and of weights that are split. */
-static bool is_shared(const struct pp_worker *w, const struct pp_tensor *t, int part)
+bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 {
-    return part ? w->job->model->shape.zero : t->value_offset < 0;
+    return part ? w->job->model->shape.zero : w->job->model->tensors[tensor].value_offset < 0;
 }
 
 void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
     const int64_t start = w->replica * t->part_elements, end = start + t->part_elements, last = *first + *n;
-    if (!is_shared(w, t, part)) return;
+    if (!pp_worker_shares(w, tensor, part)) return;
     *first = *first > start ? *first : start;
     *n = last < end ? last - *first : end - *first;
     if (*n < 0) *n = 0;
@@ -30,7 +29,7 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const struct pp_model *model = w->job->model;
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
-    const int shares = is_shared(w, t, part) ? pp_shape_parts(&model->shape) : 1;
+    const int shares = pp_worker_shares(w, tensor, part) ? pp_shape_parts(&model->shape) : 1;
     const int64_t kept = ((part - 1) * model->stages[t->stage].param_bytes + t->offset) / shares;
     int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + t->value_offset;
     if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);

@@ -78,8 +78,8 @@ pp_status pp_shape_check(const struct pp_shape *shape)
                        shape->layers, shape->vocab);
     if (shape->positions == PP_POSITIONS_LEARNED && shape->max_positions < 1)
         return pp_fail(PP_USAGE, "--max-positions %d must be at least 1", shape->max_positions);
-    if (!(shape->dropout >= 0 && shape->dropout < 1))
-        return pp_fail(PP_USAGE, "--dropout %g is outside 0 <= p < 1", shape->dropout);
+    if (!(shape->dropout >= 0 && (float)shape->dropout < 1)) /* kernels have it as a float */
+        return pp_fail(PP_USAGE, "--dropout %.10g is outside 0 <= p < 1, in float arithmetic", shape->dropout);
     PP_TRY(check_experts(shape));
     return check_tensor(shape);
 }

@@ -81,8 +81,7 @@ enum pp_layer_tensor {
     PP_NORM1_WEIGHT,
     PP_NORM1_BIAS,
     PP_NORM2_WEIGHT,
-    PP_NORM2_BIAS,
-    PP_LAYER_TENSORS
+    PP_NORM2_BIAS
 };
 
 /* Tensors behind the layers. */

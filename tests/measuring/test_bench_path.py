@@ -66,6 +66,20 @@ class Path(unittest.TestCase):
         sums = [("REDUCE_GRAD", 1, -1, 0, 5, 20), ("REDUCE_GRAD", 0, -1, 0, 6, 3)]
         self.assertEqual(length(GPIPE + sums + tied), 47 + 7 + 2)
 
+    def test_parameters_that_replicas_have_shares_of_are_gathered_behind_the_step(self):
+        # 39, REDUCE_GRAD 3, STEP 2, GATHER_PARAM 7: the next step of rank 0 begins at 51. Rank 1's sum begins at 27, its
+        # parameters are there at 27 + 20 + 5 + 4 = 56, when it gets the first activation of that step.
+        sums = [("REDUCE_GRAD", 1, -1, 0, 5, 20), ("REDUCE_GRAD", 0, -1, 0, 6, 3)]
+        sums += [("STEP", 0, -1, 0, 0, 2), ("STEP", 1, -1, 0, 1, 5)]
+        gathers = [("GATHER_PARAM", 0, -1, 0, 6, 7), ("GATHER_PARAM", 1, -1, 0, 5, 4)]
+        self.assertEqual(length(GPIPE + sums + gathers), 51)
+        # The same at the begin of a step; in parts of 3 and 4 the first F can begin with 1 of its 4 earlier, which shows
+        # where rank 1 does not need as long.
+        self.assertEqual(length(gathers + GPIPE + sums), 51)
+        sums[0] = ("REDUCE_GRAD", 1, -1, 0, 5, 10)
+        parts = [("GATHER_PARAM", 0, -1, 0, 6, 3), ("GATHER_PARAM", 0, -1, 0, 6, 4), gathers[1]]
+        self.assertEqual(length([*parts, ("F", 0, 0, 1, 0, 1), ("F", 0, 0, 1, 0, 3), *GPIPE[1:], *sums]), 50)
+
     def test_a_run_of_a_database(self):
         db = sqlite3.connect(":memory:")
         db.execute("CREATE TABLE run (id, tool, status, schedule, transport, plan, ms_per_batch)")

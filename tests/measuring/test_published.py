@@ -37,7 +37,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 250)), (["1F1B and ZB-1p"], 2))
 
     def test_gain_is_held_against_the_measured_one(self):
-        _, errors = published.ratios(FACTS, MODELS, found(240, 160, 200), {})
+        _, errors = published.ratios(FACTS, found(240, 160, 200), {})
         self.assertEqual([round(error, 2) for error in errors["A"]], [25.0, 0.0])
 
 

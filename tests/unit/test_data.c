@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
+#include "core/utf8.h"
 #include "exec/data.h"
 #include "exec/tokenize.h"
-#include "core/utf8.h"
 
 static void write_bytes(const char *path, const char *bytes, size_t n)
 {
@@ -237,6 +237,20 @@ static void short_texts_are_refused(void **state)
     free(data.words[PP_PART_TRAIN]);
 }
 
+/* As many as a folder of tokens can have; nobody looks at the words. */
+static void more_batches_than_can_be_counted_are_refused(void **state)
+{
+    (void)state;
+    const struct pp_data data = {.length = {(INT64_C(1) << 32) + 9}};
+    struct pp_batches b;
+    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 0, &b), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "4294967304 batches"));
+    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 3, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(b.count, 1431655768);
+    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 9, &b), PP_OK);
+    assert_int_equal(b.count, 9);
+}
+
 /* Two replicas of 2 rows see what one of 4 rows sees, each its half of the rows. */
 static void constant_sequences(void **state)
 {
@@ -315,11 +329,17 @@ static void generated_text_can_be_learned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_by_the_rules),      cmocka_unit_test(what_is_no_text_is_refused),
-        cmocka_unit_test(code_points_go_around),   cmocka_unit_test(a_folder_is_read),
-        cmocka_unit_test(bad_folders_are_refused), cmocka_unit_test(columns_and_a_shorter_last_batch),
-        cmocka_unit_test(replicas_divide_time),    cmocka_unit_test(short_texts_are_refused),
-        cmocka_unit_test(constant_sequences),      cmocka_unit_test(generated_text_can_be_learned),
+        cmocka_unit_test(words_by_the_rules),
+        cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(code_points_go_around),
+        cmocka_unit_test(a_folder_is_read),
+        cmocka_unit_test(bad_folders_are_refused),
+        cmocka_unit_test(columns_and_a_shorter_last_batch),
+        cmocka_unit_test(replicas_divide_time),
+        cmocka_unit_test(short_texts_are_refused),
+        cmocka_unit_test(more_batches_than_can_be_counted_are_refused),
+        cmocka_unit_test(constant_sequences),
+        cmocka_unit_test(generated_text_can_be_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

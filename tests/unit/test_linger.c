@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lingering: allowed until the system takes the core away, then again after a pause that grows while others stay.
+ * Lingering: allowed until the system takes the core away, then again after a pause that grows while others stay. Looks
+ * at devices, now and then.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "exec/linger.h"
+#include "core/clock.h"
+#include "exec/transport.h"
 
 static const int64_t ms = 1000000;
 
@@ -60,12 +62,33 @@ static void test_beside_one_that_stays(void **state)
     assert_true(lingered < (now - start) / 100);
 }
 
+/* Devices are not looked at all the time: launches of other threads would have to wait for the looks. A bell ends the
+ * wait. */
+static void devices_are_looked_at_now_and_then(void **state)
+{
+    enum { LOOKS = 100, LEAST_NS = 2000 };
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct pp_world *world;
+    (void)state;
+    assert_int_equal(pp_world_open(&pp_transport_inproc, &alone, 1, 1, &world), PP_OK);
+    world->polled = true;
+    world->crowded = false;
+    const int64_t start = pp_now_ns();
+    for (int i = 0; i < LOOKS; i++) {
+        int64_t idle_since = 0;
+        pp_world_wait(world, 0, pp_bell_seen(world, 0), &idle_since);
+    }
+    assert_true(pp_now_ns() - start >= LOOKS * LEAST_NS);
+    pp_world_close(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_once_disturbed),
         cmocka_unit_test(test_beside_one_that_stays),
+        cmocka_unit_test(devices_are_looked_at_now_and_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,7 +283,7 @@ static void test_messages(void **state)
                                     : "--tensor 2 --tokens 35 --chunks 2 --rows 6";
         struct pp_job *job = create_job(options);
         const int64_t bytes = 3 * (parts ? 18 : 35) * job->model->shape.d_model * 4;
-        assert_int_equal(pp_transfer_bytes(job, 3, 35), bytes);
+        assert_int_equal(pp_hidden_bytes(&job->model->shape, 3, 35), bytes);
         pp_job_free(job);
         assert_int_equal(message_bytes(options), bytes);
     }

@@ -152,6 +152,26 @@ static void a_failure_stops_all(void **state)
     assert_true(pp_now_ns() - start < 20000000000);
 }
 
+/* Whoever has to give up returns, and its stack is used for something else, while another may just be taking what it
+ * sent, or writes what it was to receive. */
+static void a_failure_leaves_no_message_on_a_stack(void **state)
+{
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct pp_world *world;
+    struct pp_request request;
+    int sent = 7, taken = 0;
+    (void)state;
+    OK(pp_world_open(&pp_transport_inproc, &alone, 2, 1, &world));
+    pp_world_stop(world, PP_IO);
+    assert_int_equal(pp_broadcast(world, 0, 0, &sent, sizeof sent), PP_PEER);
+    sent = 8;
+    OK(pp_recv(world, 0, 1, PP_MESSAGE_CONTROL, &taken, sizeof taken, &request));
+    OK(pp_test(world, &request));
+    assert_true(request.done);
+    assert_int_equal(taken, 7);
+    pp_world_close(world);
+}
+
 static void worlds_must_divide(void **state)
 {
     (void)state;
@@ -282,28 +302,6 @@ static void sums_have_the_bits_of_replica_order(void **state)
         }
 }
 
-/* --- waiting --- */
-
-/* Devices are not looked at all the time: launches of other threads would have to wait for the looks. A bell ends the
- * wait. */
-static void devices_are_looked_at_now_and_then(void **state)
-{
-    enum { LOOKS = 100, LEAST_NS = 2000 };
-    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
-    struct pp_world *world;
-    (void)state;
-    OK(pp_world_open(pp_transports[0], &alone, 1, 1, &world));
-    world->polled = true;
-    world->crowded = false;
-    const int64_t start = pp_now_ns();
-    for (int i = 0; i < LOOKS; i++) {
-        int64_t idle_since = 0;
-        pp_world_wait(world, 0, pp_bell_seen(world, 0), &idle_since);
-    }
-    assert_true(pp_now_ns() - start >= LOOKS * LEAST_NS);
-    pp_world_close(world);
-}
-
 /* --- the registry --- */
 
 static void transports_are_those_of_the_list(void **state)
@@ -356,10 +354,10 @@ static int test_threads(void)
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(wrong_sizes_are_told),
         cmocka_unit_test(a_failure_stops_all),
+        cmocka_unit_test(a_failure_leaves_no_message_on_a_stack),
         cmocka_unit_test(worlds_must_divide),
         cmocka_unit_test(collectives_of_any_size),
         cmocka_unit_test(sums_have_the_bits_of_replica_order),
-        cmocka_unit_test(devices_are_looked_at_now_and_then),
     };
     const struct CMUnitTest registry[] = {
         cmocka_unit_test(transports_are_those_of_the_list),
