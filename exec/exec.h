@@ -26,7 +26,8 @@ struct pp_exec {
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;
     bool agreed; /* all processes end with the same failure, and know it: none needs to be aborted */
-    char device_text[160];
+    bool mixed;  /* processes whose devices compute otherwise: bits depend on who does what */
+    char device_text[192];
 };
 
 /* The figures of one configuration (docs/FORMATS.md). Arrays belong to it. */

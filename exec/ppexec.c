@@ -223,8 +223,9 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     PP_TRY(pp_point_check(&exec->config, point));
     PP_TRY(check_workers(exec, point));
     const pp_status status = describe_device(exec, workers_of(exec, point));
-    const bool goes_on = status == PP_OK || status == PP_USAGE;
-    return goes_on ? pp_agree_on_status(exec, status) : status;
+    if (status != PP_OK && status != PP_USAGE) return status;
+    PP_TRY(pp_agree_on_status(exec, status));
+    return pp_compare_devices(exec);
 }
 
 /* In a sweep the impossible configurations are left out. */

@@ -86,6 +86,7 @@ static void transport_line(const struct pp_exec *exec, const struct pp_world *wo
 static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 {
     char text[PP_BITS_TEXT];
+    if (exec->mixed) return pp_info("equal bits  in runs with the same plan and processes alone");
     pp_exec_bits(exec, job->train, text, sizeof text);
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
@@ -172,12 +173,14 @@ static const char *rate_text(double rate, char *buf, size_t size)
 /* Not a number has a sign that says nothing. */
 static double unsigned_nan(double loss) { return isnan(loss) ? (double)NAN : loss; }
 
-static void check_finite(struct pp_report *r, double loss, const char *what, int number)
+/* Before the first step the learning rate is not to blame. */
+static void check_finite(struct pp_report *r, double loss, const char *what, int number, bool trained)
 {
     if (isfinite(loss) || r->diverged) return;
     r->diverged = true;
-    pp_warn("the %s %d is not a finite number: training has diverged, its weights are useless; use a smaller --lr",
-            what, number);
+    pp_warn("the %s %d is not a finite number: %s", what, number,
+            trained ? "training has diverged, its weights are useless; use a smaller --lr"
+                    : "the weights that training began with are useless; look at --init, or use a smaller --init-std");
 }
 
 static pp_status take_step(struct pp_report *r, const struct pp_record *record)
@@ -194,7 +197,7 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
                 (double)r->interval_ns / 1e6 / r->interval_timed, loss, exp(loss));
         r->interval_ns = r->interval_timed = 0;
     }
-    check_finite(r, record->loss, "loss of step", record->step + 1);
+    check_finite(r, record->loss, "loss of step", record->step + 1, record->step > 0);
     pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
     if (!r->exec->db) return PP_OK;
     return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
@@ -207,7 +210,7 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
     const double train = unsigned_nan(r->totals.epoch_loss / r->session->agenda->batches);
     const double valid = unsigned_nan(record->loss), seconds = (double)record->ns / 1e9;
     if (r->session->agenda->evaluates) {
-        check_finite(r, valid, "validation loss of epoch", record->epoch + 1);
+        check_finite(r, valid, "validation loss of epoch", record->epoch + 1, true);
         pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
                 valid, exp(valid));
     } else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs) {
@@ -220,8 +223,9 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
 
 static pp_status take_test(struct pp_report *r, const struct pp_record *record)
 {
+    const double loss = unsigned_nan(record->loss);
     (void)r;
-    pp_info("| End of training | test loss %5.2f | test ppl %8.2f", record->loss, exp(record->loss));
+    pp_info("| End of training | test loss %5.2f | test ppl %8.2f", loss, exp(loss));
     return PP_OK;
 }
 

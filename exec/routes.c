@@ -123,13 +123,13 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 }
 
 /* Does a rank's program sum numbers of this type over its workers? Activations; where the loss is, what is told of each
- * row of logits; where workers have parts of the tokens, gradients of norms. */
+ * row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of gates. */
 static bool joins(const struct pp_job *job, int rank, int type)
 {
     const int activations = job->model->shape.precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
     if (job->train->tensor == 1) return false;
-    const bool norms = pp_shape_parts_tokens(&job->model->shape);
-    return type == activations || (type == PP_SUM_FLOAT && (norms || rank == pp_loss_rank(job->train)));
+    const bool small = pp_shape_parts_tokens(&job->model->shape) || job->model->shape.experts;
+    return type == activations || (type == PP_SUM_FLOAT && (small || rank == pp_loss_rank(job->train)));
 }
 
 static int joined_sums(const struct pp_job *job, int rank)

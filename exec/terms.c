@@ -3,7 +3,9 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/log.h"
 #include "exec/agree.h"
 
 static const char same_options[] = "start all processes with the same options",
@@ -50,6 +52,27 @@ pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status
     status = agree(exec, status, terms);
     free(terms);
     return status;
+}
+
+pp_status pp_compare_devices(struct pp_exec *exec)
+{
+    const int count = exec->processes.count;
+    const size_t used = strlen(exec->device_text), left = sizeof exec->device_text - used;
+    char(*texts)[sizeof exec->device_text];
+    int other = 1;
+    exec->mixed = false;
+    if (count == 1) return PP_OK;
+    PP_TRY(PP_NEW(&texts, count));
+    PP_TRY(exec->transport->gather(exec->device_text, sizeof *texts, texts)); /* may write after a failure, too */
+    while (other < count && strcmp(texts[0], texts[other]) == 0) other++;
+    exec->mixed = other < count;
+    if (exec->mixed) {
+        pp_warn("process %d computes with \"%s\", process 0 with \"%s\": bits depend on which of them does what", other,
+                texts[other], texts[0]);
+        snprintf(exec->device_text + used, left, ", processes differ");
+    }
+    free(texts);
+    return PP_OK;
 }
 
 static void add_plan(const char *name, const struct pp_plan *plan, struct pp_terms *terms)
