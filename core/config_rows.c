@@ -148,7 +148,8 @@ const struct pp_opt pp_config_rows[] = {
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
-     "PyTorch's CSV. A list is a sweep, here, in the next four and in --checkpoint; what it names twice is done once",
+     "PyTorch's CSV. A list is a sweep, here, in options that end in ,... and in --checkpoint; what it names twice "
+     "is done once",
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)", 0},
@@ -165,7 +166,7 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "microbatches to cut the rows of a batch into (default from the preset)", 0},
-    {"micro-batch-size", PP_OPT_INTS, AT(micro_batch_size), PP_RUNS, PIPELINE, "ROWS", NULL, COUNT, NULL,
+    {"micro-batch-size", PP_OPT_INTS, AT(micro_batch_size), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "rows of a microbatch, instead of --chunks: as many chunks as the rows of a replica then take", TIMED},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)", 0},

@@ -10,6 +10,10 @@
 #include "core/db_query.h"
 
 #define NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+/* Above the numbers of all runs that were: whoever deletes a run by hand leaves its rows in the other tables, and they
+ * are of no other run. Each run has rows in run_config. */
+#define NEXT_RUN                                                                                                       \
+    "(SELECT coalesce(max(id), 0) + 1 FROM (SELECT max(id) AS id FROM run UNION ALL SELECT max(run) FROM run_config))"
 #define SAMPLE_INTO(table)                                                                                             \
     "INSERT INTO " table " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, nullif(?13, 0))"
 
@@ -46,9 +50,9 @@ static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const st
     gethostname(host, sizeof host - 1);
     PP_TRY(pp_db_workload(config, job, workload));
     return pp_db_execute(db,
-                         "INSERT INTO run(started, tool, version, host, device, device_text, transport, cost_source, "
-                         "processes, cores, threads, preset, workload) "
-                         "VALUES(" NOW ", ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                         "INSERT INTO run(id, started, tool, version, host, device, device_text, transport, "
+                         "cost_source, processes, cores, threads, preset, workload) "
+                         "VALUES(" NEXT_RUN ", " NOW ", ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                          PP_VALUES(PP_TEXT(run->tool), PP_TEXT(PP_VERSION), PP_TEXT(host), PP_TEXT(run->device),
                                    PP_TEXT(run->device_text), PP_TEXT(run->transport), PP_TEXT(run->cost_source),
                                    PP_INT(run->processes), PP_INT(run->cores), PP_INT(config->threads),

@@ -102,7 +102,7 @@ static pp_status set_real(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
-/* Position of text among "a|b|c"; PP_USAGE with the nearest one if it is not there. */
+/* Position of text among "a|b|c"; PP_USAGE with the nearest one, and all, if it is not there. */
 static pp_status find_choice(const struct pp_opt *row, const char *text, int *position)
 {
     size_t length = strlen(text);
@@ -114,7 +114,8 @@ static pp_status find_choice(const struct pp_opt *row, const char *text, int *po
     }
     char nearest[64];
     if (pp_nearest(text, row->choices, nearest, sizeof nearest))
-        return pp_fail(PP_USAGE, "--%s: there is no '%s'; did you mean %s?", row->name, text, nearest);
+        return pp_fail(PP_USAGE, "--%s: there is no '%s'; did you mean %s? There are %s", row->name, text, nearest,
+                       row->choices);
     return pp_fail(PP_USAGE, "--%s: there is no '%s', only %s", row->name, text, row->choices);
 }
 

@@ -227,6 +227,7 @@ static void impossible_numbers_are_refused(void **state)
         {"--layers 0", "is below 1"},
         {"--preset tutorail", "did you mean tutorial?"},
         {"--mask causle", "did you mean causal?"},
+        {"--precision fp16", "fp32|tf32|bf16"}, /* the nearest need not be what was meant */
         {"--attention flush", "did you mean flash?"},
         {"--norm first", "post"},
         {"--activation swish", "gelu"},
