@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,23 @@ class Script(unittest.TestCase):
         self.assertNotIn("could not be made", self.start("report", OUT=str(out))[1])
         self.assertEqual({path.name for path in out.iterdir()}, {"emulated.md", "results.tar.gz", "build.tar.gz"})
         self.assertIn("Emulated", (out / "emulated.md").read_text())
+
+    def test_a_fresh_host_goes_on_from_the_archives_beside_the_bundle(self):
+        self.start("profile")
+        bundle, first = self.results.parent / "bundle", self.results
+        bundle.mkdir()
+        for name in ("results", "build"):
+            shutil.copy(first / f"{name}.tar.gz", bundle)
+        self.results = self.results.parent / "fresh"
+        self.assertEqual(self.start("profile")[0], [])
+        self.assertTrue((self.results / "build" / "bin" / "ppexec").exists())
+        (self.results / "done" / "profile.tutorial-bf16-1").unlink()  # what is there is newer
+        self.assertEqual(len(self.start("profile")[0]), 1)
+        (first / "machine").write_text("h200\n")
+        subprocess.run(["tar", "-czf", bundle / "results.tar.gz", "-C", first, "machine", "done"], check=True)
+        self.results = self.results.parent / "other"
+        self.assertIn("there is no build yet", self.start("profile")[1])
+        self.assertEqual(list((self.results / "done").iterdir()), [])
 
     def test_what_goes_to_a_host_is_unpacked_and_named_to_compilers(self):
         bundle, root = self.results.parent / "bundle", self.results.parent / "packed"
