@@ -214,6 +214,25 @@ class Script(unittest.TestCase):
         self.assertEqual(list((self.results / "done").iterdir()), [])
         self.assertEqual(len(self.start("profile")[0]), 4)
 
+    def test_what_was_found_comes_back_while_a_step_takes_long(self):
+        out = self.results.parent / "out"
+        out.mkdir()
+        environment = self.environment(OUT=str(out), SLEEP="60", PP_GPU_BRING_SECONDS="2")
+        command = ["bash", str(ROOT / "scripts" / "gpu"), "profile"]
+        (self.results / "runs.db").write_text("of a step before")
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 40
+            for archive in range(2):  # in the second one is all that there was before it
+                while not (out / "results.tar.gz").exists() and time.monotonic() < end:
+                    time.sleep(0.1)
+                if archive == 0:
+                    (self.results / "profile-tutorial.db").write_text("half of one")
+                    (out / "results.tar.gz").unlink()
+            process.kill()
+        names = subprocess.run(["tar", "-tzf", out / "results.tar.gz"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("log/profile.tutorial-bf16-1.log\n", names)
+        self.assertEqual([name for name in names.split() if name.endswith(".db")], ["runs.db"])
+
     def test_what_failed_late_is_not_tried_by_each_call(self):
         only = {"PP_GPU_ONLY": "profile.tutorial-bf16-1"}
         self.start("profile", status=1, FAIL="bf16", **only)
