@@ -17,7 +17,7 @@ tree=$(sum_of "${all_folders[@]}" -not -name '*.pyc') # all that a step runs
 
 # step NAME SECONDS COMMAND...: runs it once, with a limit; NAME is "part.step". Exit status 77 is "skipped", 3 is "go on next time".
 step() {
-    local name=$1 limit=$2 left=$((deadline - SECONDS)) begin=${EPOCHREALTIME/[.,]/} code state
+    local name=$1 limit=$2 left=$((deadline - SECONDS)) begin=${EPOCHREALTIME/[.,]/} code state ended timer
     shift 2
     # shellcheck disable=SC2053 # a pattern
     [[ $name == ${PP_GPU_ONLY:-*} ]] || return 0
@@ -36,12 +36,15 @@ step() {
     if [ -f "$results/log/$name.log" ]; then mv "$results/log/$name.log"{,.before}; fi # it may say what went wrong
     timeout -k 10 "$((limit < left ? limit : left))" "$@" >"$results/log/$name.log" 2>&1 &
     running=$!
-    while kill -0 "$running" 2>/dev/null; do # a step takes up to ten minutes, and whoever is killed has no time left
-        if ((SECONDS - brought >= bring_every)); then bring_back; fi
-        sleep 0.2
+    ended=
+    until [ "$ended" = "$running" ]; do # a step takes up to ten minutes, and whoever is killed has no time left
+        sleep "$bring_every" >/dev/null 2>&1 &
+        timer=$!
+        wait -n -p ended "$running" "$timer"
+        code=$?
+        if [ "${ended:=$running}" = "$timer" ]; then bring_back; fi
     done
-    wait "$running"
-    code=$?
+    kill "$timer" 2>/dev/null
     running=
     case $code in
     0) state=ok ;;
