@@ -40,7 +40,9 @@ class Watch:
         self.samples = None  # a file: a pipe that nobody reads fills up
 
     def __enter__(self):
-        command = ["nvidia-smi", "-i", "0", "--query-gpu=" + ",".join([*FIGURES.values(), *OTHERS.values()])]
+        # Line by line: what it keeps for later is lost when it is killed.
+        command = ["stdbuf", "-oL", "nvidia-smi", "-i", "0"]
+        command += ["--query-gpu=" + ",".join([*FIGURES.values(), *OTHERS.values()])]
         command += ["--format=csv,noheader,nounits", "-lms", str(SAMPLE_MS)]
         if self.device != "cpu":
             try:

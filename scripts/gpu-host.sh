@@ -38,6 +38,22 @@ use_bundle() {
     fi
 }
 
+# What another host has brought back travels packed, in the results' folder or beside the bundle: some hosts take 64 MiB at most, and unpacked
+# it is more, with the source. A folder that has been worked in knows as much as its archives or more.
+take_archives() {
+    local from
+    for from in "$results" "$bundle"; do
+        if [ "$from" = "$bundle" ] && [ "$(tar -xzOf "$from/results.tar.gz" machine 2>/dev/null)" != "$(machine_name)" ]; then continue; fi
+        take_archive "$from/results.tar.gz" machine
+        take_archive "$from/build.tar.gz" build
+    done
+}
+# take_archive ARCHIVE FILE: unless FILE, which it has, is there.
+take_archive() {
+    if [ -e "$results/$2" ] || [ ! -f "$1" ]; then return 0; fi
+    tar -xzf "$1" -C "$results" || echo "gpu: $1 cannot be unpacked" >&2
+}
+
 # keep_open NODE: until the script ends. While nobody has a GPU's node open, its driver lets it go, and starting it again takes each program
 # one to three seconds (NVIDIA, "Driver Persistence").
 keep_open() { if { exec 9<"$1"; } 2>/dev/null; then return 0; fi; }

@@ -5,7 +5,7 @@
 : "${results:?}" "${deadline:?}"
 out_of_time=0
 running= # the step under way: it has a process group of its own
-brought=$SECONDS
+brought=$SECONDS bring_every=${PP_GPU_BRING_SECONDS:-60}
 trap stopped TERM INT HUP
 
 left_out() { echo "== $1: left out, $2" >&2; }
@@ -17,7 +17,7 @@ tree=$(sum_of "${all_folders[@]}" -not -name '*.pyc') # all that a step runs
 
 # step NAME SECONDS COMMAND...: runs it once, with a limit; NAME is "part.step". Exit status 77 is "skipped", 3 is "go on next time".
 step() {
-    local name=$1 limit=$2 left=$((deadline - SECONDS)) begin=${EPOCHREALTIME/[.,]/} code state
+    local name=$1 limit=$2 left=$((deadline - SECONDS)) begin=${EPOCHREALTIME/[.,]/} code state ended timer
     shift 2
     # shellcheck disable=SC2053 # a pattern
     [[ $name == ${PP_GPU_ONLY:-*} ]] || return 0
@@ -32,11 +32,19 @@ step() {
         return 0
     fi
     echo "== $name: $*" >&2
+    touch "$results/.begun"
     if [ -f "$results/log/$name.log" ]; then mv "$results/log/$name.log"{,.before}; fi # it may say what went wrong
     timeout -k 10 "$((limit < left ? limit : left))" "$@" >"$results/log/$name.log" 2>&1 &
     running=$!
-    wait "$running"
-    code=$?
+    ended=
+    until [ "$ended" = "$running" ]; do # a step takes up to ten minutes, and whoever is killed has no time left
+        sleep "$bring_every" >/dev/null 2>&1 &
+        timer=$!
+        wait -n -p ended "$running" "$timer"
+        code=$?
+        if [ "${ended:=$running}" = "$timer" ]; then bring_back; fi
+    done
+    kill "$timer" 2>/dev/null
     running=
     case $code in
     0) state=ok ;;
@@ -49,7 +57,7 @@ step() {
     if [ "$state" = "time limit" ] && [ "$left" -lt "$limit" ]; then state=unfinished; fi
     if [ "$state" = unfinished ]; then out_of_time=1; fi
     remember "$name" "$state" "$((${EPOCHREALTIME/[.,]/} - begin))" "$@"
-    if ((SECONDS - brought >= 60)); then bring_back; fi
+    if ((SECONDS - brought >= bring_every)); then bring_back; fi
     return 0
 }
 
@@ -82,13 +90,20 @@ to_out() {
     done
 }
 
-# A host that is lent may be taken back at once: what was measured is packed, and goes to OUT, while the call runs, too.
+# pack OPTION...: what was measured. Without databases that the step under way writes: half of one is none.
+pack() {
+    local written=()
+    if [ -n "$running" ]; then written=(-not '(' -name '*.db*' -newer .begun ')'); fi
+    find . '(' -path ./build -o -path ./bundle ')' -prune -o -type f -not -name '*.tar.gz*' -not -name .begun "${written[@]}" -printf '%P\0' |
+        nice tar -czf results.tar.gz.new "$@" --null -T -
+}
+
+# A host that is lent may be taken back at once: this goes to OUT while the call runs, too.
 bring_back() {
-    local skip=(--exclude=bundle --exclude=build --exclude='*.tar.gz*')
     brought=$SECONDS
-    (cd "$results" && tar -czf results.tar.gz.new "${skip[@]}" -- * &&
+    (cd "$results" && pack
         # Without databases another host cannot add to a profile.
-        if [ "$(stat -c %s results.tar.gz.new)" -gt 16000000 ]; then tar -czf results.tar.gz.new "${skip[@]}" --exclude='*.db*' -- *; fi
+        if [ "$(stat -c %s results.tar.gz.new)" -gt 16000000 ]; then pack --exclude='*.db*'; fi
         mv results.tar.gz.new results.tar.gz)
     to_out "$results"/{results,build}.tar.gz
 }
@@ -100,6 +115,7 @@ stopped() {
     if [ -n "$running" ]; then
         kill "$running"
         for ((i = 0; i < 30; i++)); do kill -0 "$running" 2>/dev/null && sleep 0.1; done
+        running=
     fi
     bring_back
     exit 143

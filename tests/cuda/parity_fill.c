@@ -5,6 +5,23 @@
 #include "parity.h"
 
 #include <math.h>
+#include <string.h>
+
+uint16_t parity_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x) return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float parity_from_bf16(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
 
 /* (-1, 1) */
 static float random_number(uint32_t *state)

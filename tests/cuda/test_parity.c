@@ -3,7 +3,7 @@
  * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, and whole steps of tiny
  * models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an emulated backend.
  *
- * An argument names the one kernel to look at.
+ * An argument names the one kernel to look at. PP_PARITY_SHARERS=N: all in a share of the GPU, as one of N workers has.
  */
 #include "parity.h"
 
@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -24,22 +25,6 @@ static struct parity_device devices[3]; /* [precision] */
 void parity_status(pp_status status, const char *what)
 {
     if (status != PP_OK) fail_msg("%s: %s", what, pp_message());
-}
-
-uint16_t parity_to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x) return 0x7fff;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float parity_from_bf16(uint16_t x)
-{
-    const uint32_t bits = (uint32_t)x << 16;
-    float out;
-    memcpy(&out, &bits, sizeof out);
-    return out;
 }
 
 /* ---- kernels ---- */
@@ -354,17 +339,28 @@ static void test_model(void **state)
 
 enum { OTHERS = 7 }; /* tests that are not of one kernel */
 
+/* Where the device should be a share: is it? */
+static pp_status check_share(const struct parity_device *d, int sharers)
+{
+    const char *text = d->backend->describe(d->device);
+    return sharers == 1 || strstr(text, ", share 1/") ? PP_OK : pp_fail(PP_UNSUPPORTED, "no shares: %s", text);
+}
+
 static pp_status open_devices(void)
 {
     const struct pp_backend *backend;
+    const char *given = getenv("PP_PARITY_SHARERS");
+    const int sharers = given ? atoi(given) : 1;
     PP_TRY(pp_backend_find("cuda", &backend));
     PP_TRY(pp_gemm_open(1));
     for (int precision = PP_FP32; precision <= PP_BF16; precision++) {
-        const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1, .precision = precision};
+        const struct pp_device_spec spec = {
+            .workers = sharers, .on_host = 1, .threads = 1, .gpus = 1, .precision = precision};
         struct parity_device *d = &devices[precision];
         *d = (struct parity_device){.backend = backend, .precision = precision};
         PP_TRY(backend->open(&spec, &d->device));
         PP_TRY(backend->queue->use(d->device));
+        PP_TRY(check_share(d, sharers));
     }
     fprintf(stderr, "%s\n", backend->describe(devices[PP_FP32].device));
     return PP_OK;

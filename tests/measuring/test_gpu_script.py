@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,23 @@ class Script(unittest.TestCase):
         self.assertEqual({path.name for path in out.iterdir()}, {"emulated.md", "results.tar.gz", "build.tar.gz"})
         self.assertIn("Emulated", (out / "emulated.md").read_text())
 
+    def test_a_fresh_host_goes_on_from_the_archives_beside_the_bundle(self):
+        self.start("profile")
+        bundle, first = self.results.parent / "bundle", self.results
+        bundle.mkdir()
+        for name in ("results", "build"):
+            shutil.copy(first / f"{name}.tar.gz", bundle)
+        self.results = self.results.parent / "fresh"
+        self.assertEqual(self.start("profile")[0], [])
+        self.assertTrue((self.results / "build" / "bin" / "ppexec").exists())
+        (self.results / "done" / "profile.tutorial-bf16-1").unlink()  # what is there is newer
+        self.assertEqual(len(self.start("profile")[0]), 1)
+        (first / "machine").write_text("h200\n")
+        subprocess.run(["tar", "-czf", bundle / "results.tar.gz", "-C", first, "machine", "done"], check=True)
+        self.results = self.results.parent / "other"
+        self.assertIn("there is no build yet", self.start("profile")[1])
+        self.assertEqual(list((self.results / "done").iterdir()), [])
+
     def test_what_goes_to_a_host_is_unpacked_and_named_to_compilers(self):
         bundle, root = self.results.parent / "bundle", self.results.parent / "packed"
         triplet = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True, check=True).stdout.strip()
@@ -196,6 +214,25 @@ class Script(unittest.TestCase):
         self.assertEqual(list((self.results / "done").iterdir()), [])
         self.assertEqual(len(self.start("profile")[0]), 4)
 
+    def test_what_was_found_comes_back_while_a_step_takes_long(self):
+        out = self.results.parent / "out"
+        out.mkdir()
+        environment = self.environment(OUT=str(out), SLEEP="60", PP_GPU_BRING_SECONDS="2")
+        command = ["bash", str(ROOT / "scripts" / "gpu"), "profile"]
+        (self.results / "runs.db").write_text("of a step before")
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 40
+            for archive in range(2):  # in the second one is all that there was before it
+                while not (out / "results.tar.gz").exists() and time.monotonic() < end:
+                    time.sleep(0.1)
+                if archive == 0:
+                    (self.results / "profile-tutorial.db").write_text("half of one")
+                    (out / "results.tar.gz").unlink()
+            process.kill()
+        names = subprocess.run(["tar", "-tzf", out / "results.tar.gz"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("log/profile.tutorial-bf16-1.log\n", names)
+        self.assertEqual([name for name in names.split() if name.endswith(".db")], ["runs.db"])
+
     def test_what_failed_late_is_not_tried_by_each_call(self):
         only = {"PP_GPU_ONLY": "profile.tutorial-bf16-1"}
         self.start("profile", status=1, FAIL="bf16", **only)
@@ -220,7 +257,7 @@ class Script(unittest.TestCase):
             (folder / name).chmod(0o755)
         fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
         self.start("build", "parity", **fakes)
-        wanted = "--target test_parity test_share_queues\ntest_share_queues\ntest_parity\nppexec .*\nppexec "
+        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(test_parity\n){2}ppexec .*\nppexec "
         self.assertRegex(self.calls.read_text(), wanted)
 
     def test_no_such_part(self):
