@@ -6,6 +6,12 @@
 
 #include "tests/unit/sim_case.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SCARCE = 5 }; /* one of so many seeds */
+#else
+enum { SCARCE = 1 };
+#endif
+
 enum { RANKS = 4, CHANNELS = 3, LANES = RANKS + CHANNELS, MOST_TASKS = 40, STEPS = 50, MOST_ROWS = 15 };
 
 /* A plan that no schedule would make: any lanes, any edges to earlier tasks, any edges into the next step. */
@@ -199,7 +205,7 @@ static void test_longest_path(void **state)
 {
     (void)state;
     static struct oracle o;
-    for (uint64_t seed = 1; seed <= 500; seed++) {
+    for (uint64_t seed = 1; seed <= 500 / SCARCE; seed++) {
         uint64_t random = seed;
         struct sim_case c = {.plan = random_plan(&random)};
         c.cost = random_cost(c.plan, &random);
@@ -220,7 +226,7 @@ static void test_steady_means_steady(void **state)
     (void)state;
     static struct oracle o;
     int steady = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= 300 / SCARCE; seed++) {
         uint64_t random = seed;
         struct sim_case c = {.plan = random_plan(&random)};
         c.cost = random_cost(c.plan, &random);
@@ -236,7 +242,7 @@ static void test_steady_means_steady(void **state)
         }
         release_random(&c);
     }
-    assert_true(steady > 30);
+    assert_true(steady > 30 / SCARCE);
 }
 
 static void expect_equal(const struct pp_sim_result *a, const struct pp_sim_result *b, const char *what)
@@ -287,7 +293,7 @@ static struct sim_case random_case(uint64_t *seed)
 static void test_both_ways(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 600; seed++) {
+    for (uint64_t seed = 1; seed <= 600 / SCARCE; seed++) {
         uint64_t random = seed;
         char what[64];
         struct sim_case c = random_case(&random);
@@ -327,7 +333,7 @@ static void test_hosts_both_ways(void **state)
 {
     (void)state;
     int by_host = 0;
-    for (uint64_t seed = 1; seed <= 900; seed++) {
+    for (uint64_t seed = 1; seed <= 900 / SCARCE; seed++) {
         uint64_t random = seed;
         char what[64];
         struct sim_case c = random_case(&random);
@@ -348,7 +354,7 @@ static void test_hosts_both_ways(void **state)
         pp_sim_result_free(&e.result);
         release_case(&c);
     }
-    assert_true(by_host > 100);
+    assert_true(by_host > 100 / SCARCE);
 }
 
 /* A host that takes no time only keeps transfers from running into the next step before it has begun there. */
@@ -356,7 +362,7 @@ static void test_hosts_without_time(void **state)
 {
     (void)state;
     int equal = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= 300 / SCARCE; seed++) {
         uint64_t random = seed;
         struct sim_case c = random_case(&random);
         simulate(&c, false);
@@ -368,13 +374,13 @@ static void test_hosts_without_time(void **state)
         pp_sim_result_free(&h.result);
         release_case(&c);
     }
-    assert_true(equal > 200);
+    assert_true(equal > 200 / SCARCE);
 }
 
 static void test_bound_holds(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 1500; seed++) {
+    for (uint64_t seed = 1; seed <= 1500 / SCARCE; seed++) {
         uint64_t random = seed;
         struct sim_case c = random_case(&random);
         if (random_below(&random, 2)) {

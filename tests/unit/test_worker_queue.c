@@ -15,9 +15,9 @@
 #include "trained.h"
 
 #ifdef __SANITIZE_THREAD__ /* which sees a race whether it shows or not: in some of the shapes, with one seed */
-enum { OPTIONS = 700, STEP = 3, SEEDS = 1 };
+enum { OPTIONS = 700, STEP = 6, SEEDS = 1 };
 #else
-enum { OPTIONS = 700, STEP = 1, SEEDS = 3 };
+enum { OPTIONS = 700, STEP = 2, SEEDS = 3 };
 #endif
 
 static const int64_t SOON_NS = 40000000000; /* with a sanitizer, on a busy machine */
