@@ -57,7 +57,7 @@ static void find_places(void)
 static void test_places(void **state)
 {
     (void)state;
-    static const char *const env[] = {"PP_EMULATE_DEVICES=4", NULL};
+    static const char *const env[] = {"PP_EMULATE_DEVICES=4", "PP_EMULATE_NUMBERED=1", NULL};
     assert_clean(run_case(find_places, env));
 }
 

@@ -21,6 +21,12 @@
 #include "sim/costs.h"
 #include "sim/engine.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SCARCE = 5 }; /* random plans: one of so many */
+#else
+enum { SCARCE = 1 };
+#endif
+
 struct sim_case {
     struct pp_plan *plan;
     struct pp_cost *cost;

@@ -6,12 +6,6 @@
 
 #include "tests/unit/sim_case.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SCARCE = 5 }; /* one of so many seeds */
-#else
-enum { SCARCE = 1 };
-#endif
-
 enum { RANKS = 4, CHANNELS = 3, LANES = RANKS + CHANNELS, MOST_TASKS = 40, STEPS = 50, MOST_ROWS = 15 };
 
 /* A plan that no schedule would make: any lanes, any edges to earlier tasks, any edges into the next step. */

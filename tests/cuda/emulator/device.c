@@ -75,7 +75,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     PP_EMU_ENTER();
     if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
     memset(p, 0, sizeof(*p));
-    snprintf(p->name, sizeof(p->name), "Emulated device");
+    snprintf(p->name, sizeof(p->name), pp_emu_settings()->numbered ? "Emulated device %d" : "Emulated device", device);
     p->uuid.bytes[0] = (char)(device + 1);
     p->totalGlobalMem = pp_emu_settings()->memory_bytes;
     p->sharedMemPerBlock = PP_EMU_SHARED_DEFAULT;

@@ -30,6 +30,7 @@ struct pp_emu_settings {
     bool unsteady;            /* the last offer adds in another order every time */
     uint32_t least_alignment; /* of operands of products, for which there are algorithms */
     uint32_t valid_alignment; /* of those; cublasLt takes less for a mistake */
+    bool numbered;            /* devices have names of their own */
     uint64_t queue;           /* operations that a stream has room for */
     bool partitions;          /* green contexts keep to their multiprocessors */
     bool own_events;          /* their streams record events that were made in them, no others */

@@ -71,6 +71,7 @@ static void read_settings(void)
     settings.unsteady = number("PP_EMULATE_UNSTEADY_OFFER", 0) != 0;
     settings.valid_alignment = (uint32_t)number("PP_EMULATE_VALID_ALIGNMENT", 1);
     settings.least_alignment = (uint32_t)number("PP_EMULATE_LEAST_ALIGNMENT", 1);
+    settings.numbered = number("PP_EMULATE_NUMBERED", 0) != 0;
     settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
     settings.stats = getenv("PP_EMULATE_STATS");
     read_failures(getenv("PP_EMULATE_FAIL"));
