@@ -134,6 +134,14 @@ static pp_status check_overlap(const struct pp_config *config)
                    lacks);
 }
 
+/* Names by which SQLite opens something else than the file of that name: memory, which nobody could read later. */
+static pp_status check_database(const struct pp_config *config)
+{
+    if (!config->db || (strcmp(config->db, ":memory:") != 0 && strncmp(config->db, "file:", 5) != 0)) return PP_OK;
+    return pp_fail(PP_USAGE, "--db \"%s\": SQLite would not take that for the name of a file; write ./%s", config->db,
+                   config->db);
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -147,6 +155,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
     PP_TRY(check_overlap(config));
+    PP_TRY(check_database(config));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
