@@ -195,9 +195,20 @@ void pp_config_cut_rows(struct pp_config *config)
     }
 }
 
+/* A device that waits may do so as long as GPUs were measured to take; a machine may be one of GPUs, whatever the
+ * device. */
+static bool knows_no_gpus(const struct pp_config *config)
+{
+    const struct pp_device_kind *kind = pp_device_kind(config->device);
+    const bool found = strcmp(kind->name, config->device) == 0; /* not so of "auto" */
+    return found && !kind->queue && !(kind->waits && !config->times) && !config->machine;
+}
+
 void pp_config_remarks(const struct pp_config *config)
 {
     int tensor = 1;
+    if (config->gpus > 0 && knows_no_gpus(config))
+        pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     for (int i = 0; i < config->tensor.n; i++)
         if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
     if (config->sequence_parallel && tensor == 1)
