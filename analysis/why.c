@@ -9,7 +9,7 @@
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 #define MS 1e-6
-enum { STAY_BYTES = 64, WORD_BYTES = 64, LONGEST_ROUND = 4 };
+enum { STAY_BYTES = 64, WORD_BYTES = 64, LONGEST_ROUND = 4, MOST_GAPS = 10 };
 
 static const struct pp_column cause_columns[] = {
     {"predicted_run", "", NULL, 0, 0},
@@ -118,14 +118,25 @@ static struct pp_cell *next_row(struct pp_table *table, const struct pp_why *why
     return row;
 }
 
+/* The gap that causes have shares of; 0 where they cancel out and leave nearly nothing. */
+static double shared_gap(const struct pp_why *why)
+{
+    const double gap = (double)(why->predicted_ns - why->measured_ns);
+    for (int c = 0; c < PP_CAUSES; c++)
+        if (fabs((double)why->predicted.cause_ns[c] - (double)why->measured.cause_ns[c]) > MOST_GAPS * fabs(gap))
+            return 0;
+    return gap;
+}
+
 static void set_times(const struct pp_why *why, struct pp_cell *row, int64_t predicted_ns, int64_t measured_ns)
 {
-    const int64_t gap = why->predicted_ns - why->measured_ns, difference = predicted_ns - measured_ns;
+    const int64_t difference = predicted_ns - measured_ns;
+    const double gap = shared_gap(why);
     set_integer(&row[5], predicted_ns);
     set_integer(&row[6], measured_ns);
     set_integer(&row[7], difference);
     if (gap == 0 || difference == 0) return;
-    const double share = 100.0 * (double)difference / (double)gap;
+    const double share = 100.0 * (double)difference / gap;
     row[8] = (struct pp_cell){.type = SQLITE_FLOAT, .real = share};
 }
 

@@ -134,6 +134,14 @@ static pp_status check_overlap(const struct pp_config *config)
                    lacks);
 }
 
+/* Names by which SQLite opens something else than the file of that name: memory, which nobody could read later. */
+static pp_status check_database(const struct pp_config *config)
+{
+    if (!config->db || (strcmp(config->db, ":memory:") != 0 && strncmp(config->db, "file:", 5) != 0)) return PP_OK;
+    return pp_fail(PP_USAGE, "--db \"%s\": SQLite would not take that for the name of a file; write ./%s", config->db,
+                   config->db);
+}
+
 /* What no range of one option can say. */
 static pp_status check(const struct pp_config *config)
 {
@@ -147,6 +155,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
     PP_TRY(check_overlap(config));
+    PP_TRY(check_database(config));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");
@@ -186,9 +195,20 @@ void pp_config_cut_rows(struct pp_config *config)
     }
 }
 
+/* A device that waits may do so as long as GPUs were measured to take; a machine may be one of GPUs, whatever the
+ * device. */
+static bool knows_no_gpus(const struct pp_config *config)
+{
+    const struct pp_device_kind *kind = pp_device_kind(config->device);
+    const bool found = strcmp(kind->name, config->device) == 0; /* not so of "auto" */
+    return found && !kind->queue && !(kind->waits && !config->times) && !config->machine;
+}
+
 void pp_config_remarks(const struct pp_config *config)
 {
     int tensor = 1;
+    if (config->gpus > 0 && knows_no_gpus(config))
+        pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     for (int i = 0; i < config->tensor.n; i++)
         if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
     if (config->sequence_parallel && tensor == 1)

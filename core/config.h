@@ -116,7 +116,8 @@ int pp_config_max_positions(const struct pp_config *config);
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
-/* Warns of flags that change nothing of any configuration, as there is only one worker of what they are for. */
+/* Warns of options that change nothing of any configuration, as there is only one worker, or no GPU, of what they are
+ * for. */
 void pp_config_remarks(const struct pp_config *config);
 
 /* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where

@@ -28,6 +28,7 @@ struct check {
     struct passed *passed;  /* [stages] what edges into the next step join */
     struct pp_wrap *wraps;  /* [nwraps] sorted */
     int32_t before;         /* the part before the task; -1: it is not the next part of an open one */
+    struct pp_norm_check norm;
     struct pp_issue_check issue;
 };
 
@@ -351,6 +352,7 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_parameters(c, id));
         PP_TRY(check_input(c, id));
         PP_TRY(check_slots(c, id));
+        if (plan->tasks[id].kind >= PP_NORM) PP_TRY(pp_norm_check_task(&c->norm, plan, id));
         pp_issue_check_task(&c->issue, id);
     }
     PP_TRY(check_complete(c));
@@ -361,7 +363,7 @@ static pp_status run_checks(struct check *c)
 
 pp_status pp_plan_check(const struct pp_plan *plan)
 {
-    struct check c = {.plan = plan};
+    struct check c = {.plan = plan, .norm = {-1, -1, -1}};
     pp_status status;
     PP_TRY(pp_ranks_check(plan));
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));

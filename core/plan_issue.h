@@ -38,6 +38,13 @@ pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
 /* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. PP_INPUT. */
 pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
+/* plan_norm.c: for tasks in the order of their ids. NORM_ALL comes once, behind all NORMs, which are in its range, and
+ * STEP waits for it where gradients are clipped. PP_INPUT. */
+struct pp_norm_check {
+    int32_t first, last, all; /* NORMs so far, NORM_ALL; -1: none yet */
+};
+pp_status pp_norm_check_task(struct pp_norm_check *c, const struct pp_plan *plan, int32_t id) PP_MUST_CHECK;
+
 /* "the plan is wrong: rank R, task N (F s0 m0): what". The rank is that of its lane; of a collective of
  * all "all ranks". */
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);

@@ -357,6 +357,7 @@ static pp_status run(void *session, const char *operand)
     s->started = true;
     if (s->processes.launched) s->mpi_bytes = pp_process_resident_bytes() - before;
     pp_log_init(info.name, s->processes.index > 0);
+    pp_config_remarks(&s->config);
     pp_status status = measure(s), closed = pp_db_close(s->db);
     return status == PP_OK ? closed : status;
 }

@@ -60,7 +60,7 @@ static pp_status look_over_tasks(struct sim *s)
     }
     if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;
     if (total < longest_step_ns) return PP_OK;
-    return pp_fail(PP_INPUT,
+    return pp_fail(PP_USAGE,
                    "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give "
                    "shorter times, a smaller model, or a faster --machine",
                    total / 1e9, longest_step_ns / 1e9);

@@ -54,8 +54,8 @@ struct pp_sim_result {
     struct pp_trace trace; /* step 0, workers 0 .. ranks-1; empty unless asked for */
 };
 
-/* Linear in the number of tasks, with jitter also in that of replicas. PP_INPUT if a duration is negative, or if all
- * add up to more than 64 bits can hold; PP_NOMEM. On failure there is nothing to free. */
+/* Linear in the number of tasks, with jitter also in that of replicas. PP_INPUT if a duration is negative; PP_USAGE if
+ * all add up to more than 64 bits can hold; PP_NOMEM. On failure there is nothing to free. */
 pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, const struct pp_sim_options *options,
                      struct pp_sim_result *out) PP_MUST_CHECK;
 void pp_sim_result_free(struct pp_sim_result *result);

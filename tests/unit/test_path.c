@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/path.h"
+#include "analysis/why.h"
 #include "tests/unit/synthetic_db.h"
 
 /* The path through a step of these events, out of a database. Closes both. */
@@ -96,8 +96,32 @@ static void test_ends_on_ranks(void **state)
     pp_path_free(&late);
 }
 
+/* Causes have shares of the gap, unless they cancel out and leave less than a tenth of one. */
+static void test_shares(void **state)
+{
+    (void)state;
+    for (int gap = 8; gap <= 12; gap++) {
+        const struct pp_why why = {.predicted_ns = 1000 + gap,
+                                   .measured_ns = 1000,
+                                   .predicted.cause_ns = {[PP_CAUSE_F] = 600, [PP_CAUSE_B] = 400 + gap},
+                                   .measured.cause_ns = {[PP_CAUSE_F] = 500, [PP_CAUSE_B] = 500}};
+        struct pp_table table;
+        double sum = 0;
+        must(pp_why_causes(&why, &table));
+        for (int64_t row = 0; row < table.nrows; row++) {
+            const struct pp_cell *share = pp_table_cell(&table, row, "share_percent");
+            const bool differs = pp_table_cell(&table, row, "difference_ns")->integer != 0;
+            assert_int_equal(share->type, gap >= 10 && differs ? SQLITE_FLOAT : SQLITE_NULL);
+            sum += differs ? share->real : 0;
+        }
+        assert_int_equal(llround(sum), gap >= 10 ? 200 : 0); /* the causes, and their total */
+        pp_table_free(&table);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_workers), cmocka_unit_test(test_ends_on_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_workers), cmocka_unit_test(test_ends_on_ranks),
+                                       cmocka_unit_test(test_shares)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,12 +120,44 @@ static void test_broken_collective(void **state)
     pp_plan_free(plan);
 }
 
+/* The global norm is of all ranks, and no step is done before it is known. */
+static void test_broken_norm(void **state)
+{
+    (void)state;
+    const struct pp_plan_spec spec = spec_of("1f1b", 3, 1, 4);
+    struct pp_plan *plan = build(&spec);
+    const int32_t norm = find(plan, PP_NORM_ALL, -1, -1), last = find(plan, PP_STEP, 2, -1);
+    struct pp_task *all = &plan->tasks[norm];
+    expect_bad(plan, &all->dep[0], find(plan, PP_NORM, 1, -1), "it does not wait for all norms");
+    expect_bad(plan, &all->dep[1], find(plan, PP_NORM, 1, -1), "it does not wait for all norms");
+    all->flags = 0;
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "it does not wait for all norms"));
+    all->flags = PP_TASK_DEP_RANGE;
+    for (int s = 0; s < 3; s++) {
+        int32_t *dep = plan->tasks[find(plan, PP_STEP, s, -1)].dep;
+        expect_bad(plan, dep, -1, "it does not wait for the norm of all");
+        expect_bad(plan, dep, norm - 1, "it does not wait for the norm of all");
+    }
+    const struct pp_task good = plan->tasks[last];
+    plan->tasks[last] = *all;
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "done twice"));
+    plan->tasks[last] = plan->tasks[find(plan, PP_NORM, 2, -1)];
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "it comes behind the norm of all"));
+    plan->tasks[last] = good;
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+    pp_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broken),
         cmocka_unit_test(test_broken_ranks),
         cmocka_unit_test(test_broken_collective),
+        cmocka_unit_test(test_broken_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,7 @@ static void test_too_long(void **state)
     struct pp_sim_result result;
     const struct pp_sim_options options = {0};
     for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = INT64_MAX / 2;
-    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
+    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_USAGE);
     /* Their sum is a good one. */
     for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = k == 0 ? -1 : 1000000;
     assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
@@ -264,7 +264,7 @@ static void test_too_long(void **state)
     for (int k = 0; k < c.cost->nclasses; k++)
         c.cost->classes[k] = (struct pp_class_cost){.ns = 1, .loaded_ns = (int64_t)1e15};
     c.cost->cores = 2;
-    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_INPUT);
+    assert_int_equal(pp_sim_run(c.plan, c.cost, &options, &result), PP_USAGE);
     release_case(&c);
 }
 

@@ -83,11 +83,11 @@ static void test_place(void **state)
 {
     (void)state;
     struct pp_plan *plan = tied_plan("1f1b", 3, 1, 2, true);
-    const int32_t sum = find(plan, PP_REDUCE_TIED, 0), all = find(plan, PP_NORM_ALL, -1);
+    const int32_t sum = find(plan, PP_REDUCE_TIED, 0), norm = find(plan, PP_NORM, 1);
     struct pp_lane *lane = &plan->lanes[plan->tasks[sum].lane];
-    BROKEN(all, *t = plan->tasks[sum], "done twice");
+    BROKEN(norm, *t = plan->tasks[sum], "done twice");
     for (int stage = 0; stage < 3; stage += 2)
-        BROKEN(all, *t = plan->tasks[find(plan, PP_REDUCE_GRAD, stage)], "it makes gradients that are summed already");
+        BROKEN(norm, *t = plan->tasks[find(plan, PP_REDUCE_GRAD, stage)], "it makes gradients that are summed already");
     for (int end = 0; end < 2; end++) {
         int32_t *const rank = end ? &lane->dst : &lane->src, good = *rank;
         for (int wrong = 1; wrong < 100; wrong += 98) { /* a rank between them, none */
@@ -107,7 +107,7 @@ static void test_another(void **state)
 {
     (void)state;
     struct pp_plan *plan = tied_plan("1f1b", 3, 1, 2, true);
-    struct pp_task *another = &plan->tasks[find(plan, PP_NORM_ALL, -1)];
+    struct pp_task *another = &plan->tasks[find(plan, PP_NORM, 1)];
     const int32_t cls = another->cls;
     *another = plan->tasks[find(plan, PP_REDUCE_TIED, 0)];
     another->cls = cls;
