@@ -59,6 +59,7 @@ static void round_trip(const struct pp_schedule *schedule, int ranks, int virtua
     assert_int_equal(pp_schedule_check(path, ranks, virtual_stages + 1, microbatches), PP_USAGE);
     assert_non_null(strstr(pp_message(), path));
     pp_plan_free(plan);
+    remove(path);
 }
 
 static void test_round_trip(void **state)

@@ -194,16 +194,17 @@ static void test_csv(void **state)
     struct pp_plan_spec spec = spec_of("zb-h1", 3, 1, 5);
     spec.zero = spec.gather_first = true;
     struct pp_plan *plan = build_plan(&spec), *again;
-    FILE *out = fopen("./mine.csv", "w");
+    FILE *out = fopen("./overlap.csv", "w");
     assert_non_null(out);
     assert_int_equal(pp_plan_csv(plan, out), PP_OK); /* each operation once, or it could not be read */
     fclose(out);
-    spec.schedule = "./mine.csv";
+    spec.schedule = "./overlap.csv";
     check_plan(spec);
     again = build_plan(&spec);
     assert_true(plan->hash == again->hash);
     pp_plan_free(again);
     pp_plan_free(plan);
+    remove(spec.schedule);
 }
 
 /* Nothing is summed of one replica, nor in evaluation; without shares there is nothing to gather. */

@@ -211,20 +211,21 @@ static void test_key(void **state)
     (void)state;
     static const char *const sizes[] = {"1G", "1B"};
     char key[2][sizeof((struct pp_job *)0)->accumulation_key];
-    FILE *out = fopen("./other.csv", "w");
+    FILE *out = fopen("./overlap_parts.csv", "w");
     assert_non_null(out);
     fputs("0F0,0F1,0F2,0B2,0B0,0B1\n", out);
     fclose(out);
     for (int i = 0; i < 2; i++) {
         char options[500];
         snprintf(options, sizeof options,
-                 MODEL "--schedule ./other.csv --stages 1 --rows 6 --chunks 3 --bucket-size %s", sizes[i]);
+                 MODEL "--schedule ./overlap_parts.csv --stages 1 --rows 6 --chunks 3 --bucket-size %s", sizes[i]);
         struct pp_job *job = create_job(options);
         strcpy(key[i], job->accumulation_key);
         pp_job_free(job);
     }
     assert_non_null(strstr(key[0], " order "));
     assert_string_equal(key[0], key[1]);
+    remove("./overlap_parts.csv");
 }
 
 /* In parts as many bytes as as a whole. */
