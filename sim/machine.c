@@ -41,7 +41,8 @@ static const struct field top_fields[] = {TEXT_FIELD("name", name),
                                           {"call_overhead_us", REAL, AT(call_overhead_ns), 0, 1e3, 0},
                                           {"issue_us", REAL, AT(issue_ns), 0, 1e3, 0},
                                           {"issue_latency_us", REAL, AT(issue_latency_ns), 0, 1e3, 0}};
-static const struct field memory_fields[] = {{"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, LEAST_GB_PER_S},
+static const struct field memory_fields[] = {{"usable_gib", REAL, AT(usable_bytes), 0, 0x1p30, 0},
+                                             {"gb_per_s", REAL, AT(bytes_per_ns), 0, 1, LEAST_GB_PER_S},
                                              {"loaded_gb_per_s", REAL, AT(loaded_bytes_per_ns), 0, 1, LEAST_GB_PER_S},
                                              {"shared_gb_per_s", REAL, AT(shared_bytes_per_ns), 0, 1, 0}};
 static const struct field link_fields[] = {{"latency_us", REAL, AT(link_latency_ns), 0, 1e3, 0},

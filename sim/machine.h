@@ -20,6 +20,7 @@ struct pp_machine {
     double flops_per_ns[PP_PRECISIONS];
     double peak_flops_per_ns[PP_PRECISIONS];  /* the peak itself */
     double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
+    double usable_bytes;                      /* memory that the workers of a device can have; 0: not known */
     double shared_bytes_per_ns;               /* inside all multiprocessors of a GPU; 0: does not count */
     double call_overhead_ns;                  /* of each kernel call */
     double issue_ns, issue_latency_ns;        /* of each kernel call, at the host; 0: the device is the host */

@@ -45,7 +45,7 @@ static const struct pp_program_info info = {
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
         "ppsim --schedule 1f1b --stages 8 --chunks 24 --times 18.5,18.1,9.3,0.6 --draw\tgiven times, and a picture\n"
-        "ppsim --preset tutorial --machine h100 --memory 80G --checkpoint never,always\tdoes it fit?\n"
+        "ppsim --preset tutorial --machine h100 --checkpoint never,always\tdoes it fit?\n"
         "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --tensor 1,2,4 --schedule 1f1b,zbv "
         "--chunks 4,8,16\twhich pipelines on 8 devices?\n"
         "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};

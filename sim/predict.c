@@ -47,6 +47,12 @@ static bool evaluates(const struct pp_config *config)
     return !config->no_eval && !(config->data && strcmp(config->data, "constant") == 0);
 }
 
+int64_t pp_predict_memory(const struct pp_predictor *p)
+{
+    if (p->config->memory > 0 || !p->config->machine) return p->config->memory;
+    return (int64_t)p->machine.usable_bytes;
+}
+
 bool pp_predict_only_times(const struct pp_config *config)
 {
     return config->times && !pp_device_kind(config->device)->waits;

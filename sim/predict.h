@@ -34,6 +34,9 @@ struct pp_prediction {
 /* --times, and no device is named that runs them: the pipeline has no model. */
 bool pp_predict_only_times(const struct pp_config *config);
 
+/* Bytes that a device has for its workers: --memory, else what --machine says; 0: nobody says. */
+int64_t pp_predict_memory(const struct pp_predictor *p);
+
 /* trace: fill in result.trace. PP_USAGE where the configuration is impossible. On failure there is nothing to free. */
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,
                      struct pp_prediction *out) PP_MUST_CHECK;

@@ -157,15 +157,16 @@ static int saving_checkpoints(const struct pp_remarks *r)
 
 void pp_remarks_fits(const struct pp_remarks *r)
 {
+    const struct pp_predictor *p = r->predictor;
     const double mib = 1 << 20;
     char text[PP_POINT_TEXT], replicas[32] = "", advice[64] = "";
     if (r->fit > 0 || r->too_large == 0) return;
     if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
     const int saving = saving_checkpoints(r);
     if (saving >= 0) snprintf(advice, sizeof advice, "; --checkpoint %s saves memory", pp_checkpoint_names[saving]);
-    pp_warn("nothing fits into --memory (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
-            (double)r->predictor->config->memory / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas,
-            advice);
+    pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
+            p->config->memory > 0 ? "--memory" : "a device of ", p->config->memory > 0 ? "" : p->machine.name,
+            (double)pp_predict_memory(p) / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas, advice);
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)

@@ -90,10 +90,11 @@ static int64_t device_bytes(const struct pp_plan *plan, const struct pp_layout *
     return most;
 }
 
-static void set_memory(json_t **row, const struct pp_config *config, const struct pp_prediction *prediction)
+static void set_memory(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
+    const int64_t limit = pp_predict_memory(p);
     const int64_t most = layout ? device_bytes(job->train, layout, prediction->cost->sharers) : 0;
     json_t *kinds = layout ? json_object() : json_null();
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
@@ -102,7 +103,7 @@ static void set_memory(json_t **row, const struct pp_config *config, const struc
     set(row, "device_bytes", layout ? json_integer(most) : json_null());
     set(row, "memory_bytes", kinds);
     set(row, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
-    set(row, "fits", layout && config->memory > 0 ? json_boolean(most <= config->memory) : json_null());
+    set(row, "fits", layout && limit > 0 ? json_boolean(most <= limit) : json_null());
 }
 
 /* Whose figures transfers and reductions have: a transport's that was measured, or the machine file's; NULL: there are
@@ -147,7 +148,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_configuration(&row, job);
     set_times(&row, job->train, &prediction->result);
     set(&row, "tensor_ms", ms(tensor_ns(job->train, prediction->cost)));
-    set_memory(&row, p->config, prediction);
+    set_memory(&row, p, prediction);
     set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
     set(&row, "mfu", if_any(pp_mfu(p, prediction)));
     set_spending(&row, p, prediction);

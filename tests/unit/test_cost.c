@@ -109,6 +109,8 @@ static void test_bad_machines(void **state)
                  {"\"efficiency\": 0.8", "\"eff\": 0.8", "efficiency"},
                  {"\"fp32\": {", "\"bf16\": {", "precisions.fp32\" is missing"},
                  {", \"shared_gb_per_s\": 0", "", "memory.shared_gb_per_s"},
+                 {"\"usable_gib\": 0, ", "", "memory.usable_gib"},
+                 {"\"usable_gib\": 0", "\"usable_gib\": -1", "memory.usable_gib"},
                  {"\"shared_gb_per_s\": 0", "\"shared_gb_per_s\": -1", "memory.shared_gb_per_s"},
                  {"\"peak_gflops\": 96", "\"peak_gflops\": \"96\"", "peak_gflops"},
                  {"\"gb_per_s\": 15", "\"gb_per_s\": 0", "memory.gb_per_s"},
