@@ -277,8 +277,8 @@ const struct pp_opt pp_config_rows[] = {
      "take measured times from this file, such as ppreport --profiles writes, and from no database", 0},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
      "memory of a device, such as 80G (G = 2^30 bytes): say which configurations fit, adding up the workers that share "
-     "a GPU (--gpus). CUDA and NCCL take some of a GPU besides, so name two GiB less than it has (default what --machine "
-     "says of its devices; not with --times alone)",
+     "a GPU (--gpus). CUDA and NCCL take some of a GPU besides, so name two GiB less than it has (default what "
+     "--machine says of its devices; not with --times alone)",
      TIMED},
     {"workers", PP_OPT_INTS, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
      "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
