@@ -147,9 +147,9 @@ const struct pp_opt pp_config_rows[] = {
      FIXED},
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
-     "order of forwards and backwards; --list names them, and FILE.csv is an order of your own, as "
-     "PyTorch's CSV. A list is a sweep, here, in options that end in ,... and in --checkpoint; what it names twice "
-     "is done once",
+     "order of forwards and backwards; --list names them, PyTorch's names for them are known, and FILE.csv is an "
+     "order of your own, as PyTorch's CSV. A list is a sweep, here, in options that end in ,... and in --checkpoint; "
+     "what it names twice is done once",
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)", 0},

@@ -19,6 +19,7 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 
 const struct pp_schedule pp_schedule_bfs = {
     .name = "bfs",
+    .torch_name = "LoopedBFS",
     .summary = "breadth first: all microbatches through one of V stages, then through the next",
     .virtual_stages = PP_ANY_STAGES,
     .order = order};

@@ -72,6 +72,7 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 
 const struct pp_schedule pp_schedule_interleaved = {
     .name = "interleaved",
+    .torch_name = "Interleaved1F1B",
     .summary = "1F1B over V stages per rank; bubble 1/V of 1F1B's, more transfers",
     .virtual_stages = PP_ANY_STAGES,
     .check = pp_interleaved_check,

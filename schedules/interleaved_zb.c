@@ -16,6 +16,7 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 }
 
 const struct pp_schedule pp_schedule_interleaved_zb = {.name = "interleaved-zb",
+                                                       .torch_name = "InterleavedZeroBubble",
                                                        .summary =
                                                            "interleaved 1F1B whose weight gradients fill bubbles",
                                                        .virtual_stages = PP_ANY_STAGES,

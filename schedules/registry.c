@@ -22,10 +22,18 @@ enum { SCHEDULES = sizeof table / sizeof *table };
 
 const struct pp_schedule *pp_schedule_at(int i) { return i >= 0 && i < SCHEDULES ? table[i] : NULL; }
 
+static bool is_called(const struct pp_schedule *schedule, const char *name)
+{
+    return strcasecmp(schedule->name, name) == 0 ||
+           (schedule->torch_name && strcasecmp(schedule->torch_name, name) == 0);
+}
+
 const struct pp_schedule *pp_schedule_find(const char *name)
 {
+    static const char class[] = "Schedule";
+    const size_t prefix = strncasecmp(name, class, sizeof class - 1) == 0 ? sizeof class - 1 : 0;
     for (int i = 0; i < SCHEDULES; i++)
-        if (strcasecmp(table[i]->name, name) == 0) return table[i];
+        if (is_called(table[i], name + prefix)) return table[i];
     return NULL;
 }
 

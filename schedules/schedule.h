@@ -41,6 +41,7 @@ enum pp_rank_stages { PP_ONE_STAGE, PP_TWO_STAGES, PP_ANY_STAGES };
 
 struct pp_schedule {
     const char *name, *summary;
+    const char *torch_name; /* what torch.distributed.pipelining's get_schedule_class() calls it; NULL: the same */
     enum pp_rank_stages virtual_stages;
     /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
      * fine. */
@@ -58,7 +59,7 @@ struct pp_schedule {
 /* Appends `kind` of (stage, microbatch). */
 pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
 
-/* NULL if there is no schedule of that name (case does not matter). */
+/* By its name or PyTorch's, also that of the class (Schedule1F1B); case does not matter. NULL: there is none. */
 const struct pp_schedule *pp_schedule_find(const char *name);
 /* The i-th registered schedule; NULL past the end. */
 const struct pp_schedule *pp_schedule_at(int i);

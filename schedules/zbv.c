@@ -55,6 +55,7 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 }
 
 const struct pp_schedule pp_schedule_zbv = {.name = "zbv",
+                                            .torch_name = "ZBVZeroBubble",
                                             .summary = "zero bubble on a V of two stages per rank; memory for P",
                                             .virtual_stages = PP_TWO_STAGES,
                                             .order = order,
