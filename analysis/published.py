@@ -10,21 +10,18 @@ What was published is in published.tsv. The page's figures are what the program 
 import argparse
 import functools
 import itertools
-import json
 import pathlib
-import sqlite3
 import statistics
-import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 import arguments  # noqa: E402
 import published_llama  # noqa: E402
+import published_modern  # noqa: E402
 import published_tensor  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
+from published_facts import Program, read_facts  # noqa: E402
 
-FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
 TEXT = pathlib.Path(__file__).resolve().parent / "published_text.md"
 COLUMNS = ["1F1B", "1F1B-I", "ZB-1p", "ZB-2p"]  # as the paper calls them, and in the order of published.tsv
 SCHEDULES = {  # what ppsim has for each
@@ -39,25 +36,6 @@ A100_BYTES_PER_MS = 1.8e9  # of sim/machines/a100.json
 EVENTS = "event JOIN run ON run.id = event.run JOIN task ON task.plan = run.plan AND task.id = event.task"
 FLASH = ["--attention", "flash"]
 STATE_BYTES = 18  # for each parameter: fp16 weight; fp32 gradient, master weight, Adam's two moments
-
-
-def read_facts(path=FACTS):
-    """{kind: [[cells]]}; numbers are numbers, "-" is None"""
-    facts = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            kind, *cells = line.split("\t")
-            facts.setdefault(kind, []).append([number(cell) for cell in cells])
-    return facts
-
-
-def number(cell):
-    if cell == "-":
-        return None
-    try:
-        return float(cell) if "." in cell else int(cell)
-    except ValueError:
-        return cell
 
 
 class Model:
@@ -85,32 +63,6 @@ class Model:
             *("--dropout", 0.1, "--checkpoint", "never", "--replicas", 1, "--no-eval"),
             *("--stages", self.ranks, "--split", ",".join(map(str, self.split))),
         ]
-
-
-class Program:
-    def __init__(self, folder):
-        self.path = str(pathlib.Path(folder).resolve() / "ppsim")
-
-    def run(self, words):
-        words = [self.path, *map(str, words)]
-        with tempfile.TemporaryDirectory() as empty:  # where no pp.db lies
-            done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=empty)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(words)}: {done.stderr}")
-        return done.stdout
-
-    def predict(self, *words):
-        return json.loads(self.run([*words, "--format", "json"]))[0]
-
-    def events(self, words, query):
-        """Rows that the query finds in the database of one prediction"""
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "pp.db"
-            self.run([*words, "--db", path])
-            db = sqlite3.connect(path)
-            found = db.execute(query).fetchall()
-            db.close()
-        return found
 
 
 def words_of(column):
@@ -378,6 +330,7 @@ def page(folder):
     table_gpipe, errors_gpipe = gpipe(program, facts)
     tables_tensor, words_tensor, errors_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
     tables_llama, words_llama = published_llama.section(program, facts)
+    tables_modern, words_modern = published_modern.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -398,6 +351,7 @@ def page(folder):
         "gpipe": table_gpipe,
         **tables_tensor,
         **tables_llama,
+        **tables_modern,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -420,6 +374,7 @@ def page(folder):
         **words_tensor,
         **published_tensor.ranges("sheet", sheet),
         **words_llama,
+        **words_modern,
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

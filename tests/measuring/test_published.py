@@ -3,9 +3,11 @@
 """docs/results/published.md is what analysis/published.py makes of it with the ppsim in PP_BIN."""
 
 import difflib
+import json
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -13,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
 import published_llama  # noqa: E402
+import published_modern  # noqa: E402
 import published_tensor  # noqa: E402
 
 MODELS = {"m": published.Model("m", 6, 1, 8, 2, 4, 2)}
@@ -104,6 +107,49 @@ class Sequence(unittest.TestCase):
         facts = published.read_facts()
         models = [cells[1] for cells in facts["tensor"] if cells[0] == 2022]
         self.assertEqual([model for model, _ in facts["sequence"]], models)
+
+
+class Modern(unittest.TestCase):
+    RUNS = published_modern.runs_of(published.read_facts())
+
+    def test_gpus_and_rows_are_all_used(self):
+        for run in self.RUNS:
+            self.assertEqual(run.replicas * run.tensor * run.ranks, run.gpus)
+            self.assertEqual(run.batch % (run.replicas * run.rows), 0)
+            self.assertEqual(run.model.layers % (run.ranks * run.virtual), 0)
+
+    def test_products_are_two_operations_for_each_parameter(self):
+        models = {run.model.name: run.model for run in self.RUNS}  # parameters: all but the embedding's
+        for name, parameters in (("GPT-3 175B", 174.6e9), ("Nemotron-4 340B", 336.3e9), ("InternLM 7B", 6.9e9)):
+            self.assertAlmostEqual(sum(models[name].products()) / (2 * parameters), 1, places=2)
+
+    def test_products_of_layers_are_made_again(self):
+        once, again = (run for run in self.RUNS if run.source == "internlm" and run.gpus == 8 and run.tensor == 1)
+        layers, decoder = once.model.products()
+        self.assertEqual(round(once.products() / once.rate * 312e12), round(3 * (layers + decoder)))
+        self.assertEqual(round(again.products() / again.rate * 312e12), round(4 * layers + 3 * decoder))
+
+    def test_rate_is_that_of_a_gpu(self):
+        run = self.RUNS[0]
+        self.assertEqual(round(run.measured() * run.gpus), 63099)  # as NVIDIA's table has it
+
+    def test_narrow_heads_have_the_same_matrices(self):
+        wide = next(run for run in self.RUNS if run.model.name == published_modern.WIDE)
+        narrow = wide.with_narrow_heads()
+        self.assertEqual((narrow.products(), narrow.model.heads, wide.model.heads), (wide.products(), 192, 96))
+
+    def test_sums_that_take_no_time_leave_the_rest(self):
+        run = self.RUNS[0]
+        self.assertAlmostEqual(published_modern.without_sums(run, run.measured(), 0.2, 0), 25)
+
+    def test_network_is_a_part_of_the_machine_files(self):
+        kept = published_modern.machine_file("a100")
+        (run, *_) = (run for run in self.RUNS if run.source == "internlm")
+        with tempfile.TemporaryDirectory() as folder:
+            found = json.loads(run.on(folder).read_text(encoding="utf-8"))
+            self.assertEqual(self.RUNS[0].on(folder), "h100")
+        self.assertEqual(found["network"].pop("gb_per_s") * 4, kept["network"].pop("gb_per_s"))
+        self.assertEqual(found, kept)
 
 
 class Page(unittest.TestCase):

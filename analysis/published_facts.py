@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was published, and the program that predicts it: for published.py and its sections."""
+
+import json
+import pathlib
+import sqlite3
+import subprocess
+import tempfile
+
+FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
+
+
+def read_facts(path=FACTS):
+    """{kind: [[cells]]}; numbers are numbers, "-" is None"""
+    facts = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            kind, *cells = line.split("\t")
+            facts.setdefault(kind, []).append([number(cell) for cell in cells])
+    return facts
+
+
+def number(cell):
+    if cell == "-":
+        return None
+    try:
+        return float(cell) if "." in cell else int(cell)
+    except ValueError:
+        return cell
+
+
+class Program:
+    def __init__(self, folder):
+        self.path = str(pathlib.Path(folder).resolve() / "ppsim")
+
+    def run(self, words):
+        words = [self.path, *map(str, words)]
+        with tempfile.TemporaryDirectory() as empty:  # where no pp.db lies
+            done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=empty)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+        return done.stdout
+
+    def predict(self, *words):
+        return json.loads(self.run([*words, "--format", "json"]))[0]
+
+    def events(self, words, query):
+        """Rows that the query finds in the database of one prediction"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "pp.db"
+            self.run([*words, "--db", path])
+            db = sqlite3.connect(path)
+            found = db.execute(query).fetchall()
+            db.close()
+        return found

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs with fused attention on H100 and A100, by their data sheets: section F of published.py's page."""
+
+import copy
+import json
+import pathlib
+import statistics
+import tempfile
+
+from fidelity_table import markdown, percent
+
+KEYS = {  # what the text calls each model
+    "gpt": "GPT-3 175B",
+    "small": "Nemotron-4 15B",
+    "wide": "Nemotron-4 340B",
+    "tests": "Megatron 7B",
+    "intern": "InternLM 7B",
+}
+WIDE = "Nemotron-4 340B"  # heads of 192 columns
+MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
+OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
+GIB = 1 << 30
+
+
+def machine_file(name):
+    return json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+class Model:
+    """A row of kind "shape" of published.tsv."""
+
+    def __init__(self, name, *cells):
+        self.name = name
+        (self.layers, self.heads, self.kv_heads, self.width, self.ff, self.tokens) = cells[:6]
+        (self.vocab, self.multiple, self.activation, self.norm, self.bias) = cells[6:11]
+        (self.positions, self.tied, self.dropout) = cells[11:]
+
+    def products(self):
+        """Operations of a token's forward in matrix products, but those inside attention: (all layers, the decoder)"""
+        of_attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
+        of_feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.ff
+        return 2 * self.layers * (of_attention + of_feed_forward), 2 * self.width * self.vocab
+
+    def words(self):
+        return [
+            *("--d-model", self.width, "--heads", self.heads, "--kv-heads", self.kv_heads, "--d-ff", self.ff),
+            *("--layers", self.layers, "--vocab", self.vocab, "--vocab-multiple", self.multiple),
+            *("--tokens", self.tokens, "--mask", "causal", "--norm", "pre", "--normalization", self.norm),
+            *("--activation", self.activation, "--positions", self.positions, "--bias", self.bias),
+            *("--tie-embeddings", self.tied, "--dropout", self.dropout),
+        ]
+
+
+class Run:
+    """A row of kind "modern" of published.tsv."""
+
+    def __init__(self, model, source, _, machine, *cells):
+        self.model, self.source = model, source
+        self.machine, _, self.network = machine.partition("/")  # "a100/4": with a quarter of the network between hosts
+        (self.gpus, self.tensor, self.ranks, self.virtual, self.rows, self.batch) = cells[:6]
+        (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate) = cells[6:]
+        self.replicas = self.gpus // self.tensor // self.ranks
+
+    def tokens(self, seconds):
+        """Tokens a second of a GPU"""
+        return self.batch * self.model.tokens / seconds / self.gpus
+
+    def measured(self):
+        return self.rate or self.tokens(self.seconds)
+
+    def products(self):
+        """Part of the peak that matrix products reached, were there nothing else: they reached more."""
+        layers, decoder = self.model.products()
+        times = 3 if self.checkpoint == "never" else 4
+        peak = machine_file(self.machine)["precisions"]["bf16"]["peak_gflops"] * 1e9
+        return (times * layers + 3 * decoder) * self.measured() / peak
+
+    def with_narrow_heads(self):
+        """The same matrices, of twice as many heads with half as many columns"""
+        narrow = copy.copy(self)
+        narrow.model = copy.copy(self.model)
+        narrow.model.heads, narrow.model.kv_heads = 2 * self.model.heads, 2 * self.model.kv_heads
+        return narrow
+
+    def part(self):
+        """What runs that differ in replicas only have in common"""
+        return self.machine, self.tensor, self.ranks, self.virtual, self.rows, self.checkpoint
+
+    def on(self, folder):
+        """What --machine takes: a name, or a copy of its file in the folder, with a part of its network"""
+        if not self.network:
+            return self.machine
+        machine = machine_file(self.machine)
+        machine["network"]["gb_per_s"] /= int(self.network)
+        path = pathlib.Path(folder) / f"{self.machine}.json"
+        path.write_text(json.dumps(machine), encoding="utf-8")
+        return path
+
+    def words(self):
+        """All but the machine"""
+        schedule = ["interleaved", "--virtual", self.virtual] if self.virtual > 1 else ["1f1b"]
+        return [
+            *("--precision", "bf16", "--attention", "flash", *self.model.words()),
+            *("--optimizer", "adamw", "--clip", 1, "--no-eval", "--checkpoint", self.checkpoint),
+            *("--stages", self.ranks, "--tensor", self.tensor, "--replicas", self.replicas),
+            *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),
+            *("--zero", 1, *OVERLAP[self.overlap], *(["--sequence-parallel"] if self.sequence == "yes" else [])),
+        ]
+
+
+def runs_of(facts):
+    models = {cells[0]: Model(*cells) for cells in facts["shape"]}
+    return [Run(models[cells[1]], *cells) for cells in facts["modern"]]
+
+
+def predicted(program, run, folder):
+    """(tokens a second of a GPU, part of the time that sums over tensors take, GiB of the largest arena)"""
+    found = program.predict("--machine", run.on(folder), *run.words())
+    sums = found["tensor_ms"] / found["ms_per_batch"]
+    return run.tokens(found["ms_per_batch"] / 1e3), sums, max(found["peak_bytes"]) / GIB
+
+
+def table(runs, found):
+    """found: what predicted() says of each run. (table, [error of speed in %])"""
+    rows, errors = [], []
+    for run, (rate, sums, arena) in zip(runs, found):
+        errors.append(percent(rate, run.measured()))
+        row = [run.model.name, run.machine, run.gpus, run.tensor, run.ranks, run.virtual]
+        row += [run.replicas, run.rows, "" if run.checkpoint == "never" else "yes"]
+        row += [f"{run.measured():.0f}", f"{rate:.0f}", f"{errors[-1]:+.0f}"]
+        rows.append([*row, f"{100 * sums:.0f}", f"{arena:.0f}", f"{100 * run.products():.0f}"])
+    head = ["model", "machine", "GPUs", "T", "P", "V", "D", "rows", "again", "tokens/s", "ppsim", "error %"]
+    return markdown([*head, "sums %", "arena GiB", "products %"], rows), errors
+
+
+def span(values):
+    """ "+1 to +3" """
+    return f"{min(values):+.0f} to {max(values):+.0f}"
+
+
+def without_sums(run, rate, sums, _):
+    """Error of speed in %, had sums over tensors taken no time"""
+    return percent(rate / (1 - sums), run.measured())
+
+
+def of_models(runs, found, errors):
+    """{word of the text: figure} of each model"""
+    figures = {}
+    for key, name in KEYS.items():
+        at = [i for i, run in enumerate(runs) if run.model.name == name]
+        figures[f"modern_{key}"] = span([errors[i] for i in at])
+        figures[f"modern_{key}_without"] = span([without_sums(runs[i], *found[i]) for i in at])
+        same = [i for i in at if runs[i].part() == runs[at[0]].part()]
+        first, last = same[0], same[-1]
+        figures[f"modern_{key}_many"] = f"{percent(runs[last].measured(), runs[first].measured()):+.1f}"
+        figures[f"modern_{key}_many_predicted"] = f"{percent(found[last][0], found[first][0]):+.1f}"
+    return figures
+
+
+def of_first(run, rate):
+    """{word of the text: seconds of a batch} of a run of InternLM that only computes: its products, and all else"""
+    measured, whole = (run.batch * run.model.tokens / each / run.gpus for each in (run.measured(), rate))
+    products = measured * run.products() / machine_file(run.machine)["precisions"]["bf16"]["efficiency"]
+    seconds = {"whole": measured, "products": products, "else": measured - products, "else_predicted": whole - products}
+    return {f"modern_first_{name}": f"{each:.2f}" for name, each in seconds.items()}
+
+
+def section(program, facts):
+    """({name: table}, {word of the text: figure})"""
+    runs = runs_of(facts)
+    wide = [run.with_narrow_heads() for run in runs if run.model.name == WIDE]
+    with tempfile.TemporaryDirectory() as folder:
+        found, narrow = ([predicted(program, run, folder) for run in these] for these in (runs, wide))
+    lines, errors = table(runs, found)
+    host = [i for i, run in enumerate(runs) if run.source == "internlm" and run.gpus == 8]
+    small = [i for i, run in enumerate(runs) if run.model.name == KEYS["small"] and run.gpus == 16]  # T = 4, then 2
+    figures = {
+        "modern_first": " ".join(map(str, ["ppsim", "--machine", runs[0].machine, *runs[0].words()])),
+        "modern_runs": len(runs),
+        "modern_mean": f"{statistics.mean(errors):+.0f}",
+        "modern_median": f"{statistics.median(errors):+.0f}",
+        "modern_least": f"{min(errors):+.0f}",
+        "modern_most": f"{max(errors):+.0f}",
+        "modern_recipes": span([error for run, error in zip(runs, errors) if run.source == "dgxc"]),
+        "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
+        "modern_narrow_without": span([without_sums(run, *each) for run, each in zip(wide, narrow)]),
+        "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
+        "modern_narrower_predicted": f"{percent(found[small[1]][0], found[small[0]][0]):+.0f}",
+        "modern_host": span([errors[i] for i in host]),
+        **of_first(runs[host[0]], found[host[0]][0]),
+        **of_models(runs, found, errors),
+    }
+    return {"modern": lines}, figures
