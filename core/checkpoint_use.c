@@ -50,13 +50,32 @@ static int64_t fullest(const struct pp_layout *layout)
     return most;
 }
 
+/* The job's phases, those of its training plan with another in its place, and the arena of these. made: to be freed,
+ * also after a failure. What layers are made again in is scratch, so the programs are others, too. */
+static pp_status lay_out_phases(const struct pp_job *job, const struct pp_plan *train, struct pp_phase made[PP_PHASES],
+                                int64_t *bytes)
+{
+    struct pp_phase used[PP_PHASES];
+    struct pp_layout *layout;
+    int n = 0;
+    for (int i = 0; i < PP_PHASES; i++) {
+        const struct pp_phase *phase = &job->phase[i];
+        if (!phase->plan) continue;
+        const bool trains = phase->plan == job->train;
+        if (trains) PP_TRY(pp_phase_create(job->model, job->model_ops, train, phase->seq, &made[i]));
+        used[n++] = trains ? made[i] : *phase;
+    }
+    PP_TRY(pp_layout_create(job->model, job->model_ops, used, n, &layout));
+    *bytes = fullest(layout);
+    pp_layout_free(layout);
+    return PP_OK;
+}
+
 /* The arena with other pools for the training plan. */
 static pp_status lay_out(const struct pp_job *job, struct pp_pool *pools, int64_t *bytes)
 {
     struct pp_plan never = *job->train;
-    struct pp_phase used[PP_PHASES];
-    struct pp_layout *layout;
-    int n = 0;
+    struct pp_phase made[PP_PHASES] = {0};
     never.checkpoint = PP_CHECKPOINT_NEVER;
     never.pools = pools;
     never.nslots = 0;
@@ -64,16 +83,9 @@ static pp_status lay_out(const struct pp_job *job, struct pp_pool *pools, int64_
         pools[p].first = never.nslots;
         never.nslots += pools[p].slots;
     }
-    for (int i = 0; i < PP_PHASES; i++) {
-        if (!job->phase[i].plan) continue;
-        used[n] = job->phase[i];
-        if (used[n].plan == job->train) used[n].plan = &never;
-        n++;
-    }
-    PP_TRY(pp_layout_create(job->model, job->model_ops, used, n, &layout));
-    *bytes = fullest(layout);
-    pp_layout_free(layout);
-    return PP_OK;
+    const pp_status status = lay_out_phases(job, &never, made, bytes);
+    for (int i = 0; i < PP_PHASES; i++) pp_phase_free(&made[i]);
+    return status;
 }
 
 pp_status pp_checkpoint_use(const struct pp_job *job, struct pp_checkpoint_use *out)
@@ -101,6 +113,7 @@ pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
 {
     struct pp_checkpoint_use use;
     const struct pp_plan *plan = job->train;
+    char mode[PP_CHECKPOINT_TEXT];
     buf[0] = '\0';
     if (!job->layout || plan->checkpoint == PP_CHECKPOINT_NEVER) return PP_OK;
     pp_status status = pp_checkpoint_use(job, &use);
@@ -109,7 +122,7 @@ pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
     snprintf(buf, size,
              "%s, %d stage%s, %d chunk%s: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",
              plan->schedule, plan->ranks, pp_plural(plan->ranks), job->point.chunks, pp_plural(job->point.chunks),
-             pp_checkpoint_names[plan->checkpoint],
+             pp_checkpoint_text(plan->checkpoint, mode),
              plan->split_backward ? ", for what R makes again is kept until W" : "");
     return PP_OK;
 }

@@ -126,6 +126,19 @@ static pp_status check_tensor(const struct pp_config *config)
     return PP_OK;
 }
 
+/* A rank's time is given, not a layer's. */
+static pp_status check_checkpoints(const struct pp_config *config)
+{
+    char mode[PP_CHECKPOINT_TEXT];
+    for (int i = 0; i < config->checkpoint.n && config->times; i++)
+        if (pp_checkpoint_some(config->checkpoint.v[i]))
+            return pp_fail(PP_USAGE,
+                           "--checkpoint %s: --times says how long a rank's tasks take as a whole, and knows nothing "
+                           "of its layers; choose never, or layers for all of them",
+                           pp_checkpoint_text(config->checkpoint.v[i], mode));
+    return PP_OK;
+}
+
 static pp_status check_overlap(const struct pp_config *config)
 {
     const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
@@ -154,6 +167,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_tensor(config));
+    PP_TRY(check_checkpoints(config));
     PP_TRY(check_overlap(config));
     PP_TRY(check_database(config));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))

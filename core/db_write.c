@@ -64,7 +64,7 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
     const struct pp_plan *plan = job->train;
     const double parameters = job->model ? (double)job->model->parameters : NAN; /* NULL */
     int64_t id;
-    char hash[HASH_BYTES];
+    char hash[HASH_BYTES], mode[PP_CHECKPOINT_TEXT];
     PP_TRY(plan_id(db, plan, job, &id));
     return pp_db_execute(db,
                          "UPDATE run SET plan = ?2, plan_hash = ?3, schedule = ?4, stages = ?5, virtual_stages = ?6, "
@@ -73,7 +73,7 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
                          PP_VALUES(PP_INT(run_id), PP_INT(id), PP_TEXT(hash_text(plan, hash)), PP_TEXT(plan->schedule),
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
                                    PP_INT(plan->microbatches), PP_INT(plan->replicas),
-                                   PP_TEXT(pp_checkpoint_names[plan->checkpoint]), PP_REAL(parameters),
+                                   PP_TEXT(pp_checkpoint_text(plan->checkpoint, mode)), PP_REAL(parameters),
                                    PP_TEXT(job->accumulation_key), PP_INT(plan->tensor)));
 }
 

@@ -153,25 +153,8 @@ done:
 
 static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
 {
-    struct pp_phase *out = &job->phase[id];
     if (!plan || seq <= 0) return PP_OK;
-    *out = (struct pp_phase){.plan = plan, .seq = seq};
-    PP_TRY(PP_NEW(&out->programs, plan->nclasses));
-    const int shared = plan->slot_microbatches > 1 ? pp_plan_slot_rows(plan, -1) : 0;
-    for (int c = 0; c < plan->nclasses; c++) {
-        const struct pp_class *cls = &plan->classes[c];
-        if (!pp_kinds[cls->kind].computes) continue;
-        const struct pp_program_spec spec = pp_phase_spec(out, shared ? shared : cls->rows);
-        PP_TRY(job->model_ops->program(job->model, cls, &spec, &out->programs[c]));
-    }
-    return PP_OK;
-}
-
-static void free_phase(struct pp_phase *phase)
-{
-    for (int c = 0; phase->programs && c < phase->plan->nclasses; c++) pp_program_free(&phase->programs[c]);
-    free(phase->programs);
-    *phase = (struct pp_phase){0};
+    return pp_phase_create(job->model, job->model_ops, plan, seq, &job->phase[id]);
 }
 
 /* Programs depend on the length of rows alone: equal tails share a phase. */
@@ -288,7 +271,7 @@ done:
 void pp_job_free(struct pp_job *job)
 {
     if (!job) return;
-    for (int i = 0; i < PP_PHASES; i++) free_phase(&job->phase[i]);
+    for (int i = 0; i < PP_PHASES; i++) pp_phase_free(&job->phase[i]);
     pp_layout_free(job->layout);
     pp_plan_free(job->train);
     pp_plan_free(job->eval);
@@ -299,9 +282,9 @@ void pp_job_free(struct pp_job *job)
 
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size)
 {
-    char share[24] = "";
+    char share[24] = "", mode[PP_CHECKPOINT_TEXT];
     if (sharers > 1) snprintf(share, sizeof share, " share 1/%d", sharers);
-    snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_names[job->train->checkpoint], share);
+    snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_text(job->train->checkpoint, mode), share);
     return buf;
 }
 

@@ -101,7 +101,7 @@ pp_status pp_job_build_train(struct pp_job *job, const struct pp_schedules *sche
 
 /* Holds the longest pp_job_context(): a schedule's name as a plan keeps it, " except_last share 1/", and any int. What
  * is cut off would be taken for the time of another share. */
-enum { PP_CONTEXT_SIZE = PP_SCHEDULE_NAME + sizeof " except_last share 1/2147483647" };
+enum { PP_CONTEXT_SIZE = PP_SCHEDULE_NAME + sizeof " layers:65536 share 1/2147483647" };
 
 /* What surrounds a task in the job's steps, as far as its duration depends on it: schedule and checkpoint mode ("1f1b
  * never") say how many activation slots are in use, so how cold they are; where several workers share a GPU, which part

@@ -54,6 +54,11 @@ struct pp_layout {
 /* What programs of the phase are written for, over slots with room for so many rows. */
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
 
+/* The phase of a plan, which must outlive it, for rows of so many tokens. To be freed also after a failure. */
+pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_plan *plan,
+                          int seq, struct pp_phase *out) PP_MUST_CHECK;
+void pp_phase_free(struct pp_phase *phase);
+
 /* phases: [n]; phases that share a plan share slot offsets; nplans counts distinct plans in order of appearance, and
  * phase i uses slot_offset[plan index]. With gradients only if some phase trains. PP_USAGE where the workers of all
  * replicas of the first plan would need more than 1 EiB. */

@@ -24,6 +24,8 @@ static const struct {
 /* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
 enum { BARE_BYTES = 1 << 20 };
 
+enum { MOST_NUMBERED = 65536 };
+
 static bool has_limits(const struct pp_opt *row) { return row->min != 0 || row->max != 0; }
 
 static pp_status check_range(const struct pp_opt *row, double value, const char *text)
@@ -102,14 +104,31 @@ static pp_status set_real(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
-/* Position of text among "a|b|c"; PP_USAGE with the nearest one, and all, if it is not there. */
+/* "layers:N", of n bytes, stands for as many choices as there are numbers from 1 on. Is it that, and text one of them?
+ */
+static bool is_numbered(const char *choice, size_t n, const char *text, int *number)
+{
+    char *end;
+    if (n < 2 || strncmp(choice + n - 2, ":N", 2) != 0 || strncmp(choice, text, n - 1) != 0) return false;
+    if (text[n - 1] < '1' || text[n - 1] > '9') return false;
+    const long value = strtol(text + n - 1, &end, 10);
+    *number = (int)value;
+    return *end == '\0' && value <= MOST_NUMBERED;
+}
+
+/* Position of text among "a|b|c", or "a|b:N", whose numbers go on counting; PP_USAGE with the nearest one, and all, if it is not there. */
 static pp_status find_choice(const struct pp_opt *row, const char *text, int *position)
 {
     size_t length = strlen(text);
     *position = 0;
     for (const char *at = row->choices; *at; (*position)++) {
         size_t n = strcspn(at, "|");
-        if (n == length && strncmp(at, text, n) == 0) return PP_OK;
+        int number;
+        if (is_numbered(at, n, text, &number)) {
+            *position += number - 1;
+            return PP_OK;
+        }
+        if (n == length && strncmp(at, text, n) == 0 && (n < 2 || text[n - 1] != 'N')) return PP_OK;
         at += n + (at[n] == '|');
     }
     char nearest[64];
@@ -252,19 +271,20 @@ static void text_text(const struct pp_opt *row, const void *field, char *buf, si
     snprintf(buf, size, "%s", text ? text : "");
 }
 
-/* Choice number i, not terminated; its length. */
-static int choice_at(const struct pp_opt *row, int i, const char **choice)
+/* Writes choice number i; the bytes that this takes. */
+static size_t write_choice(const struct pp_opt *row, int i, char *buf, size_t size)
 {
-    *choice = row->choices;
-    for (; i > 0; i--) *choice = strchr(*choice, '|') + 1;
-    return (int)strcspn(*choice, "|");
+    const char *choice = row->choices;
+    for (const char *next; i > 0 && (next = strchr(choice, '|')); i--) choice = next + 1;
+    const int length = (int)strcspn(choice, "|");
+    if (length > 2 && strncmp(choice + length - 2, ":N", 2) == 0)
+        return (size_t)snprintf(buf, size, "%.*s%d", length - 1, choice, i + 1);
+    return (size_t)snprintf(buf, size, "%.*s", length, choice);
 }
 
 static void text_choice(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
-    const char *choice;
-    const int length = choice_at(row, *(const int *)field, &choice);
-    snprintf(buf, size, "%.*s", length, choice);
+    (void)write_choice(row, *(const int *)field, buf, size);
 }
 
 static void text_choices(const struct pp_opt *row, const void *field, char *buf, size_t size)
@@ -273,9 +293,8 @@ static void text_choices(const struct pp_opt *row, const void *field, char *buf,
     size_t used = 0;
     *buf = '\0';
     for (int i = 0; i < list->n && used < size; i++) {
-        const char *choice;
-        const int length = choice_at(row, list->v[i], &choice);
-        used += (size_t)snprintf(buf + used, size - used, "%s%.*s", i ? "," : "", length, choice);
+        used += (size_t)snprintf(buf + used, size - used, "%s", i ? "," : "");
+        if (used < size) used += write_choice(row, list->v[i], buf + used, size - used);
     }
 }
 

@@ -43,7 +43,7 @@ struct pp_opt {
     const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
     const char *def;      /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
     double min, max;      /* INT, INTS, BYTES, REAL; both 0 = no limit */
-    const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|except_last|always"; NULL = free */
+    const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|layers|layers:N"; NULL = free */
     const char *help;
     unsigned traits;      /* enum pp_opt_trait */
 };

@@ -136,15 +136,26 @@ struct pp_wrap {
 /* What a microbatch keeps for its backward: all activations; but for the last one, or always, its stage's input alone,
  * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one
  * layer again before it goes back through it (Megatron-LM's full recomputation, uniform, one layer at a time; but the
- * last stage's decoder is run again, too). */
+ * last stage's decoder is run again, too); or all activations but those of the first N layers of each stage, of which
+ * the same holds (Megatron-LM's block method). */
 enum pp_checkpoint {
     PP_CHECKPOINT_NEVER,
     PP_CHECKPOINT_EXCEPT_LAST,
     PP_CHECKPOINT_ALWAYS,
     PP_CHECKPOINT_LAYERS, /* of plans that are not split; without R */
-    PP_CHECKPOINTS
+    PP_CHECKPOINTS,
+    PP_CHECKPOINT_SOME_LAYERS = PP_CHECKPOINTS /* and all numbers behind it: of 1, 2, ... layers; likewise */
 };
-extern const char *const pp_checkpoint_names[];
+
+/* N of the last ones; of others 0. */
+static inline int pp_checkpoint_some(int checkpoint)
+{
+    return checkpoint < PP_CHECKPOINT_SOME_LAYERS ? 0 : checkpoint - PP_CHECKPOINT_SOME_LAYERS + 1;
+}
+
+/* "never", "layers", "layers:2" */
+#define PP_CHECKPOINT_TEXT 24
+const char *pp_checkpoint_text(int checkpoint, char buf[PP_CHECKPOINT_TEXT]);
 
 /* What a schedule may decide by. Times in one unit, memory in another, both as their giver likes; whole numbers, so
  * that every machine decides alike. A straggler, jitter or a shorter last microbatch are not told. */

@@ -76,10 +76,10 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[32] = "", tensor[24] = "";
+    char virtual_stages[16] = "", checkpoint[40] = "", tensor[24] = "", mode[PP_CHECKPOINT_TEXT];
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
-        snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_names[point->checkpoint]);
+        snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_text(point->checkpoint, mode));
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
     snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s, %d chunk%s%s", point->schedule, point->stages,
              pp_plural(point->stages), virtual_stages, tensor, point->chunks, pp_plural(point->chunks), checkpoint);

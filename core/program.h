@@ -284,6 +284,7 @@ struct pp_program_spec {
     bool training;
     bool split_backward;    /* the plan has I and W tasks */
     bool checkpoint_layers; /* it keeps the inputs of layers alone; not with split_backward */
+    int again;              /* of so many first layers of a stage it does, in the slot; not with either */
     bool clip;              /* it has NORM tasks */
 };
 

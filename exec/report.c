@@ -102,8 +102,8 @@ static void pipeline_line(const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
-    const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_names[plan->checkpoint];
-    char tensor[48] = "";
+    char tensor[48] = "", text[PP_CHECKPOINT_TEXT];
+    const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
     if (plan->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", plan->tensor, parts ? ", sequence parallel" : "");
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,

@@ -106,6 +106,11 @@ struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_t
 
 static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * pp_shape_tensor(&w->model->local); }
 
+void pp_writer_take_again(struct pp_writer *w)
+{
+    if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
+}
+
 void pp_writer_take_full(struct pp_writer *w, int n)
 {
     for (int i = 0; i < n && w->by_tokens; i++) w->full[i] = hidden(w, full_tokens(w));

@@ -20,7 +20,8 @@
  * their own gradient; bf16 has a second buffer for that. Evaluation keeps nothing for a backward pass: all layers use
  * the buffers of one. So they do where the inputs of layers are checkpoints: F writes those on its way, B makes the
  * buffers of one layer again from its checkpoint and goes back through it before it turns to the layer before. Where
- * layers end with their norms that checkpoint is x.
+ * layers end with their norms that checkpoint is x. Of the first layers of a stage alone (again) it is the same, but
+ * that their checkpoints are in the slot, before the buffers of the other layers, and their one layer in scratch.
  *
  * With E experts, K of a token, S places in all of them (pp_expert_capacity), a slot has, of float32 and int32 whatever
  * the precision, probabilities [T,E], choices, gates and places [T,K], holds [S] and counts [E], and a, u and dh are of
@@ -51,12 +52,15 @@ struct pp_buffer {
     int64_t offset, row_bytes; /* row_bytes: of one row of the batch */
 };
 
-/* Those of layer l (within the stage) are l * layer_bytes further on. */
+/* Those of layer l (within the stage) are kept + (l - again) * layer_bytes further on. */
 struct pp_slot {
     struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
     int64_t layer_bytes;
-    struct pp_buffer xhat, rstd; /* of the norm before the decoder */
+    int again;                      /* the first layers of the stage, of which nothing but a checkpoint is kept */
+    struct pp_buffer checkpoint;    /* of the first one; those of the others are checkpoint_bytes further on each */
+    int64_t checkpoint_bytes, kept; /* kept: where the buffers of the other layers begin */
+    struct pp_buffer xhat, rstd;    /* of the norm before the decoder */
     struct pp_buffer decoder_input, logits, dlogits;
     struct pp_buffer input_grad; /* gradient at the embedding's output */
     int64_t bytes;
@@ -104,6 +108,7 @@ struct pp_writer {
     bool by_tokens;      /* they do */
     bool training, split, clip;
     bool checkpoints;      /* the inputs of layers are kept, and nothing else */
+    struct pp_ref again;   /* slot.again: scratch for the buffers of one layer */
     struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */
     struct pp_program *out;
 };
@@ -129,18 +134,27 @@ static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
 }
 static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct pp_buffer buffer)
 {
-    return pp_ref_slot((struct pp_buffer){buffer.offset + l * w->slot.layer_bytes, buffer.row_bytes});
+    const struct pp_slot *slot = &w->slot;
+    if (l < slot->again) return pp_ref_to(PP_MEM_WORK, w->again.offset + buffer.offset);
+    const int64_t layer = slot->kept + (l - slot->again) * slot->layer_bytes;
+    return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
 }
 
-/* The checkpoint of layer l: its input. */
+/* Has layer l of the stage, or what is behind the last one, a checkpoint: its input? */
+static inline bool pp_writer_keeps(const struct pp_writer *w, int l)
+{
+    return l < (w->checkpoints ? pp_stage_checkpoints(w->stage) : w->slot.again);
+}
 static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
 {
+    const struct pp_slot *slot = &w->slot;
+    if (slot->again) return pp_ref_slot((struct pp_buffer){l * slot->checkpoint_bytes, slot->checkpoint.row_bytes});
     return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->seq));
 }
 /* What in_proj of layer l reads. */
 static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
 {
-    const bool kept = w->checkpoints && w->model->shape.norm == PP_NORM_LAST;
+    const bool kept = pp_writer_keeps(w, l) && w->model->shape.norm == PP_NORM_LAST;
     return kept ? pp_ref_checkpoint(w, l) : pp_ref_act(w, l, w->slot.x);
 }
 
@@ -158,6 +172,8 @@ static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
 struct pp_ref pp_writer_inner(struct pp_writer *w);
 /* Takes scratch for a row of d numbers for each place, if there are any. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
+/* Takes w->again, where some layers are made again: at the same place in all parts of a task. */
+void pp_writer_take_again(struct pp_writer *w);
 /* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */

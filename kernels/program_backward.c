@@ -332,6 +332,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     const struct pp_shape *shape = &w->model->local;
     const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
+    pp_writer_take_again(w);
     pp_writer_take_full(w, 2);
     if (w->capacity && !is_bare(w)) path.experts = pp_writer_expert_scratch(w, input_grads);
     if (!input_grads) return path;
@@ -352,7 +353,7 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
 {
     const struct pp_scratch scratch = {
         .attention = path->scratch, .places = path->experts.places, .stream = path->stream, .z2 = path->dnorm};
-    if (w->checkpoints) pp_write_layer_again(w, l, &scratch);
+    if (w->checkpoints || (l >= 0 && pp_writer_keeps(w, l))) pp_write_layer_again(w, l, &scratch);
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */

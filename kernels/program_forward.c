@@ -294,7 +294,7 @@ static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 static struct pp_ref stream_at(const struct pp_writer *w, int l, const struct pp_scratch *scratch, bool recompute)
 {
     if (l == w->stage->layers && !w->stage->decode) return pp_ref_to(recompute ? PP_MEM_NONE : PP_MEM_OUT, 0);
-    return w->checkpoints && l < pp_stage_checkpoints(w->stage) ? pp_ref_checkpoint(w, l) : scratch->stream;
+    return pp_writer_keeps(w, l) ? pp_ref_checkpoint(w, l) : scratch->stream;
 }
 
 static void write_norm_first_layers(struct pp_writer *w, bool recompute)
@@ -313,6 +313,7 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
     if (recompute && w->stage->layers == 0 && !w->stage->decode) return; /* nothing is kept of an embedding alone */
+    pp_writer_take_again(w);
     pp_writer_take_full(w, 1);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
@@ -324,7 +325,8 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch)
 {
     const struct pp_ref none = {0};
-    const bool decode = w->stage->decode && l + 1 == w->stage->layers, first = pp_writer_norm_first(w);
+    const bool last = w->checkpoints && l + 1 == w->stage->layers;
+    const bool decode = w->stage->decode && last, first = pp_writer_norm_first(w);
     const struct pp_ref input = pp_ref_slot(w->slot.decoder_input);
     if (l < 0 && !first)
         pp_writer_copy(w, input, pp_ref_checkpoint(w, 0));

@@ -97,6 +97,15 @@ static const char *tied_word(const struct pp_writer *w)
     return w->model->shape.tied && (w->stage->embed || w->stage->decode) ? " tied" : "";
 }
 
+/* What a backward makes again, beside what it does. */
+static void write_again(const struct pp_writer *w, int kind, char *text, size_t size)
+{
+    const int end = w->slot.again < w->part.end ? w->slot.again : w->part.end, n = end - w->part.begin;
+    text[0] = '\0';
+    if (w->checkpoints) snprintf(text, size, " layers");
+    if (kind == PP_B && n > 0) snprintf(text, size, " again%d", n);
+}
+
 /* "B 2l+emb d200". part: an F whose input is where the part before it left it. */
 static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
 {
@@ -115,7 +124,9 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP;
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[24], experts[64];
+    char again[24];
     write_layer_words(w, tensors, layers, sizeof layers);
+    write_again(w, kind, again, sizeof again);
     write_heads(shape, tensors, heads, sizeof heads);
     write_experts(shape, tensors, experts, sizeof experts);
     write_vocabulary(w, tensors, vocab, sizeof vocab);
@@ -131,6 +142,5 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     else
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff,
                  experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
-                 attention_words[shape->attention], dropout, precision, layers, w->checkpoints ? " layers" : "", w->seq,
-                 w->rows);
+                 attention_words[shape->attention], dropout, precision, layers, again, w->seq, w->rows);
 }

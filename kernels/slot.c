@@ -121,8 +121,13 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     *out = (struct pp_slot){0};
     if (s->layers > 0) place_layer(&p, shape, spec, out);
     if (spec->training && !spec->checkpoint_layers) {
+        out->again = spec->again < s->layers ? spec->again : s->layers;
         out->layer_bytes = p.end;
-        p.end = times(p.end, s->layers);
+        p.end = 0;
+        out->checkpoint = place_stream(&p, shape->d_model);
+        out->checkpoint_bytes = p.end;
+        out->kept = times(out->checkpoint_bytes, out->again);
+        p.end = bounded(out->kept + times(out->layer_bytes, s->layers - out->again));
     }
     if (s->decode) place_decoder(&p, shape, spec->training, out);
     if (s->embed && split) out->input_grad = place_stream(&p, shape->d_model);

@@ -128,13 +128,14 @@ static int64_t find_split(struct reading *e, const struct pp_order *order)
 static pp_status check_checkpoint(const struct reading *e)
 {
     const struct pp_plan *plan = e->plan;
-    if (plan->checkpoint != PP_CHECKPOINT_LAYERS || !plan->training) return PP_OK;
+    char mode[PP_CHECKPOINT_TEXT];
+    if (plan->checkpoint < PP_CHECKPOINT_LAYERS || !plan->training) return PP_OK;
     for (int s = 0; s < plan->stages; s++)
         if (e->split[s])
             return pp_fail(PP_USAGE,
-                           "--checkpoint layers: %s cuts backwards into I and W, which needs all layers' activations "
+                           "--checkpoint %s: %s cuts backwards into I and W, which needs all layers' activations "
                            "at once; use --checkpoint always, or %s",
-                           batched(plan) ? "--batch-w" : plan->schedule,
+                           pp_checkpoint_text(plan->checkpoint, mode), batched(plan) ? "--batch-w" : plan->schedule,
                            batched(plan) ? "leave --batch-w out" : "a schedule that does not, such as 1f1b");
     return PP_OK;
 }

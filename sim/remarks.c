@@ -159,11 +159,12 @@ void pp_remarks_fits(const struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
     const double mib = 1 << 20;
-    char text[PP_POINT_TEXT], replicas[32] = "", advice[64] = "";
+    char text[PP_POINT_TEXT], replicas[32] = "", advice[64] = "", mode[PP_CHECKPOINT_TEXT];
     if (r->fit > 0 || r->too_large == 0) return;
     if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
     const int saving = saving_checkpoints(r);
-    if (saving >= 0) snprintf(advice, sizeof advice, "; --checkpoint %s saves memory", pp_checkpoint_names[saving]);
+    if (saving >= 0)
+        snprintf(advice, sizeof advice, "; --checkpoint %s saves memory", pp_checkpoint_text(saving, mode));
     pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
             p->config->memory > 0 ? "--memory" : "a device of ", p->config->memory > 0 ? "" : p->machine.name,
             (double)pp_predict_memory(p) / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas, advice);

@@ -31,6 +31,7 @@ static bool sums_parts(const struct pp_job *job)
 static void set_configuration(json_t **row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
+    char mode[PP_CHECKPOINT_TEXT];
     set(row, "schedule", json_string(plan->schedule));
     set(row, "stages", json_integer(plan->ranks));
     set(row, "tensor", json_integer(plan->tensor));
@@ -42,7 +43,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "overlap_grad_reduce", json_boolean(sums_parts(job)));
     set(row, "overlap_param_gather", json_boolean(plan->gathers_first));
     set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
-    set(row, "checkpoint", json_string(pp_checkpoint_names[plan->checkpoint]));
+    set(row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));
     set(row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
 }
 

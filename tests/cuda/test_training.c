@@ -51,6 +51,7 @@ static const struct {
     {2, "--stages 2 --schedule 1f1b --recv-buffers 1"},
     {4, "--stages 4 --schedule 1f1b --checkpoint except_last"},
     {2, "--stages 2 --schedule gpipe --checkpoint layers"},
+    {1, "--stages 1 --schedule gpipe --checkpoint layers:1"},
     {2, "--stages 2 --virtual 2 --schedule interleaved --checkpoint always"},
 };
 

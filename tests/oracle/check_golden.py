@@ -27,7 +27,8 @@ import tempfile
 import safetensors_file
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
-CHECKPOINTS = ("never", "except_last", "always", "layers")
+PIECES = ("never", "except_last", "always")
+CHECKPOINTS = PIECES + ("layers", "layers:1", "layers:2")
 WHOLE = ("gpipe", "1f1b", "interleaved", "bfs")  # their backwards are in one piece, which checkpoints of layers need
 # How many stages a rank may have.
 VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
@@ -142,7 +143,7 @@ def whole_layouts(options, most, tensor, parts):
     made = []
     for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
         for virtual in VIRTUAL[schedule]:
-            if ranks * virtual <= layers and (checkpoint != "layers" or schedule in WHOLE):
+            if ranks * virtual <= layers and (checkpoint in PIECES or schedule in WHOLE):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made

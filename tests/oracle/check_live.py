@@ -86,7 +86,7 @@ def random_options(dice):
         stages=ranks,
         virtual=virtual,
         replicas=dice.choice((1, 1, 2)),
-        checkpoint=dice.choice(check_golden.CHECKPOINTS[: None if schedule in check_golden.WHOLE else -1]),
+        checkpoint=dice.choice(check_golden.CHECKPOINTS if schedule in check_golden.WHOLE else check_golden.PIECES),
         eval_rows=dice.randint(1, 10),
         data=str(TEXT),
         seed=dice.randint(0, 999),

@@ -22,6 +22,7 @@ struct runner {
     int stages, rows, seq, chunks;
     bool split, recompute; /* backward as I and W; forward once more before each backward */
     bool layers;           /* checkpoints are the inputs of layers */
+    int again;             /* so are those of so many first layers of each stage, in the slot */
     bool evaluate;         /* forward only, without dropout */
     int slot_chunks;       /* microbatches in an activation slot, one behind the other; 0: one */
     bool batch_w;          /* W of all microbatches of a slot at once */
@@ -84,7 +85,7 @@ static inline int runner_slot_rows(const struct runner *r, int m)
 
 static inline struct pp_program_spec runner_spec(const struct runner *r)
 {
-    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers};
+    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers, r->again};
 }
 
 /* Whoever makes activations anew finds none of before. */

@@ -265,7 +265,7 @@ static inline void check_tokens(const struct check *c)
 static inline bool may_be_missing(const struct check *c, int i)
 {
     const int kernel = c->call->kernel;
-    const bool again = c->spec.checkpoint_layers && *c->kind == 'B';
+    const bool again = (c->spec.checkpoint_layers || c->spec.again) && *c->kind == 'B';
     if (is_step(kernel)) return i == 2;
     return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
 }
@@ -363,6 +363,8 @@ static inline void check_model(const struct pp_shape *shape, int stages)
                     2); /* a plan may have both */
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .clip = true}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
+        for (int some = 1; some <= 4 && slot_rows == 3; some += 3)
+            check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .again = some}, 3, fused, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);
     }
     if (!pp_shape_parts_tokens(shape)) /* W of several microbatches gathers none */

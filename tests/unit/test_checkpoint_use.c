@@ -58,11 +58,11 @@ static int64_t transfers(const struct pp_layout *a, const struct pp_layout *b)
 /* How many modes the schedule was asked for; those that save nothing are counted. */
 static int compare(const char *schedule, const char *rest, int *useless)
 {
-    static const char *const modes[] = {"except_last", "always", "layers"};
+    static const char *const modes[] = {"except_last", "always", "layers", "layers:2"};
     struct pp_config config[2];
     struct pp_job *never = make(&config[0], schedule, "never", rest);
     if (!never) return 0;
-    const int n = never->train->split_backward ? 2 : 3;
+    const int n = never->train->split_backward ? 2 : 4;
     for (int i = 0; i < n; i++) {
         struct pp_job *job = make(&config[1], schedule, modes[i], rest);
         struct pp_checkpoint_use use;

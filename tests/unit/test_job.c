@@ -313,9 +313,11 @@ static void test_context(void **state)
     const struct pp_job job = {.config = &config, .train = &plan};
     assert_int_equal(sizeof name, sizeof plan.schedule);
     memcpy(plan.schedule, name, sizeof name);
-    for (int mode = 0; mode < PP_CHECKPOINTS; mode++) {
-        plan.checkpoint = mode;
-        snprintf(expected, sizeof expected, "%s %s share 1/%d", name, pp_checkpoint_names[mode], INT32_MAX);
+    for (int mode = 0; mode <= PP_CHECKPOINTS; mode++) {
+        char text[PP_CHECKPOINT_TEXT];
+        plan.checkpoint = mode < PP_CHECKPOINTS ? mode : PP_CHECKPOINT_SOME_LAYERS + 65535;
+        snprintf(expected, sizeof expected, "%s %s share 1/%d", name, pp_checkpoint_text(plan.checkpoint, text),
+                 INT32_MAX);
         assert_string_equal(pp_job_context(&job, INT32_MAX, context, sizeof context), expected);
     }
 }

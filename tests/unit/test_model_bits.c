@@ -26,7 +26,7 @@ static void test_stages_and_recomputation_same_bits(void **state)
 }
 
 /* Of one layer at a time: nothing is there of the forward but checkpoints, and the last layers of a stage have not the
- * place of the first. */
+ * place of the first. And of the first layers alone. */
 static void test_checkpoints_of_layers_same_bits(void **state)
 {
     (void)state;
@@ -38,6 +38,8 @@ static void test_checkpoints_of_layers_same_bits(void **state)
             layers.shape.attention = stages == 1 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             struct runner all = make_runner(layers.shape, 1);
             compare_runs(all, layers, 0);
+            layers.layers = false;
+            for (layers.again = 1; layers.again <= 6; layers.again++) compare_runs(all, layers, 0);
         }
 }
 
@@ -46,16 +48,17 @@ static void test_parts_same_bits(void **state)
 {
     (void)state;
     for (int kind = 0; kind < ALL_KINDS; kind++)
-        for (int way = 0; way < 8; way++) {
+        for (int way = 0; way < 10; way++) {
             struct runner whole = make_runner(of_kind(tiny, kind), 1), parts;
             whole.shape.layers = 4;
             whole.shape.head_dim = kind == LLAMA ? 6 : 0;
             parts = whole;
-            parts.stages = 1 + way / 4;
+            parts.stages = way < 4 || way == 8 ? 1 : 2;
             parts.parts = way == 0 ? 3 : 4;
             parts.split = way % 4 == 1;
             parts.layers = way % 4 == 2;
             parts.recompute = way % 4 == 3;
+            if (way >= 8) parts.split = false, parts.again = way == 8 ? 3 : 1;
             if (way == 5 && !whole.shape.experts) parts.slot_chunks = 2, parts.batch_w = true;
             compare_runs(whole, parts, way == 5 ? 1e-5f : 0);
         }

@@ -29,7 +29,8 @@ static const struct pp_opt rows[] = {
     {"bytes", PP_OPT_BYTES, AT(bytes), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a size"},
     {"real", PP_OPT_REAL, AT(real), PP_ALL_TOOLS, "Two", NULL, "0.1", 0, 1, NULL, "a real"},
     {"text", PP_OPT_TEXT, AT(text), PP_ALL_TOOLS, "Two", "FILE", NULL, 0, 0, NULL, "a text"},
-    {"choices", PP_OPT_CHOICES, AT(choices), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, "alpha|beta", "some choices"},
+    {"choices", PP_OPT_CHOICES, AT(choices), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, "alpha|beta|some:N",
+     "some choices"},
     {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
     {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
     {"any", PP_OPT_INT, AT(any), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a number without limits"},
@@ -150,6 +151,10 @@ static void mistakes_are_named(void **state)
         {"--choice gamma", "there is no 'gamma'"},
         {"--choice alpa", "did you mean alpha?"},
         {"--choices beta,alpa", "did you mean alpha?"},
+        {"--choices some:0", "there is no 'some:0'"},
+        {"--choices some:1x", "there is no 'some:1x'"},
+        {"--choices some:65537", "there is no 'some:65537'"},
+        {"--choices some:N", "there is no 'some:N'"},
         {"--choices beta,", "empty entry"},
         {"--seed -1", "0 to 2^64 - 1"},
         {"--bytes 3X", "not a size"},
@@ -176,10 +181,11 @@ static void what_a_list_names_twice_is_there_once(void **state)
 {
     (void)state;
     struct parsed p;
-    assert_int_equal(parse("--ints 4,2,04,4,8 --texts b,a,b,bb --choices beta,alpha,beta,beta", &p), PP_OK);
+    assert_int_equal(parse("--ints 4,2,04,4,8 --texts b,a,b,bb --choices beta,some:12,alpha,beta,some:12,some:1", &p),
+                     PP_OK);
     const struct {
         const char *option, *text;
-    } kept[] = {{"ints", "4,2,8"}, {"texts", "b,a,bb"}, {"choices", "beta,alpha"}};
+    } kept[] = {{"ints", "4,2,8"}, {"texts", "b,a,bb"}, {"choices", "beta,some:12,alpha,some:1"}};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         for (int row = 0; row < ROWS; row++) {
             char text[600];
