@@ -14,6 +14,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 
 option(PP_WERROR "Treat warnings as errors" OFF)
 set(PP_SANITIZE "" CACHE STRING "address,undefined or thread")
+set(PP_UNIT_TESTS "." CACHE STRING "Regular expression: the unit tests to build and run; others are disabled")
 foreach(part MPI HWLOC CUDA NCCL FUZZERS)
   set(PP_WITH_${part} AUTO CACHE STRING "AUTO, ON or OFF")
   set_property(CACHE PP_WITH_${part} PROPERTY STRINGS AUTO ON OFF)

@@ -200,15 +200,19 @@ static pp_status check_summed(const struct check *c, int32_t id)
     return pp_plan_bad(plan, id, "it does not wait for the sum of its stage's gradients");
 }
 
-/* What is summed has been made: by the task before, whole or the same part. */
+/* What is summed has been made: by the task before, whole or the same part. Parts are summed in their order, and all of
+ * them. */
 static pp_status check_sum(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     if (t->kind == PP_B || t->kind == PP_W) c->made[t->stage] = id;
     if (t->kind != PP_REDUCE_GRAD) return check_summed(c, id);
+    const int32_t before = c->passed[t->stage].sum;
+    const struct pp_class *sum = &c->plan->classes[t->cls];
+    if (sum->part != (before < 0 ? 0 : c->plan->classes[c->plan->tasks[before].cls].part + 1))
+        return pp_plan_bad(c->plan, id, "it is another part than the one that is due");
     c->passed[t->stage].sum = id;
     const bool waits = t->dep[0] >= 0 && t->dep[0] == c->made[t->stage];
-    const struct pp_class *sum = &c->plan->classes[t->cls];
     const struct pp_class *made = waits ? &c->plan->classes[c->plan->tasks[t->dep[0]].cls] : NULL;
     if (waits && made->part == sum->part && made->parts == sum->parts) return PP_OK;
     return pp_plan_bad(c->plan, id, "it sums gradients before they are made");

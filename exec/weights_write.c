@@ -119,18 +119,19 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     return status;
 }
 
-/* Also a link to what is not there yet says where the file goes. */
-static void follow_link(const char *path, char *out, size_t size)
+/* Also a link to what is not there yet says where the file goes, and that may be another link. */
+static void follow_links(char *path, size_t size)
 {
+    enum { MOST_LINKS = 40 }; /* as many as the system follows */
     char folder[PATH_MAX], target[PATH_MAX];
-    const ssize_t length = readlink(path, target, sizeof target);
-    strcpy(out, path);
-    if (length < 0 || (size_t)length >= sizeof target) return;
-    target[length] = '\0';
-    strcpy(folder, path);
-    const bool whole = *target == '/';
-    const int used = snprintf(out, size, "%s%s%s", whole ? "" : dirname(folder), whole ? "" : "/", target);
-    if (used < 0 || (size_t)used >= size) strcpy(out, path);
+    for (int i = 0; i < MOST_LINKS; i++) {
+        const ssize_t length = readlink(path, target, sizeof target);
+        if (length < 0 || strlen(path) + (size_t)length + 2 > size) return;
+        target[length] = '\0';
+        strcpy(folder, path);
+        const bool whole = *target == '/';
+        snprintf(path, size, "%s%s%s", whole ? "" : dirname(folder), whole ? "" : "/", target);
+    }
 }
 
 /* Where the file goes: a regular file (or a new one) by way of a temporary one in the same folder. */
@@ -139,7 +140,9 @@ static pp_status choose_place(const char *path, bool again, struct pp_weights_wr
     struct stat info;
     bool exists = stat(path, &info) == 0;
     if (strlen(path) >= sizeof w->path - 32) return pp_fail(PP_USAGE, "--save: the path is too long");
-    if (!exists || !realpath(path, w->path)) follow_link(path, w->path, sizeof w->path - 32);
+    strcpy(w->path, path);
+    if (!exists && errno == ELOOP) return failed(w, "create");
+    if (!exists || !realpath(path, w->path)) follow_links(strcpy(w->path, path), sizeof w->path - 32);
     if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "--save: %s is a folder; name a file", path);
     if (exists && !S_ISREG(info.st_mode)) return PP_OK;
     int used = snprintf(w->temporary, sizeof w->temporary, "%.*s", PATH_MAX - 32, w->path);

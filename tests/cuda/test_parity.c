@@ -45,7 +45,8 @@ enum { MEMORY_ONLY = 1, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 1000000 
 enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000 };
 #endif
 
-/* AddressSanitizer looks at memory: tf32 reads and writes that of fp32, and a row of thousands takes a minute there, so
+/* Attention of tf32 is that of fp32, which sees rows of thousands.
+ * AddressSanitizer looks at memory: tf32 reads and writes that of fp32, and a row of thousands takes a minute there, so
  * that attention sees it in one precision, and not at all many heads and what takes longer. Of a case's variants it
  * sees the plain one and, a little beside the vectors, the fullest. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)

@@ -55,8 +55,8 @@ static const struct {
     {2, "--stages 2 --virtual 2 --schedule interleaved --checkpoint always"},
 };
 
-/* One of the tests that compare cuts begins; which it takes: two, the next ones of these in turn, or with PP_ALL (the
- * slow test) all. */
+/* One of the tests that compare cuts begins; which it takes: two (under ThreadSanitizer one), the next ones of these in
+ * turn, or with PP_ALL (the slow test) all. */
 static int comparisons;
 
 static bool takes(size_t cut)

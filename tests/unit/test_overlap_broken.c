@@ -61,6 +61,9 @@ static void break_sums(struct pp_plan *plan, int kind)
     BROKEN(sum, sum->dep[0] = -1, early);
     BROKEN(sum, sum->dep[0] = part_task(plan, kind, 0, 0, 3), early);
     BROKEN(sum, sum->dep[0] = part_task(plan, kind, 0, 2, 3), "a cycle");
+    /* In its place something else is done. */
+    const struct pp_task *gather = task_of(plan, PP_GATHER_PARAM, 0, 1);
+    BROKEN(sum, (sum->kind = gather->kind, sum->cls = gather->cls), "it is another part");
     for (int32_t id = 0; id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
         if (t->kind != kind || t->stage != 1 || id == whole->dep[0]) continue;

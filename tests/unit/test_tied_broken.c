@@ -87,7 +87,7 @@ static void test_place(void **state)
     struct pp_lane *lane = &plan->lanes[plan->tasks[sum].lane];
     BROKEN(norm, *t = plan->tasks[sum], "done twice");
     for (int stage = 0; stage < 3; stage += 2)
-        BROKEN(norm, *t = plan->tasks[find(plan, PP_REDUCE_GRAD, stage)], "it makes gradients that are summed already");
+        BROKEN(norm, *t = plan->tasks[find(plan, PP_REDUCE_GRAD, stage)], "it is another part");
     for (int end = 0; end < 2; end++) {
         int32_t *const rank = end ? &lane->dst : &lane->src, good = *rank;
         for (int wrong = 1; wrong < 100; wrong += 98) { /* a rank between them, none */
@@ -99,6 +99,28 @@ static void test_place(void **state)
     BROKEN(sum, t->stage = 2, "a cost class of another kind or stage");
     plan->classes[plan->tasks[sum].cls].stage = plan->tasks[sum].stage = 2;
     expect_bad(plan, early);
+    pp_plan_free(plan);
+}
+
+/* The sum of tied gradients comes behind those over replicas. */
+static void test_late(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("zbv", 2, 2, 4);
+    spec.parts = NULL;
+    spec.zero = spec.tied = true;
+    struct pp_plan *plan = build_plan(&spec); /* stage 0 is gathered behind stage 3, which the next step waits for */
+    struct pp_task *sum = &plan->tasks[find(plan, PP_REDUCE_GRAD, 3)],
+                   *tied = &plan->tasks[find(plan, PP_REDUCE_TIED, 0)],
+                   *gather = &plan->tasks[find(plan, PP_GATHER_PARAM, 3)];
+    const int32_t made = sum->dep[0], cls = sum->cls;
+    tied->dep[1] = made;
+    sum->kind = PP_GATHER_PARAM;
+    sum->cls = gather->cls;
+    gather->kind = PP_REDUCE_GRAD;
+    gather->cls = cls;
+    gather->dep[0] = made;
+    expect_bad(plan, "it makes gradients that are summed already");
     pp_plan_free(plan);
 }
 
@@ -236,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_inputs),  cmocka_unit_test(test_outputs),     cmocka_unit_test(test_place),
         cmocka_unit_test(test_missing), cmocka_unit_test(test_lanes),       cmocka_unit_test(test_deadlock),
         cmocka_unit_test(test_lists),   cmocka_unit_test(test_other_order), cmocka_unit_test(test_another),
+        cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

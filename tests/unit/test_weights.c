@@ -163,16 +163,29 @@ static void nothing_is_left_of_a_discarded_file(void **state)
 static void links_stay_links(void **state)
 {
     (void)state;
+    static const char *const links[] = {"first.safetensors", "link.safetensors"};
+    struct pp_weights_writer *writer = NULL;
     struct stat info;
     unlink("target.safetensors");
-    unlink("link.safetensors");
-    assert_int_equal(symlink("target.safetensors", "link.safetensors"), 0);
-    for (int i = 0; i < 2; i++) { /* first to what is not there yet */
-        save("./link.safetensors");
-        assert_int_equal(lstat("link.safetensors", &info), 0);
-        assert_true(S_ISLNK(info.st_mode));
+    for (int l = 0; l < 2; l++) unlink(links[l]);
+    assert_int_equal(symlink("target.safetensors", links[1]), 0);
+    assert_int_equal(symlink("./link.safetensors", links[0]), 0);
+    for (int i = 0; i < 4; i++) { /* first to what is not there yet */
+        if (i % 2 == 0) unlink("target.safetensors");
+        save(i < 2 ? "./link.safetensors" : "first.safetensors");
+        for (int l = 0; l < 2; l++) {
+            assert_int_equal(lstat(links[l], &info), 0);
+            assert_true(S_ISLNK(info.st_mode));
+        }
         assert_int_equal(lstat("target.safetensors", &info), 0);
     }
+    unlink(links[1]);
+    assert_int_equal(symlink(links[0], links[1]), 0);
+    assert_int_equal(pp_weights_check_target(links[0]), PP_IO);
+    assert_non_null(strstr(pp_message(), "first.safetensors: Too many levels of symbolic links"));
+    assert_int_equal(pp_weights_create(links[0], &model, NULL, &writer), PP_IO);
+    assert_int_equal(lstat(links[1], &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
 }
 
 static void a_full_disk_is_told(void **state)
