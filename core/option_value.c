@@ -116,7 +116,8 @@ static bool is_numbered(const char *choice, size_t n, const char *text, int *num
     return *end == '\0' && value <= MOST_NUMBERED;
 }
 
-/* Position of text among "a|b|c", or "a|b:N", whose numbers go on counting; PP_USAGE with the nearest one, and all, if it is not there. */
+/* Position of text among "a|b|c", or "a|b:N", whose numbers go on counting; PP_USAGE with the nearest one, and all, if
+ * it is not there. */
 static pp_status find_choice(const struct pp_opt *row, const char *text, int *position)
 {
     size_t length = strlen(text);

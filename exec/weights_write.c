@@ -123,14 +123,13 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
 static void follow_links(char *path, size_t size)
 {
     enum { MOST_LINKS = 40 }; /* as many as the system follows */
-    char folder[PATH_MAX], target[PATH_MAX];
+    char target[PATH_MAX];
     for (int i = 0; i < MOST_LINKS; i++) {
         const ssize_t length = readlink(path, target, sizeof target);
         if (length < 0 || strlen(path) + (size_t)length + 2 > size) return;
-        target[length] = '\0';
-        strcpy(folder, path);
-        const bool whole = *target == '/';
-        snprintf(path, size, "%s%s%s", whole ? "" : dirname(folder), whole ? "" : "/", target);
+        char *slash = *target == '/' ? NULL : strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        memcpy(name, target, (size_t)length);
+        name[length] = '\0';
     }
 }
 
