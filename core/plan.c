@@ -67,7 +67,8 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     uint64_t hash = pp_plan_hash_pair(0, plan->ranks, plan->virtual_stages);
     hash = pp_plan_hash_pair(hash, plan->microbatches, plan->replicas);
     if (plan->tensor > 1) hash = pp_plan_hash_word(hash, (uint64_t)plan->tensor);
-    if (pp_checkpoint_some(plan->checkpoint)) hash = pp_plan_hash_word(hash, (uint64_t)plan->checkpoint); /* as never */
+    if (pp_checkpoint_some(plan->checkpoint)) /* tasks are those of never */
+        hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
     for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_group[s]);
     for (int i = 0; i < plan->nlanes; i++) {

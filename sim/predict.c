@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/predict.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/devices.h"
@@ -50,7 +51,7 @@ static bool evaluates(const struct pp_config *config)
 int64_t pp_predict_memory(const struct pp_predictor *p)
 {
     if (p->config->memory > 0 || !p->config->machine) return p->config->memory;
-    return (int64_t)p->machine.usable_bytes;
+    return (int64_t)fmin(p->machine.usable_bytes, 0x1p62);
 }
 
 bool pp_predict_only_times(const struct pp_config *config)
