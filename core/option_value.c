@@ -104,16 +104,17 @@ static pp_status set_real(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
-/* "layers:N", of n bytes, stands for as many choices as there are numbers from 1 on. Is it that, and text one of them?
- */
-static bool is_numbered(const char *choice, size_t n, const char *text, int *number)
+/* A choice such as "layers:N", of n bytes, stands for as many as there are numbers from 1 on. */
+static bool is_numbered(const char *choice, size_t n) { return n > 2 && strncmp(choice + n - 2, ":N", 2) == 0; }
+
+static bool read_number(const char *text, int *number)
 {
     char *end;
-    if (n < 2 || strncmp(choice + n - 2, ":N", 2) != 0 || strncmp(choice, text, n - 1) != 0) return false;
-    if (text[n - 1] < '1' || text[n - 1] > '9') return false;
-    const long value = strtol(text + n - 1, &end, 10);
+    if (*text < '1' || *text > '9') return false;
+    const long value = strtol(text, &end, 10);
+    if (*end || value > MOST_NUMBERED) return false;
     *number = (int)value;
-    return *end == '\0' && value <= MOST_NUMBERED;
+    return true;
 }
 
 /* Position of text among "a|b|c", or "a|b:N", whose numbers go on counting; PP_USAGE with the nearest one, and all, if
@@ -124,12 +125,13 @@ static pp_status find_choice(const struct pp_opt *row, const char *text, int *po
     *position = 0;
     for (const char *at = row->choices; *at; (*position)++) {
         size_t n = strcspn(at, "|");
-        int number;
-        if (is_numbered(at, n, text, &number)) {
+        const bool numbered = is_numbered(at, n);
+        const size_t fixed = numbered ? n - 1 : n; /* bytes, that stand in all that it stands for */
+        int number = 1;
+        if (strncmp(at, text, fixed) == 0 && (numbered ? read_number(text + fixed, &number) : length == n)) {
             *position += number - 1;
             return PP_OK;
         }
-        if (n == length && strncmp(at, text, n) == 0 && (n < 2 || text[n - 1] != 'N')) return PP_OK;
         at += n + (at[n] == '|');
     }
     char nearest[64];
@@ -278,7 +280,7 @@ static size_t write_choice(const struct pp_opt *row, int i, char *buf, size_t si
     const char *choice = row->choices;
     for (const char *next; i > 0 && (next = strchr(choice, '|')); i--) choice = next + 1;
     const int length = (int)strcspn(choice, "|");
-    if (length > 2 && strncmp(choice + length - 2, ":N", 2) == 0)
+    if (is_numbered(choice, (size_t)length))
         return (size_t)snprintf(buf, size, "%.*s%d", length - 1, choice, i + 1);
     return (size_t)snprintf(buf, size, "%.*s", length, choice);
 }
