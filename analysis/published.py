@@ -27,8 +27,8 @@ COLUMNS = ["1F1B", "1F1B-I", "ZB-1p", "ZB-2p"]  # as the paper calls them, and i
 SCHEDULES = {  # what ppsim has for each
     "1F1B": ["1f1b"],
     "1F1B-I": ["interleaved", "--virtual", "{V}"],
-    "ZB-1p": ["zb-auto", "--in-flight", "{P}"],
-    "ZB-2p": ["zb-auto", "--in-flight", "{P2}"],
+    "ZB-1p": ["zb-auto:{P}"],
+    "ZB-2p": ["zb-auto:{P2}"],
 }
 TOKENS = 1024
 VOCABULARY = 50257  # GPT-2's, padded to a multiple of 128
@@ -198,7 +198,7 @@ def bubbles(program, facts, models, found):
         for limit, column in ((1, "ZB-1p"), (2, "ZB-2p")):
             used = max(held(program, model, [*common, *schedule(column, model)]))
             bytes_used.append(100 * used / limit / model.ranks)
-        words = [*common, "--schedule", "zb-auto", "--in-flight", model.most_in_flight()]
+        words = [*common, "--schedule", f"zb-auto:{model.most_in_flight()}"]
         most = program.predict(*words)
         errors.append(percent(model.samples(most), measured[name, m]))
         used = max(held(program, model, words)) / 2 / model.ranks

@@ -55,9 +55,6 @@ static pp_status check_cut(const struct pp_config *config)
 {
     if (pp_config_given(config, "micro-batch-size") && pp_config_given(config, "chunks"))
         return pp_fail(PP_USAGE, "--micro-batch-size and --chunks both say how rows are cut; leave one out");
-    if (config->in_flight && config->batch_w > 1)
-        return pp_fail(PP_USAGE, "--in-flight: --batch-w %d keeps activations longer than that says; leave one out",
-                       config->batch_w);
     return PP_OK;
 }
 

@@ -42,7 +42,7 @@ struct pp_config {
     struct pp_ints tensor;
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
-    int batch_w, in_flight;                                    /* in_flight 0: as the schedule likes */
+    int batch_w;
     bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
     int tie_embeddings;                                        /* 1: the decoder's weight is the embedding's */
     int zero;                                                  /* 1: replicas share what the optimizer does and keeps */

@@ -148,7 +148,9 @@ const struct pp_opt pp_config_rows[] = {
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, PyTorch's names for them are known, and FILE.csv is an "
-     "order of your own, as PyTorch's CSV. A list is a sweep, here, in options that end in ,... and in --checkpoint; "
+     "order of your own, as PyTorch's CSV. NAME:N: microbatches that a rank may hold at once, of zb-auto (default P) "
+     "and 1f1b-eager (P to 2P-1, the default); that go through a stage in turn, of interleaved and interleaved-zb "
+     "(P or a few more). A list is a sweep, here, in options that end in ,... and in --checkpoint; "
      "what it names twice is done once",
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
@@ -200,10 +202,6 @@ const struct pp_opt pp_config_rows[] = {
      "weight gradients of so many microbatches are computed at once: weights' gradients are read and written less "
      "often, activations are kept longer",
      ALWAYS_TIMED},
-    {"in-flight", PP_OPT_INT, AT(in_flight), PP_RUNS, PIPELINE, NULL, NULL, 1, 1 << 24, NULL,
-     "microbatches that a rank may hold at once, of schedules that ask: zb-auto (default P), 1f1b-eager (P to 2P-1, "
-     "the default)",
-     0},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
      "receive buffers of each channel; 0 = one for each microbatch (default 2; unlimited with --times, unless --device "
      "delay)",

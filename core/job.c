@@ -89,8 +89,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .act_group = stages->groups,
                                  .parts = stages->parts,
                                  .gather_first = config->overlap_param_gather && !config->times,
-                                 .batch_w = config->batch_w,
-                                 .in_flight = config->in_flight};
+                                 .batch_w = config->batch_w};
 }
 
 pp_status pp_job_build_train(struct pp_job *job, const struct pp_schedules *schedules, const struct pp_plan_spec *spec)

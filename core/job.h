@@ -14,10 +14,11 @@
 #include "core/plan.h"
 #include "core/program.h"
 
-/* name: as the registry spells it; of a file its path. virtual_stages: of a rank, unless something else is asked. */
+/* name: as the registry spells it; of a file its path. number: N of NAME:N, else 0. virtual_stages: of a rank, unless
+ * something else is asked. */
 struct pp_schedule_found {
     const char *name;
-    int virtual_stages;
+    int number, virtual_stages;
 };
 
 /* schedules/schedule.h */
@@ -34,7 +35,7 @@ struct pp_schedules {
 
 /* One configuration of a sweep. */
 struct pp_point {
-    const char *schedule;
+    const char *schedule;               /* as pp_schedules.find() takes it */
     int stages, virtual_stages, chunks; /* P, V, chunks as asked */
     int checkpoint;                     /* enum pp_checkpoint */
     int tensor;                         /* T; 0: 1 */

@@ -163,7 +163,7 @@ struct pp_stage_costs {
     const int64_t *forward, *input, *weight; /* [stages] time of F, I, W of one microbatch */
     int64_t hop;                             /* from a task's end to when another rank has its result */
     /* [stages] memory of a microbatch from the start of F to the end of I, from there to the end of W; [ranks] memory
-     * that there is. All NULL: each microbatch counts 1, and there is room for pp_plan_spec.in_flight. */
+     * that there is. All NULL: each microbatch counts 1, and there is room for those that the schedule may hold. */
     const int64_t *held, *held_weight, *cap;
 };
 
@@ -189,7 +189,6 @@ struct pp_plan_spec {
      * whole. NULL: all as a whole */
     const int *parts;
     bool gather_first; /* GATHER_PARAM begins the step, in these parts, beside the forwards that need it */
-    int in_flight;     /* most microbatches that a rank holds, of schedules that ask for it; 0: as the schedule likes */
     const struct pp_stage_costs *costs; /* NULL: all tasks take equally long, hops no time */
 };
 

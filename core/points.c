@@ -35,15 +35,26 @@ static int of_shape(const struct pp_config *config, const struct pp_point *shape
     return n;
 }
 
+struct asked {
+    const char *text;
+    struct pp_schedule_found found;
+};
+
+static bool are_one(const struct pp_schedule_found *a, const struct pp_schedule_found *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->number == b->number;
+}
+
 /* The schedules that are asked for. A list names none twice (core/options.h), but one may have several spellings. */
 static pp_status find_schedules(const struct pp_config *config, const struct pp_schedules *schedules,
-                                struct pp_schedule_found found[PP_LIST_MAX], int *n)
+                                struct asked asked[PP_LIST_MAX], int *n)
 {
     *n = 0;
     for (int i = 0; i < config->schedule.n; i++) {
         int same = 0;
-        PP_TRY(known(schedules, config->schedule.v[i], &found[*n]));
-        while (strcmp(found[same].name, found[*n].name) != 0) same++;
+        asked[*n].text = config->schedule.v[i];
+        PP_TRY(known(schedules, asked[*n].text, &asked[*n].found));
+        while (!are_one(&asked[same].found, &asked[*n].found)) same++;
         *n += same == *n;
     }
     return PP_OK;
@@ -52,12 +63,12 @@ static pp_status find_schedules(const struct pp_config *config, const struct pp_
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n)
 {
-    struct pp_schedule_found found[PP_LIST_MAX];
-    const struct pp_ints *asked = &config->virtual_stages;
-    const int nv = asked->n ? asked->n : 1, shapes = config->tensor.n * config->stages.n * nv;
+    struct asked asked[PP_LIST_MAX];
+    const struct pp_ints *v = &config->virtual_stages;
+    const int nv = v->n ? v->n : 1, shapes = config->tensor.n * config->stages.n * nv;
     int nschedules;
     *n = 0;
-    PP_TRY(find_schedules(config, schedules, found, &nschedules));
+    PP_TRY(find_schedules(config, schedules, asked, &nschedules));
     const int64_t total = (int64_t)nschedules * shapes * config->chunks.n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
@@ -65,10 +76,10 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < nschedules; s++)
         for (int i = 0; i < shapes; i++) {
-            const struct pp_point shape = {.schedule = found[s].name,
+            const struct pp_point shape = {.schedule = asked[s].text,
                                            .tensor = config->tensor.v[i / nv / config->stages.n],
                                            .stages = config->stages.v[i / nv % config->stages.n],
-                                           .virtual_stages = asked->n ? asked->v[i % nv] : found[s].virtual_stages};
+                                           .virtual_stages = v->n ? v->v[i % nv] : asked[s].found.virtual_stages};
             *n += of_shape(config, &shape, *points + *n);
         }
     return PP_OK;

@@ -39,7 +39,6 @@ static void shrink(struct pp_config *config, int layers)
     config->split = "uniform";
     config->max_batches = STEPS;
     config->no_eval = true;
-    config->in_flight = 0;
     config->data = config->init = config->save = NULL;
     const int64_t words = (int64_t)config->rows * (config->tokens + 1) * STEPS;
     config->generated_tokens = words < INT32_MAX ? (int)words : INT32_MAX;

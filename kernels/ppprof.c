@@ -111,7 +111,6 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     config.kv_heads = config.head_dim = config.experts = 0;
     config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
-    config.in_flight = 0;
     pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
     point.chunks = config.rows;
     if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &many);

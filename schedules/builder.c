@@ -21,23 +21,28 @@ static pp_status check_virtual(const struct pp_schedule *schedule, int virtual_s
                    only == 1 ? "one stage" : "two stages", only, virtual_stages);
 }
 
-static pp_status check_in_flight(const struct pp_plan_spec *spec, const struct pp_schedule *schedule)
+static pp_status check_number(const struct pp_schedule *schedule, int number, int batch_w)
 {
     const struct pp_schedule *other;
     char names[128] = "";
     size_t used = 0;
-    if (!spec->in_flight || (schedule && schedule->in_flight)) return PP_OK;
+    if (!number) return PP_OK;
+    if (schedule->number == PP_NUMBER_HELD && batch_w > 1)
+        return pp_fail(PP_USAGE, "schedule %s:%d: --batch-w %d keeps activations longer than that says; leave one out",
+                       schedule->name, number, batch_w);
+    if (schedule->number) return PP_OK;
     for (int i = 0; (other = pp_schedule_at(i)) && used < sizeof names; i++)
-        if (other->in_flight)
+        if (other->number)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", other->name);
-    return pp_fail(PP_USAGE, "schedule %s does not take --in-flight; %s do", spec->schedule, names);
+    return pp_fail(PP_USAGE, "schedule %s takes no number, such as :%d; %s do", schedule->name, number, names);
 }
 
 static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape *shape)
 {
     const int ranks = spec->ranks, virtual_stages = spec->virtual_stages, microbatches = spec->microbatches;
     const char *name = spec->schedule;
-    const struct pp_schedule *schedule = pp_schedule_find(name);
+    int number;
+    const struct pp_schedule *schedule = pp_schedule_find(name, &number);
     if (!schedule && !pp_schedule_is_file(name))
         return pp_fail(PP_USAGE, "there is no schedule \"%s\"; the schedules are %s", name, pp_schedules.names());
     if (ranks < 1 || virtual_stages < 1 || microbatches < 1)
@@ -47,15 +52,15 @@ static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape
         return pp_fail(PP_USAGE, "%d rank%s x %d virtual stage%s x %d microbatch%s is more than a plan can hold", ranks,
                        pp_plural(ranks), virtual_stages, pp_plural(virtual_stages), microbatches,
                        pp_plural_es(microbatches));
-    PP_TRY(check_in_flight(spec, schedule));
     *shape = (struct pp_schedule_shape){.ranks = ranks,
                                         .virtual_stages = virtual_stages,
                                         .stages = ranks * virtual_stages,
                                         .microbatches = microbatches,
                                         .training = spec->training,
-                                        .in_flight = spec->in_flight,
+                                        .number = number,
                                         .costs = spec->costs};
     if (!schedule) return pp_file_check(name, shape);
+    PP_TRY(check_number(schedule, number, spec->batch_w));
     PP_TRY(check_virtual(schedule, virtual_stages));
     return schedule->check ? schedule->check(shape) : PP_OK;
 }
@@ -370,10 +375,11 @@ pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
     int *stage_rank;
     *out = NULL;
     PP_TRY(check(spec, &source.shape));
-    const struct pp_schedule *schedule = source.schedule = pp_schedule_find(spec->schedule);
+    int number;
+    const struct pp_schedule *schedule = source.schedule = pp_schedule_find(spec->schedule, &number);
     if (!schedule) return pp_file_build(spec, out);
     char name[PP_SCHEDULE_NAME];
-    snprintf(name, sizeof name, spec->in_flight ? "%s:%d" : "%s", schedule->name, spec->in_flight);
+    snprintf(name, sizeof name, number ? "%s:%d" : "%s", schedule->name, number);
     named.schedule = name;
     PP_TRY(PP_NEW(&stage_rank, source.shape.stages));
     for (int s = 0; s < source.shape.stages; s++)

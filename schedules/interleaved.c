@@ -5,6 +5,11 @@
  * rank runs K microbatches of its first stage, then K of its second, and so on; backwards in the opposite order of
  * stages. Of a plan without backwards M may be any number: then some rounds have a microbatch more than others.
  *
+ * interleaved:N has rounds of N microbatches, and a last one of what is left (Megatron-LM's
+ * --microbatch-group-size-per-virtual-pipeline-stage; Llama 3, Grattafiori et al. 2024, section 3.3.2): with N above P
+ * a microbatch comes to a rank before its turn is there, so hops are hidden, and activations of (V-1)(N-P) more are
+ * kept.
+ *
  *   P = 2, V = 2, M = 4 (stage, kind, microbatch):
  *   rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3
  *   rank 1  1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3
@@ -15,10 +20,27 @@ static int rounds(int ranks, int microbatches) { return microbatches < ranks ? 1
 
 static bool divides(int ranks, int microbatches) { return microbatches % rounds(ranks, microbatches) == 0; }
 
+/* As Megatron-LM: ranks would wait for microbatches of a round that are fewer than they are. */
+static pp_status check_turns(const struct pp_schedule_shape *shape)
+{
+    const int p = shape->ranks, n = shape->number, m = shape->microbatches, left = m % n;
+    if (n < p || n > m)
+        return pp_fail(PP_USAGE,
+                       "interleaved schedules on %d ranks, %d microbatches: N of NAME:N can be %d to %d, not %d", p, m,
+                       p, m, n);
+    if (left == 0 || left >= p) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "interleaved schedules on %d ranks: of %d microbatches, %d in turn, %d %s left for the last "
+                   "turn, fewer than ranks",
+                   p, m, n, left, left == 1 ? "is" : "are");
+}
+
 pp_status pp_interleaved_check(const struct pp_schedule_shape *shape)
 {
     int p = shape->ranks, m = shape->microbatches;
-    if (!shape->training || divides(p, m)) return PP_OK;
+    if (!shape->training) return PP_OK;
+    if (shape->number) return check_turns(shape);
+    if (divides(p, m)) return PP_OK;
     int below = m - 1, above = m + 1;
     while (!divides(p, below)) below--;
     while (!divides(p, above)) above++;
@@ -30,11 +52,14 @@ pp_status pp_interleaved_check(const struct pp_schedule_shape *shape)
 
 static int first_of_round(const struct pp_schedule_shape *shape, int round)
 {
-    return (int)((int64_t)round * shape->microbatches / rounds(shape->ranks, shape->microbatches));
+    const int64_t m = shape->microbatches, first = (int64_t)round * shape->number;
+    if (shape->number) return (int)(first < m ? first : m);
+    return (int)(round * m / rounds(shape->ranks, shape->microbatches));
 }
 
 static int round_of(const struct pp_schedule_shape *shape, int microbatch)
 {
+    if (shape->number) return microbatch / shape->number;
     int64_t before = (microbatch + 1) * (int64_t)rounds(shape->ranks, shape->microbatches) - 1;
     return (int)(before / shape->microbatches);
 }
@@ -52,7 +77,7 @@ static pp_status add(const struct pp_schedule_shape *shape, int rank, enum pp_ki
 pp_status pp_interleaved_order(const struct pp_schedule_shape *shape, int rank, bool split, struct pp_order *out)
 {
     int p = shape->ranks, v = shape->virtual_stages, m = shape->microbatches;
-    int most = (m + rounds(p, m) - 1) / rounds(p, m); /* microbatches of a round */
+    int most = shape->number ? first_of_round(shape, 1) : (m - 1) / rounds(p, m) + 1; /* microbatches of a round */
     int total = m * v, ahead = (v - 1) * most + (split ? 1 : 2) * (p - 1 - rank), weights = 0;
     if (ahead > total) ahead = total;
     for (int f = 0; f < ahead; f++) PP_TRY(add(shape, rank, PP_F, f, out));
@@ -73,7 +98,8 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
 const struct pp_schedule pp_schedule_interleaved = {
     .name = "interleaved",
     .torch_name = "Interleaved1F1B",
-    .summary = "1F1B over V stages per rank; bubble 1/V of 1F1B's, more transfers",
+    .summary = "1F1B over V stages per rank; bubble 1/V of 1F1B's, more transfers; interleaved:N takes N in turn (P)",
+    .number = PP_NUMBER_IN_TURN,
     .virtual_stages = PP_ANY_STAGES,
     .check = pp_interleaved_check,
     .order = order};

@@ -19,6 +19,7 @@ const struct pp_schedule pp_schedule_interleaved_zb = {.name = "interleaved-zb",
                                                        .torch_name = "InterleavedZeroBubble",
                                                        .summary =
                                                            "interleaved 1F1B whose weight gradients fill bubbles",
+                                                       .number = PP_NUMBER_IN_TURN,
                                                        .virtual_stages = PP_ANY_STAGES,
                                                        .check = pp_interleaved_check,
                                                        .order = order};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -22,24 +23,34 @@ enum { SCHEDULES = sizeof table / sizeof *table };
 
 const struct pp_schedule *pp_schedule_at(int i) { return i >= 0 && i < SCHEDULES ? table[i] : NULL; }
 
-static bool is_called(const struct pp_schedule *schedule, const char *name)
+static bool is_called(const char *called, const char *name, size_t length)
 {
-    return strcasecmp(schedule->name, name) == 0 ||
-           (schedule->torch_name && strcasecmp(schedule->torch_name, name) == 0);
+    return called && strlen(called) == length && strncasecmp(called, name, length) == 0;
 }
 
-const struct pp_schedule *pp_schedule_find(const char *name)
+/* What stands behind the colon: decimal digits alone. */
+static bool read_number(const char *text, int *number)
+{
+    const size_t digits = strspn(text, "0123456789");
+    *number = digits > 0 && digits < 10 && !text[digits] ? atoi(text) : 0;
+    return *number >= 1 && *number <= PP_MOST_NUMBER;
+}
+
+const struct pp_schedule *pp_schedule_find(const char *name, int *number)
 {
     static const char class[] = "Schedule";
-    const size_t prefix = strncasecmp(name, class, sizeof class - 1) == 0 ? sizeof class - 1 : 0;
+    name += strncasecmp(name, class, sizeof class - 1) == 0 ? sizeof class - 1 : 0;
+    const size_t length = strcspn(name, ":");
+    *number = 0;
+    if (name[length] && !read_number(name + length + 1, number)) return NULL;
     for (int i = 0; i < SCHEDULES; i++)
-        if (is_called(table[i], name + prefix)) return table[i];
+        if (is_called(table[i]->name, name, length) || is_called(table[i]->torch_name, name, length)) return table[i];
     return NULL;
 }
 
 static pp_status find(const char *name, struct pp_schedule_found *out)
 {
-    const struct pp_schedule *schedule = pp_schedule_find(name);
+    const struct pp_schedule *schedule = pp_schedule_find(name, &out->number);
     out->name = schedule ? schedule->name : name;
     out->virtual_stages = schedule && schedule->virtual_stages != PP_ONE_STAGE ? 2 : 1;
     if (schedule) return PP_OK;
@@ -49,7 +60,8 @@ static pp_status find(const char *name, struct pp_schedule_found *out)
 
 static bool timed(const char *name)
 {
-    const struct pp_schedule *schedule = pp_schedule_find(name);
+    int number;
+    const struct pp_schedule *schedule = pp_schedule_find(name, &number);
     return schedule && schedule->timed;
 }
 

@@ -32,9 +32,12 @@ struct pp_order {
 struct pp_schedule_shape {
     int ranks, virtual_stages, stages, microbatches; /* P, V, S = P*V, M */
     bool training;                                   /* false: of the order only the forwards count */
-    int in_flight;                                   /* see struct pp_plan_spec; 0: the schedule's default */
+    int number;                                      /* N of NAME:N; 0: the schedule's default */
     const struct pp_stage_costs *costs;              /* core/plan.h; NULL: nothing is known */
 };
+
+/* What N of NAME:N says: nothing; how many microbatches a rank may hold; how many go through a stage in turn. */
+enum pp_schedule_number { PP_NO_NUMBER, PP_NUMBER_HELD, PP_NUMBER_IN_TURN };
 
 /* Stages of a rank that a schedule can have. V defaults to 1 of the first, else to 2. */
 enum pp_rank_stages { PP_ONE_STAGE, PP_TWO_STAGES, PP_ANY_STAGES };
@@ -46,8 +49,8 @@ struct pp_schedule {
     /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
      * fine. */
     pp_status (*check)(const struct pp_schedule_shape *shape);
-    bool in_flight; /* --in-flight says how many microbatches a rank may hold; else it must be 0 */
-    bool timed;     /* decides by shape->costs */
+    enum pp_schedule_number number; /* PP_NO_NUMBER: shape->number is 0 */
+    bool timed;                     /* decides by shape->costs */
     /* Appends the computations of `rank` in order. Called once per rank. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
     /* Instead of order(), where one search finds the orders of all ranks: appends to orders[rank], which are empty. */
@@ -59,8 +62,11 @@ struct pp_schedule {
 /* Appends `kind` of (stage, microbatch). */
 pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
 
-/* By its name or PyTorch's, also that of the class (Schedule1F1B); case does not matter. NULL: there is none. */
-const struct pp_schedule *pp_schedule_find(const char *name);
+enum { PP_MOST_NUMBER = 1 << 24 }; /* of NAME:N */
+
+/* By its name or PyTorch's, also that of the class (Schedule1F1B); case does not matter. Behind a colon there may be a
+ * number from 1 to PP_MOST_NUMBER, which is left in *number, else 0. NULL: there is none. */
+const struct pp_schedule *pp_schedule_find(const char *name, int *number);
 /* The i-th registered schedule; NULL past the end. */
 const struct pp_schedule *pp_schedule_at(int i);
 

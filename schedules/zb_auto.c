@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Automatic zero bubble (see zb_search.h): the order of least makespan that the search finds for the times of this
- * job's stages, where no rank holds more microbatches between F and W than --in-flight says: P unless it is given. The
+ * job's stages, where no rank holds more microbatches between F and W than zb-auto:N says: P unless it is given. The
  * paper's ZB-1p and ZB-2p are P and 2P microbatches too, but of bytes, of which I sets some free; here a slot is kept
  * until W. Of makespan, because all ranks wait for the global norm.
  */
@@ -18,7 +18,7 @@ static pp_status complete(const struct pp_schedule_shape *shape, int64_t **memor
     int64_t *ones = *memory, *cap = ones + n;
     for (int j = 0; j < n; j++) {
         ones[j] = 1;
-        cap[j] = shape->in_flight ? shape->in_flight : n;
+        cap[j] = shape->number ? shape->number : n;
     }
     *out = shape->costs ? *shape->costs : (struct pp_stage_costs){.forward = ones, .input = ones, .weight = ones};
     if (!out->cap) {
@@ -65,7 +65,7 @@ static pp_status orders(const struct pp_schedule_shape *shape, struct pp_order *
 
 const struct pp_schedule pp_schedule_zb_auto = {
     .name = "zb-auto",
-    .summary = "zero bubble, searched by the stages' times; every rank holds --in-flight (P)",
-    .in_flight = true,
+    .summary = "zero bubble, searched by the stages' times; zb-auto:N holds N microbatches (P)",
+    .number = PP_NUMBER_HELD,
     .timed = true,
     .orders = orders};

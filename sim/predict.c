@@ -20,8 +20,7 @@ static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
                                 .replicas = 1,
                                 .checkpoint = point->checkpoint,
                                 .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
-                                .training = true,
-                                .in_flight = config->in_flight};
+                                .training = true};
     PP_TRY(pp_job_build_train(job, p->schedules, &spec));
     return pp_plan_check(job->train);
 }

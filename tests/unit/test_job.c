@@ -62,8 +62,13 @@ static void test_sweep_order(void **state)
     configure("--schedule 1F1B,gpipe,1f1b,GPipe");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 2);
-    assert_string_equal(points[0].schedule, "1f1b");
+    assert_string_equal(points[0].schedule, "1F1B");
     assert_string_equal(points[1].schedule, "gpipe");
+    free(points);
+    configure("--schedule zb-auto:4,ZB-auto:4,zb-auto,zb-auto:5,zb-auto:04");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 3);
+    assert_string_equal(points[2].schedule, "zb-auto:5");
     free(points);
     configure("--schedule interleaved --tensor 1,2 --stages 1,4 --virtual 3,2");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
@@ -86,7 +91,7 @@ static void test_sweep_order(void **state)
 
 static pp_status find_any(const char *name, struct pp_schedule_found *out)
 {
-    *out = (struct pp_schedule_found){name, 2};
+    *out = (struct pp_schedule_found){name, 0, 2};
     return PP_OK;
 }
 
@@ -274,7 +279,7 @@ static void test_tails(void **state)
 static void test_timed_schedule(void **state)
 {
     (void)state;
-#define ZB "--schedule zb-auto --layers 4 --stages 4 --rows 12 --chunks 12 --in-flight 6 "
+#define ZB "--schedule zb-auto:6 --layers 4 --stages 4 --rows 12 --chunks 12 "
     static const struct {
         const char *one, *other;
         bool same;
@@ -300,7 +305,7 @@ static void test_timed_schedule(void **state)
         }
         if ((hash[0] == hash[1]) != cases[i].same) fail_msg("%s | %s", cases[i].one, cases[i].other);
     }
-    refuse("--in-flight 3", "schedule gpipe does not take --in-flight");
+    refuse("--schedule gpipe:3", "schedule gpipe takes no number, such as :3");
 }
 
 /* PP_CONTEXT_SIZE holds the longest: a name that fills the plan's field, the longest mode, any number of sharers. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The compute order of every rank, as the CSV that ppkit writes, against PyTorch's for the cases in
- * tests/golden/orders/ (made by tests/oracle/make_orders.py). A case there is a line "# P V M" and then one row per
- * rank: "0F0,0F1,0B0,...".
+ * The compute order of every rank, as the CSV that ppkit writes, against PyTorch's and Megatron-LM's for the cases in
+ * tests/golden/orders/ (made by tests/oracle/make_orders.py). A case there is a line "# P V M", or "# P V M N" for
+ * NAME:N, and then one row per rank: "0F0,0F1,0B0,...".
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void compare_case(const struct pp_plan_spec *spec, FILE *golden)
         assert_non_null(fgets(expected, sizeof expected, golden));
         expected[strcspn(expected, "\n")] = '\0';
         if (strcmp(row, expected) != 0)
-            fail_msg("%s P=%d V=%d M=%d rank %d:\n  ppkit   %s\n  PyTorch %s", spec->schedule, spec->ranks,
+            fail_msg("%s P=%d V=%d M=%d rank %d:\n  ppkit  %s\n  golden %s", spec->schedule, spec->ranks,
                      spec->virtual_stages, spec->microbatches, rank, row, expected);
     }
     assert_string_equal(rest, "");
@@ -56,15 +56,20 @@ static void compare_case(const struct pp_plan_spec *spec, FILE *golden)
 
 static void compare_file(void **state)
 {
-    const char *schedule = *state;
-    char path[4096], line[ROW_MAX];
-    snprintf(path, sizeof path, "%s/golden/orders/%s.csv", PP_TEST_FILES, schedule);
+    const char *file = *state;
+    char path[4096], line[ROW_MAX], name[PP_SCHEDULE_NAME];
+    snprintf(path, sizeof path, "%s/golden/orders/%s.csv", PP_TEST_FILES, file);
     FILE *golden = fopen(path, "r");
     assert_non_null(golden);
     int cases = 0;
     while (fgets(line, sizeof line, golden)) {
-        struct pp_plan_spec spec = {.schedule = schedule, .replicas = 1, .training = true};
-        assert_int_equal(sscanf(line, "# %d %d %d", &spec.ranks, &spec.virtual_stages, &spec.microbatches), 3);
+        struct pp_plan_spec spec = {.schedule = file, .replicas = 1, .training = true};
+        int turn, n = sscanf(line, "# %d %d %d %d", &spec.ranks, &spec.virtual_stages, &spec.microbatches, &turn);
+        assert_true(n == 3 || n == 4);
+        if (n == 4) {
+            snprintf(name, sizeof name, "interleaved:%d", turn);
+            spec.schedule = name;
+        }
         compare_case(&spec, golden);
         cases++;
     }
@@ -78,6 +83,7 @@ int main(void)
         {"gpipe as PyTorch", compare_file, NULL, NULL, "gpipe"},
         {"1f1b as PyTorch", compare_file, NULL, NULL, "1f1b"},
         {"interleaved as PyTorch", compare_file, NULL, NULL, "interleaved"},
+        {"interleaved:N as Megatron-LM", compare_file, NULL, NULL, "interleaved-megatron"},
         {"interleaved-zb as PyTorch", compare_file, NULL, NULL, "interleaved-zb"},
         {"zbv as PyTorch", compare_file, NULL, NULL, "zbv"},
         {"dualpipev as PyTorch", compare_file, NULL, NULL, "dualpipev"},

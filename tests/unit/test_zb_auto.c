@@ -73,7 +73,8 @@ static void by_schedule(const char *name, int ranks, int microbatches, uint8_t *
         .ranks = ranks, .virtual_stages = 1, .stages = ranks, .microbatches = microbatches, .training = true};
     for (int r = 0; r < ranks; r++) {
         struct pp_order order = {0};
-        assert_int_equal(pp_schedule_find(name)->order(&shape, r, &order), PP_OK);
+        int number;
+        assert_int_equal(pp_schedule_find(name, &number)->order(&shape, r, &order), PP_OK);
         for (int64_t i = 0; i < order.n; i++) *out++ = order.ops[i].kind;
         free(order.ops);
     }

@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of the schedules that take --in-flight: zb-auto and 1f1b-eager.
+ * Plans of the schedules with a number, NAME:N: zb-auto and 1f1b-eager, of which ranks hold N microbatches, and
+ * interleaved ones, of which N are in turn.
  */
 #include "tests/unit/zb_case.h"
 
 static uint8_t kinds[3 * MOST_RANKS * MOST_MICROBATCHES];
 
-static struct sim_case limited_case(const char *schedule, int p, int m, struct pp_given_times times, int in_flight,
+/* NAME:N; 0: NAME. */
+static const char *with_number(const char *name, int number, char buf[PP_SCHEDULE_NAME])
+{
+    snprintf(buf, PP_SCHEDULE_NAME, number ? "%s:%d" : "%s", name, number);
+    return buf;
+}
+
+static struct sim_case limited_case(const char *schedule, int p, int m, struct pp_given_times times, int number,
                                     const struct pp_stage_costs *costs)
 {
-    const struct pp_plan_spec spec = {.schedule = schedule,
+    char name[PP_SCHEDULE_NAME];
+    const struct pp_plan_spec spec = {.schedule = with_number(schedule, number, name),
                                       .ranks = p,
                                       .virtual_stages = 1,
                                       .microbatches = m,
                                       .replicas = 1,
                                       .training = true,
-                                      .in_flight = in_flight,
                                       .costs = costs};
     struct sim_case c = {.plan = build_plan(&spec)};
     if (pp_cost_from_times(c.plan, &times, &c.cost) != PP_OK) fail_msg("%s", pp_message());
@@ -85,16 +93,44 @@ static void test_eager(void **state)
         }
 }
 
-static void refuse(const char *schedule, int in_flight, const char *text)
+/* Turns of any length: where hops take no time the bubble is interleaved 1F1B's, and what rank 0 holds is Megatron-LM's
+ * warm-up and one more; where they do, longer turns hide more of it. */
+static void test_turns(void **state)
+{
+    (void)state;
+    char name[PP_SCHEDULE_NAME];
+    for (int p = 1; p <= 6; p++)
+        for (int v = 1; v <= 4; v++)
+            for (int m = p; m <= 4 * p; m++)
+                for (int n = p; n <= m; n++) {
+                    if (m % n > 0 && m % n < p) continue;
+                    with_number("interleaved", n, name);
+                    struct sim_case c = times_case(name, p, v, m, (struct pp_given_times){10, 12, 8, 0});
+                    const double step = 30.0 / v, ahead = (v - 1) * n + 2 * (p - 1) + 1;
+                    expect_near(in_ms(c.result.metrics.makespan_ns), (m * v + p - 1) * step, 1e-5, "makespan");
+                    expect_near(c.plan->peak_microbatches[0], (ahead < m * v ? ahead : m * v) / v, 1e-9, "peak");
+                    release_case(&c);
+                }
+    double before = 1e9;
+    for (int n = 4; n <= 16; n *= 2) {
+        struct sim_case c =
+            times_case(with_number("interleaved", n, name), 4, 4, 16, (struct pp_given_times){10, 12, 8, 3});
+        const double makespan = in_ms(c.result.metrics.makespan_ns);
+        assert_true(makespan < before - 1);
+        before = makespan;
+        release_case(&c);
+    }
+}
+
+static void refuse(const char *schedule, int virtual_stages, const char *text)
 {
     struct pp_plan *plan = NULL;
     const struct pp_plan_spec spec = {.schedule = schedule,
                                       .ranks = 4,
-                                      .virtual_stages = 1,
-                                      .microbatches = 8,
+                                      .virtual_stages = virtual_stages,
+                                      .microbatches = 9,
                                       .replicas = 1,
-                                      .training = true,
-                                      .in_flight = in_flight};
+                                      .training = true};
     assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
     if (!strstr(pp_message(), text)) fail_msg("\"%s\" does not contain \"%s\"", pp_message(), text);
 }
@@ -102,13 +138,29 @@ static void refuse(const char *schedule, int in_flight, const char *text)
 static void test_refusals(void **state)
 {
     (void)state;
-    refuse("1f1b", 4, "schedule 1f1b does not take --in-flight; 1f1b-eager, zb-auto do");
-    refuse("1f1b-eager", 3, "at least 4 microbatches: --in-flight 3 is too few");
+    refuse("1f1b:4", 1,
+           "schedule 1f1b takes no number, such as :4; 1f1b-eager, interleaved, zb-auto, interleaved-zb do");
+    refuse("1f1b-eager:3", 1, "at least 4 microbatches: 1f1b-eager:3 is too few");
+    refuse("interleaved:3", 2, "on 4 ranks, 9 microbatches: N of NAME:N can be 4 to 9, not 3");
+    refuse("interleaved-zb:10", 2, "N of NAME:N can be 4 to 9, not 10");
+    refuse("interleaved:8", 2, "of 9 microbatches, 8 in turn, 1 is left for the last turn, fewer than ranks");
+    refuse("interleaved:6", 2, "3 are left for the last turn");
+    static const char *const unknown[] = {"zb-auto:",
+                                          "zb-auto:0",
+                                          "zb-auto:-4",
+                                          "zb-auto: 4",
+                                          "zb-auto:4x",
+                                          "zb-auto:16777217",
+                                          "zb-auto:99999999999999999999",
+                                          ":4",
+                                          "zb-auto:4:4"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) refuse(unknown[i], 1, "there is no schedule");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_defaults),
-                                       cmocka_unit_test(test_eager), cmocka_unit_test(test_refusals)};
+                                       cmocka_unit_test(test_eager), cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
