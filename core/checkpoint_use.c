@@ -123,6 +123,8 @@ pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
              "%s, %d stage%s, %d chunk%s: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",
              plan->schedule, plan->ranks, pp_plural(plan->ranks), job->point.chunks, pp_plural(job->point.chunks),
              pp_checkpoint_text(plan->checkpoint, mode),
-             plan->split_backward ? ", for what R makes again is kept until W" : "");
+             plan->split_backward && !pp_checkpoint_in_slots(plan->checkpoint)
+                 ? ", for what R makes again is kept until W"
+                 : "");
     return PP_OK;
 }

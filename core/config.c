@@ -128,7 +128,7 @@ static pp_status check_checkpoints(const struct pp_config *config)
 {
     char mode[PP_CHECKPOINT_TEXT];
     for (int i = 0; i < config->checkpoint.n && config->times; i++)
-        if (pp_checkpoint_some(config->checkpoint.v[i]))
+        if (pp_checkpoint_in_slots(config->checkpoint.v[i]))
             return pp_fail(PP_USAGE,
                            "--checkpoint %s: --times says how long a rank's tasks take as a whole, and knows nothing "
                            "of its layers; choose never, or layers for all of them",

@@ -189,10 +189,10 @@ const struct pp_opt pp_config_rows[] = {
      "layers of the stage); embedding and decoder do not count, and go with the first and the last part",
      TIMED},
     {"checkpoint", PP_OPT_CHOICES, AT(checkpoint), PP_RUNS, PIPELINE, NULL, NULL, 0, 0,
-     "never|except_last|always|layers|layers:N",
+     "never|except_last|always|layers|activation|layers:N",
      "which microbatches keep only the input of their stage, and run its forward again before the backward; layers: "
      "all keep the input of each layer, and the backward runs one layer again at a time; layers:N: so of the first N "
-     "layers of each stage (default from the preset)",
+     "layers of each stage; activation: all keep all but the outputs of activation functions (default from the preset)",
      0},
     {"split", PP_OPT_TEXT, AT(split), PP_RUNS, PIPELINE, "HOW", "uniform", 0, 0, NULL,
      "how layers are cut into stages: uniform, parameters, time (of measured kernels, or with --machine of a data "

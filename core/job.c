@@ -128,6 +128,22 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     return pp_plan_check(job->eval);
 }
 
+/* What is made again is made of something that is still there. */
+static pp_status check_activation(const struct pp_job *job)
+{
+    const int activation = job->model->shape.activation;
+    if (job->point.checkpoint != PP_CHECKPOINT_ACTIVATION) return PP_OK;
+    if (activation == PP_RELU)
+        return pp_fail(PP_USAGE, "--checkpoint activation: relu works in place, so nothing of it is kept but what must "
+                                 "be; choose another mode");
+    if (activation == PP_SWIGLU && job->train->split_backward)
+        return pp_fail(PP_USAGE,
+                       "--checkpoint activation: %s cuts backwards into I and W, and I puts a gradient where W would "
+                       "find swiglu's input; choose another mode, or a schedule that does not, such as 1f1b",
+                       job->config->batch_w > 1 ? "--batch-w" : job->train->schedule);
+    return PP_OK;
+}
+
 static pp_status build_plans(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate)
 {
     const struct pp_config *config = job->config;
@@ -142,6 +158,7 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
     struct pp_plan_spec spec = spec_of(job, rows, m, &stages);
     PP_TRY_DONE(pp_job_build_train(job, schedules, &spec));
     PP_TRY_DONE(pp_plan_check(job->train));
+    PP_TRY_DONE(check_activation(job));
     if (evaluate) status = build_eval(job, schedules, rows, &stages);
 done:
     free(rows);

@@ -49,14 +49,15 @@ static int max_rows(const struct pp_plan *plan)
 
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 {
-    return (struct pp_program_spec){.seq = phase->seq,
-                                    .slot_rows = rows,
-                                    .training = phase->plan->training,
-                                    .clip = phase->plan->clip,
-                                    .split_backward = phase->plan->split_backward,
-                                    .checkpoint_layers =
-                                        phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS,
-                                    .again = phase->plan->training ? pp_checkpoint_some(phase->plan->checkpoint) : 0};
+    return (struct pp_program_spec){
+        .seq = phase->seq,
+        .slot_rows = rows,
+        .training = phase->plan->training,
+        .clip = phase->plan->clip,
+        .split_backward = phase->plan->split_backward,
+        .checkpoint_layers = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS,
+        .again = phase->plan->training ? pp_checkpoint_some(phase->plan->checkpoint) : 0,
+        .activation_again = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_ACTIVATION};
 }
 
 pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_plan *plan,

@@ -14,7 +14,7 @@ const struct pp_kind_info pp_kinds[PP_KINDS] = {
 
 const char *pp_checkpoint_text(int checkpoint, char buf[PP_CHECKPOINT_TEXT])
 {
-    static const char *const names[PP_CHECKPOINTS] = {"never", "except_last", "always", "layers"};
+    static const char *const names[PP_CHECKPOINTS] = {"never", "except_last", "always", "layers", "activation"};
     const int some = pp_checkpoint_some(checkpoint);
     if (some)
         snprintf(buf, PP_CHECKPOINT_TEXT, "layers:%d", some);
@@ -67,7 +67,7 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     uint64_t hash = pp_plan_hash_pair(0, plan->ranks, plan->virtual_stages);
     hash = pp_plan_hash_pair(hash, plan->microbatches, plan->replicas);
     if (plan->tensor > 1) hash = pp_plan_hash_word(hash, (uint64_t)plan->tensor);
-    if (pp_checkpoint_some(plan->checkpoint)) /* tasks are those of never */
+    if (pp_checkpoint_in_slots(plan->checkpoint)) /* tasks are those of never */
         hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
     for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_group[s]);

@@ -136,13 +136,15 @@ struct pp_wrap {
 /* What a microbatch keeps for its backward: all activations; but for the last one, or always, its stage's input alone,
  * from which R runs the stage's forward again (torchgpipe's modes); the input of each layer, from which B runs one
  * layer again before it goes back through it (Megatron-LM's full recomputation, uniform, one layer at a time; but the
- * last stage's decoder is run again, too); or all activations but those of the first N layers of each stage, of which
- * the same holds (Megatron-LM's block method). */
+ * last stage's decoder is run again, too); all activations but what each layer's activation function makes, which B
+ * makes again of what that is made of, or I and W (as DeepSeek-V3 does, 2024; Megatron-LM's moe_act); or all but
+ * those of the first N layers of each stage, of which the same holds as of layers (Megatron-LM's block method). */
 enum pp_checkpoint {
     PP_CHECKPOINT_NEVER,
     PP_CHECKPOINT_EXCEPT_LAST,
     PP_CHECKPOINT_ALWAYS,
-    PP_CHECKPOINT_LAYERS, /* of plans that are not split; without R */
+    PP_CHECKPOINT_LAYERS,     /* of plans that are not split; without R */
+    PP_CHECKPOINT_ACTIVATION, /* this and what follows: of slots, not of tasks, which are those of never */
     PP_CHECKPOINTS,
     PP_CHECKPOINT_SOME_LAYERS = PP_CHECKPOINTS /* and all numbers behind it: of 1, 2, ... layers; likewise */
 };
@@ -152,6 +154,8 @@ static inline int pp_checkpoint_some(int checkpoint)
 {
     return checkpoint < PP_CHECKPOINT_SOME_LAYERS ? 0 : checkpoint - PP_CHECKPOINT_SOME_LAYERS + 1;
 }
+
+static inline bool pp_checkpoint_in_slots(int checkpoint) { return checkpoint >= PP_CHECKPOINT_ACTIVATION; }
 
 /* "never", "layers", "layers:2" */
 #define PP_CHECKPOINT_TEXT 24

@@ -285,6 +285,8 @@ struct pp_program_spec {
     bool split_backward;    /* the plan has I and W tasks */
     bool checkpoint_layers; /* it keeps the inputs of layers alone; not with split_backward */
     int again;              /* of so many first layers of a stage it does, in the slot; not with either */
+    bool activation_again;  /* what activation functions make is not kept; not with the two before, nor where it takes
+                             * the place of what it is made of (relu), nor where I puts a gradient there (swiglu) */
     bool clip;              /* it has NORM tasks */
 };
 

@@ -12,7 +12,8 @@ static struct pp_stage_costs costs_of(const int64_t *arrays, int stages, int64_t
 
 static void add_recomputed(int64_t *arrays, int stages, int checkpoint)
 {
-    for (int s = 0; checkpoint != PP_CHECKPOINT_NEVER && s < stages; s++) arrays[stages + s] += arrays[s];
+    if (checkpoint == PP_CHECKPOINT_NEVER || pp_checkpoint_in_slots(checkpoint)) return;
+    for (int s = 0; s < stages; s++) arrays[stages + s] += arrays[s];
 }
 
 pp_status pp_stage_costs_given(const struct pp_given_times *times, int stages, int virtual_stages, int checkpoint,

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 80, /* B: 22 to make it again, 23 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS =
+        80, /* B: 22 to make all again (else 2), 23 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */
@@ -109,6 +110,7 @@ static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * 
 void pp_writer_take_again(struct pp_writer *w)
 {
     if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
+    if (w->slot.activation_again) w->u = pp_writer_inner(w);
 }
 
 void pp_writer_take_full(struct pp_writer *w, int n)

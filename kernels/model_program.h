@@ -57,6 +57,7 @@ struct pp_slot {
     struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
     int64_t layer_bytes;
+    bool activation_again;          /* there is no u: it is scratch, made again of a */
     int again;                      /* the first layers of the stage, of which nothing but a checkpoint is kept */
     struct pp_buffer checkpoint;    /* of the first one; those of the others are checkpoint_bytes further on each */
     int64_t checkpoint_bytes, kept; /* kept: where the buffers of the other layers begin */
@@ -109,6 +110,7 @@ struct pp_writer {
     bool training, split, clip;
     bool checkpoints;      /* the inputs of layers are kept, and nothing else */
     struct pp_ref again;   /* slot.again: scratch for the buffers of one layer */
+    struct pp_ref u;       /* slot.activation_again: scratch for one layer's */
     struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */
     struct pp_program *out;
 };
@@ -138,6 +140,12 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
     if (l < slot->again) return pp_ref_to(PP_MEM_WORK, w->again.offset + buffer.offset);
     const int64_t layer = slot->kept + (l - slot->again) * slot->layer_bytes;
     return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
+}
+
+/* What linear2 of layer l reads. */
+static inline struct pp_ref pp_ref_u(const struct pp_writer *w, int l)
+{
+    return w->slot.activation_again ? w->u : pp_ref_act(w, l, w->slot.u);
 }
 
 /* Has layer l of the stage, or what is behind the last one, a checkpoint: its input? */
@@ -172,7 +180,7 @@ static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
 struct pp_ref pp_writer_inner(struct pp_writer *w);
 /* Takes scratch for a row of d numbers for each place, if there are any. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
-/* Takes w->again, where some layers are made again: at the same place in all parts of a task. */
+/* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u. */
 void pp_writer_take_again(struct pp_writer *w);
 /* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);
@@ -239,9 +247,9 @@ void pp_write_sum(struct pp_writer *w, struct pp_ref x);
 /* The same of a gradient, as far as a product with this mode of the whole has not added it to c; from
  * w->full[PP_FULL_OTHERS]. Returns where it lies then. */
 struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
-/* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; its gradient, from du,
- * that at u, -> dh, which is the same memory unless it is that of a. */
-void pp_write_activation(struct pp_writer *w, int l, int rows, int seq);
+/* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; again: of an a that has
+ * its bias. Its gradient, from du, that at u, -> dh, which is the same memory unless it is that of a. */
+void pp_write_activation(struct pp_writer *w, int l, int rows, int seq, bool again);
 void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, struct pp_ref du, struct pp_ref dh);
 
 /* Experts on the way back: scratch. */
@@ -253,6 +261,10 @@ struct pp_expert_scratch {
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
+/* What linear2 of layer l reads, of linear1's output, or, again, of what it has become: u. */
+void pp_write_inner(struct pp_writer *w, int l, bool again);
+/* Its second half, of experts: by gates, in place. */
+void pp_write_weighing(struct pp_writer *w, int l);
 /* x [T,d], of the worker's tokens, -> z; where that has no memory only as far as the backward needs it. */
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, struct pp_ref places);
 /* dz, of all tokens, -> dh and the gradient at the router's output, and the gradient at x, written to `out` or added;

@@ -137,7 +137,7 @@ void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, str
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref kept = pp_ref_act(w, l, shape->activation == PP_RELU ? w->slot.u : w->slot.a);
+    const struct pp_ref kept = shape->activation == PP_RELU ? pp_ref_u(w, l) : pp_ref_act(w, l, w->slot.a);
     struct pp_call *call =
         pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
@@ -257,7 +257,7 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
         pp_write_expert_weights(w, l, &path->experts, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2), d, pp_ref_act(w, l, w->slot.u), ff);
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2), d, pp_ref_u(w, l), ff);
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local),
                        pp_writer_gather(w, PP_FULL_OTHERS, y1), d);
 }
@@ -356,10 +356,17 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
     if (w->checkpoints || (l >= 0 && pp_writer_keeps(w, l))) pp_write_layer_again(w, l, &scratch);
 }
 
+/* Those of weights need u, and of inputs the router's. It is there before the gradient takes a's place. */
+static void write_inner_again(struct pp_writer *w, int l, const struct path *path)
+{
+    if (w->slot.activation_again && (path->weights || w->capacity)) pp_write_inner(w, l, true);
+}
+
 /* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */
 static void write_layer(struct pp_writer *w, struct path *path, int l, struct pp_ref out)
 {
     const bool first = pp_writer_norm_first(w);
+    write_inner_again(w, l, path);
     if (path->inputs) (first ? write_feed_forward_first : write_feed_forward_last)(w, path, l);
     if (path->weights) write_feed_forward_weights(w, path, l);
     if (path->inputs) (first ? write_attention_first : write_attention_last)(w, path, l, out);

@@ -51,6 +51,14 @@ static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel
                           shape->experts_per_token);
 }
 
+void pp_write_weighing(struct pp_writer *w, int l)
+{
+    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
+    weigh->ref[0] = pp_ref_u(w, l);
+    weigh->ref[1] = pp_ref_act(w, l, w->slot.gates);
+    weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
+}
+
 /* x: all tokens. The router is whole in all workers. */
 static void write_route(struct pp_writer *w, int l, struct pp_ref x)
 {
@@ -72,18 +80,14 @@ void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref
 {
     const struct pp_shape *shape = &w->model->local;
     const int capacity = (int)w->capacity, d = shape->d_model;
-    const struct pp_ref u = pp_ref_act(w, l, w->slot.u), to = w->by_tokens ? w->full[0] : z;
+    const struct pp_ref u = pp_ref_u(w, l), to = w->by_tokens ? w->full[0] : z;
     x = pp_writer_gather(w, 0, x);
     write_route(w, l, x);
     write_dispatch(w, l, places, x);
     write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, pp_linear1_width(shape), d}, PP_GEMM_WRITE,
                    shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), places,
                    pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    pp_write_activation(w, l, (int)pp_writer_inner_rows(w), 1);
-    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
-    weigh->ref[0] = u;
-    weigh->ref[1] = pp_ref_act(w, l, w->slot.gates);
-    weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
+    pp_write_inner(w, l, false);
     if (z.region == PP_MEM_NONE) return;
     write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, d, shape->d_ff}, PP_GEMM_WRITE, places, u,
                    pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
@@ -116,7 +120,7 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
     struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH_GRAD);
     weigh->ref[0] = du;
     weigh->ref[1] = scratch->dgates;
-    weigh->ref[2] = pp_ref_act(w, l, slot->u);
+    weigh->ref[2] = pp_ref_u(w, l);
     weigh->ref[3] = pp_ref_act(w, l, slot->gates);
     weigh->ref[4] = pp_ref_act(w, l, slot->places);
     pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
@@ -171,8 +175,7 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
     const struct pp_shape *shape = &w->model->local;
     const int capacity = (int)w->capacity, d = shape->d_model;
     if (dz.region != PP_MEM_NONE) write_dispatch(w, l, scratch->dy, dz);
-    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, capacity}, scratch->dy,
-                      pp_ref_act(w, l, w->slot.u));
+    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, capacity}, scratch->dy, pp_ref_u(w, l));
     write_dispatch(w, l, scratch->places, x);
     write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, capacity}, dh,
                       scratch->places);

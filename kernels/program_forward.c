@@ -76,8 +76,8 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
     call->ref[4] = scratch;
 }
 
-/* Relu works in place, others keep what they are of. */
-void pp_write_activation(struct pp_writer *w, int l, int rows, int seq)
+/* Relu works in place, others keep what they are of, with its bias. */
+void pp_write_activation(struct pp_writer *w, int l, int rows, int seq, bool again)
 {
     static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU,
                                              [PP_GELU] = PP_KERNEL_GELU,
@@ -88,9 +88,19 @@ void pp_write_activation(struct pp_writer *w, int l, int rows, int seq)
         pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
     int i = 0;
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[i++] = pp_ref_act(w, l, w->slot.u);
+    call->ref[i++] = pp_ref_u(w, l);
     if (shape->activation != PP_RELU) call->ref[i++] = pp_ref_act(w, l, w->slot.a);
-    call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+    if (!again) call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+}
+
+void pp_write_inner(struct pp_writer *w, int l, bool again)
+{
+    if (!w->capacity) {
+        pp_write_activation(w, l, w->rows, w->seq, again);
+        return;
+    }
+    pp_write_activation(w, l, (int)pp_writer_inner_rows(w), 1, again);
+    pp_write_weighing(w, l);
 }
 
 /* From x to z, both [T, d] of the worker's tokens; where z has no memory, as far as the backward needs it. */
@@ -98,14 +108,14 @@ static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, stru
                                const struct pp_scratch *scratch)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref u = pp_ref_act(w, l, w->slot.u);
+    const struct pp_ref u = pp_ref_u(w, l);
     if (shape->experts) {
         pp_write_experts(w, l, x, z, scratch->places);
         return;
     }
     write_linear(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape),
                  pp_writer_gather(w, 0, x), shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    pp_write_activation(w, l, w->rows, w->seq);
+    pp_write_inner(w, l, false);
     if (z.region != PP_MEM_NONE) write_row_parallel(w, z, u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
 }
 

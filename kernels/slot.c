@@ -87,7 +87,8 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     out->y1 = place_stream(p, d);
     if (p->experts) place_routes(p, shape->experts_per_token, split, out);
     if (shape->activation != PP_RELU) out->a = place_inner(p, pp_linear1_width(shape));
-    out->u = place_inner(p, shape->d_ff);
+    out->activation_again = spec->training && spec->activation_again;
+    if (!out->activation_again) out->u = place_inner(p, shape->d_ff);
     out->xhat2 = place_stream(p, d);
     out->rstd2 = place_rstd(p);
     if (split && shape->activation != PP_SWIGLU) out->dh = place_inner(p, shape->d_ff);

@@ -103,7 +103,7 @@ static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - 
 /* Does microbatch m of this plan keep inputs only, to be recomputed? */
 static inline bool pp_recomputed(const struct pp_plan *plan, int m)
 {
-    if (!plan->training || plan->checkpoint == PP_CHECKPOINT_NEVER || pp_checkpoint_some(plan->checkpoint))
+    if (!plan->training || plan->checkpoint == PP_CHECKPOINT_NEVER || pp_checkpoint_in_slots(plan->checkpoint))
         return false;
     return plan->checkpoint != PP_CHECKPOINT_EXCEPT_LAST || m < plan->microbatches - 1;
 }

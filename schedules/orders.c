@@ -129,7 +129,8 @@ static pp_status check_checkpoint(const struct reading *e)
 {
     const struct pp_plan *plan = e->plan;
     char mode[PP_CHECKPOINT_TEXT];
-    if (plan->checkpoint < PP_CHECKPOINT_LAYERS || !plan->training) return PP_OK;
+    if (plan->checkpoint < PP_CHECKPOINT_LAYERS || plan->checkpoint == PP_CHECKPOINT_ACTIVATION || !plan->training)
+        return PP_OK;
     for (int s = 0; s < plan->stages; s++)
         if (e->split[s])
             return pp_fail(PP_USAGE,

@@ -116,7 +116,7 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     const double bytes = json_number_value(json_object_get(row, "device_bytes"));
     r->fit += !json_is_false(fits);
     r->too_large += json_is_false(fits);
-    r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_some(point->checkpoint);
+    r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_in_slots(point->checkpoint);
     if (!json_is_false(fits) || (r->too_large > 1 && bytes >= r->least_bytes)) return;
     r->least = *point;
     r->least_replicas = (int)json_integer_value(json_object_get(row, "replicas"));

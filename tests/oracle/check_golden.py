@@ -138,12 +138,18 @@ def layouts(options, most):
     return made
 
 
+def checkpoints(schedule, activation):
+    """The modes that the two can have."""
+    again = activation != "relu" and (activation != "swiglu" or schedule in WHOLE)
+    return (CHECKPOINTS if schedule in WHOLE else PIECES) + (("activation",) if again else ())
+
+
 def whole_layouts(options, most, tensor, parts):
     layers = options.get("layers", 2)
     made = []
-    for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS):
+    for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS + ("activation",)):
         for virtual in VIRTUAL[schedule]:
-            if ranks * virtual <= layers and (checkpoint in PIECES or schedule in WHOLE):
+            if ranks * virtual <= layers and checkpoint in checkpoints(schedule, options.get("activation", "relu")):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made

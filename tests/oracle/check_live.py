@@ -86,11 +86,11 @@ def random_options(dice):
         stages=ranks,
         virtual=virtual,
         replicas=dice.choice((1, 1, 2)),
-        checkpoint=dice.choice(check_golden.CHECKPOINTS if schedule in check_golden.WHOLE else check_golden.PIECES),
         eval_rows=dice.randint(1, 10),
         data=str(TEXT),
         seed=dice.randint(0, 999),
     )
+    made["checkpoint"] = dice.choice(check_golden.checkpoints(schedule, made["activation"]))
     if dice.random() < 0.75:
         made["d_ff"] = 8 * dice.randint(1, 9)
     if shared:

@@ -23,6 +23,7 @@ struct runner {
     bool split, recompute; /* backward as I and W; forward once more before each backward */
     bool layers;           /* checkpoints are the inputs of layers */
     int again;             /* so are those of so many first layers of each stage, in the slot */
+    bool inner_again;      /* what activation functions make is made again */
     bool evaluate;         /* forward only, without dropout */
     int slot_chunks;       /* microbatches in an activation slot, one behind the other; 0: one */
     bool batch_w;          /* W of all microbatches of a slot at once */
@@ -85,7 +86,8 @@ static inline int runner_slot_rows(const struct runner *r, int m)
 
 static inline struct pp_program_spec runner_spec(const struct runner *r)
 {
-    return (struct pp_program_spec){r->seq, runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers, r->again};
+    return (struct pp_program_spec){r->seq,   runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers,
+                                    r->again, r->inner_again};
 }
 
 /* Whoever makes activations anew finds none of before. */

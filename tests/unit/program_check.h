@@ -276,15 +276,22 @@ static inline bool written_by_us(const struct check *c, int region)
     return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
-/* A linear layer without one, or the decoder; attention behind the rotation, which took it over; added gradients. */
+static inline bool is_activation(int kernel)
+{
+    return kernel == PP_KERNEL_RELU || kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_SWIGLU;
+}
+
+/* A linear layer without one, or the decoder; attention behind the rotation, which took it over; added gradients; an
+ * activation function that is done again. */
 static inline bool has_no_bias(const struct check *c)
 {
     const struct pp_shape *shape = &c->model->shape;
     const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
     const bool adds = c->call->kernel == PP_KERNEL_RESIDUAL && c->call->ref[1].part_bytes > 0;
+    const bool again = c->spec.activation_again && *c->kind != 'F' && is_activation(c->call->kernel);
     const bool decodes = strstr(pp_kernel_table[c->call->kernel].name, "cross_entropy");
     return shape->bias == PP_NO_BIAS || (decodes && shape->bias == PP_BIAS_LAYERS) ||
-           (attends && shape->positions == PP_POSITIONS_ROPE) || adds;
+           (attends && shape->positions == PP_POSITIONS_ROPE) || adds || again;
 }
 
 static inline void check_operand(struct check *c, int i, const struct pp_program *program)
@@ -363,6 +370,10 @@ static inline void check_model(const struct pp_shape *shape, int stages)
                     2); /* a plan may have both */
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .clip = true}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
+        const int ways = shape->activation == PP_RELU ? 0 : shape->activation == PP_SWIGLU ? 1 : 3;
+        for (int k = 0; k < ways && slot_rows == 3; k++)
+            check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, k > 0, .activation_again = true}, 3,
+                        k == 1 ? split : fused, k == 1 ? 3 : 2);
         for (int some = 1; some <= 4 && slot_rows == 3; some += 3)
             check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .again = some}, 3, fused, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);

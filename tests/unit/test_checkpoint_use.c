@@ -58,11 +58,11 @@ static int64_t transfers(const struct pp_layout *a, const struct pp_layout *b)
 /* How many modes the schedule was asked for; those that save nothing are counted. */
 static int compare(const char *schedule, const char *rest, int *useless)
 {
-    static const char *const modes[] = {"except_last", "always", "layers", "layers:2"};
+    static const char *const modes[] = {"except_last", "always", "activation", "layers", "layers:2"};
     struct pp_config config[2];
     struct pp_job *never = make(&config[0], schedule, "never", rest);
     if (!never) return 0;
-    const int n = never->train->split_backward ? 2 : 4;
+    const int n = never->train->split_backward ? 3 : 5;
     for (int i = 0; i < n; i++) {
         struct pp_job *job = make(&config[1], schedule, modes[i], rest);
         struct pp_checkpoint_use use;
@@ -93,7 +93,8 @@ static void test_all_schedules(void **state)
     for (int i = 0; (schedule = pp_schedule_at(i)); i++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             char rest[160];
-            snprintf(rest, sizeof rest, "--preset lab --layers 16 --rows 16 --eval-rows 4 --tokens 32 %s", shapes[k]);
+            snprintf(rest, sizeof rest,
+                     "--preset lab --activation gelu --layers 16 --rows 16 --eval-rows 4 --tokens 32 %s", shapes[k]);
             done += compare(schedule->name, rest, &useless);
         }
     if (done < 60 || useless < 5 || useless > done * 2 / 3) fail_msg("%d of %d save nothing", useless, done);
@@ -110,6 +111,9 @@ static void test_remark(void **state)
         {"zb-h1", "never", ""},
         {"1f1b", "always", ""},
         {"1f1b", "layers", ""},
+        {"1f1b --activation gelu", "activation", ""},
+        {"zb-h1 --activation gelu", "activation", ""},
+        {"1f1b --activation swiglu", "activation", ""},
         {"v-half", "always", ""}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pp_config config;

@@ -123,9 +123,23 @@ static void test_scratch(void **state)
     }
 }
 
+/* --checkpoint activation: what GELU makes is scratch of the backward, not kept. */
+static void test_activation_again(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct memory_case c = cases[i];
+        const int64_t inner = (int64_t)ROWS * TOKENS * FF * c.e / c.t;
+        const int64_t kept = middle(&c, PP_BYTES_ACT), scratch = middle(&c, PP_BYTES_WORK);
+        c.more = "--checkpoint activation";
+        assert_int_equal(middle(&c, PP_BYTES_ACT), kept - inner);
+        assert_int_equal(middle(&c, PP_BYTES_WORK), scratch + inner);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_layer), cmocka_unit_test(test_checkpoints_and_messages),
-                                       cmocka_unit_test(test_scratch)};
+                                       cmocka_unit_test(test_scratch), cmocka_unit_test(test_activation_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,28 @@ static void test_checkpoints_of_layers_same_bits(void **state)
         }
 }
 
+/* Activation functions alone: whole or in parts, split or not, W of one microbatch or of two at once, with and without
+ * biases and dropout inside. */
+static void test_activations_again_same_bits(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ALL_KINDS; kind++)
+        for (int activation = PP_GELU; activation <= PP_GELU_TANH; activation++)
+            for (int way = 0; way < 8; way++) {
+                struct runner kept = make_runner(of_kind(tiny, kind), 2), again;
+                if (activation == PP_SWIGLU && way % 2) continue;
+                kept.shape.activation = activation;
+                kept.shape.layers = 5;
+                kept.rows = 6, kept.chunks = 3;
+                kept.split = way % 2;
+                kept.parts = way / 2 % 2 ? 2 : 0;
+                if (way >= 4 && !kept.shape.experts) kept.slot_chunks = 2, kept.batch_w = kept.split;
+                again = kept;
+                again.inner_again = true;
+                compare_runs(kept, again, 0);
+            }
+}
+
 /* Tasks done in parts: all that one leaves for the next is where that finds it. Four layers in three and in four. */
 static void test_parts_same_bits(void **state)
 {
@@ -124,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split_backward_same_bits),
         cmocka_unit_test(test_checkpoints_of_layers_same_bits),
+        cmocka_unit_test(test_activations_again_same_bits),
         cmocka_unit_test(test_parts_same_bits),
         cmocka_unit_test(test_stages_and_recomputation_same_bits),
         cmocka_unit_test(test_flash),
