@@ -57,8 +57,10 @@ static struct pp_process_cost find(struct pp_db *db, const char *options, const 
 static void test_an_arena_is_made_of_whole_pages(void **state)
 {
     (void)state;
-    assert_int_equal(pp_arena_whole_bytes(0), LARGE);
-    assert_int_equal(pp_arena_whole_bytes(1), LARGE);
+    assert_int_equal(pp_arena_whole_bytes(0), 4096);
+    assert_int_equal(pp_arena_whole_bytes(1), 4096);
+    assert_int_equal(pp_arena_whole_bytes(4097), 8192);
+    assert_int_equal(pp_arena_whole_bytes(LARGE - 1), LARGE);
     assert_int_equal(pp_arena_whole_bytes(LARGE), LARGE);
     assert_int_equal(pp_arena_whole_bytes(LARGE + 1), 2 * LARGE);
 }
