@@ -104,6 +104,7 @@ static void test_what_a_worker_has_that_shares_tensors(void **state)
         assert_int_equal(pp_process_worker_bytes(job, worker),
                          alone + staging + event * (start[rank + 1] - start[rank]));
         kept += pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);
+        kept -= pp_arena_whole_bytes(evaluating->layout->arena_bytes[rank]) - alone;
     }
     for (int i = 0; i < job->model->ntensors; i++) held += 2 * job->model->tensors[i].local_elements;
     assert_true(held < 2 * job->model->parameters);
