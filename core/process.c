@@ -5,8 +5,9 @@
 
 int64_t pp_arena_whole_bytes(int64_t bytes)
 {
-    const int64_t pages = bytes > 0 ? (bytes + PP_ARENA_PAGE_BYTES - 1) / PP_ARENA_PAGE_BYTES : 1;
-    return pages * PP_ARENA_PAGE_BYTES;
+    const int64_t page = bytes < PP_ARENA_PAGE_BYTES ? PP_ARENA_SMALL_PAGE_BYTES : PP_ARENA_PAGE_BYTES;
+    const int64_t pages = bytes > 0 ? (bytes + page - 1) / page : 1;
+    return pages * page;
 }
 
 /* Slices begin on cache lines, so the longest has up to a line more at each end. */

@@ -8,8 +8,9 @@
 
 #include "core/job.h"
 
-/* An arena is made of whole pages of this size, all of them touched when it is made. */
-enum { PP_ARENA_PAGE_BYTES = 2 << 20 };
+/* An arena is made of whole pages of this size, one that is smaller of small ones: all of them touched when it is
+ * made. */
+enum { PP_ARENA_PAGE_BYTES = 2 << 20, PP_ARENA_SMALL_PAGE_BYTES = 4096 };
 int64_t pp_arena_whole_bytes(int64_t bytes);
 
 /* Sums over replicas (exec/reduce.h): a worker has room for a few pieces of all others. most_bytes: of the largest sum,

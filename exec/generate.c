@@ -53,7 +53,7 @@ static void walk(const int32_t *successors, int n, uint64_t seed, int32_t *words
     for (int64_t i = 0; i < length; i++) {
         double u = uniform(pp_mix(seed + (uint64_t)i)) * total;
         int j = 0;
-        while (j < n - 1 && u >= weights[j]) u -= weights[j++];
+        for (int k = 0; k < n - 1; u -= weights[k++]) j += u >= weights[k]; /* a branch could not be foretold */
         words[i] = word = successors[(int64_t)word * n + j];
     }
 }

@@ -11,8 +11,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 
-enum { PAGE = 4096 };
-
 struct pp_device {
     const struct pp_cpu_isa *isa;
     bool (*interrupted)(void);
@@ -48,7 +46,7 @@ static int64_t available_bytes(void)
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* Reserves `bytes` (whole huge pages) on a huge page's border; NULL if refused. */
+/* Reserves `bytes` (whole pages) on a huge page's border; NULL if refused. */
 static char *reserve(int64_t bytes)
 {
     char *memory =
@@ -63,7 +61,7 @@ static char *reserve(int64_t bytes)
 /* Takes seconds for tens of gigabytes. */
 static pp_status touch(const struct pp_device *device, char *memory, int64_t size)
 {
-    for (int64_t at = 0; at < size; at += PAGE) {
+    for (int64_t at = 0; at < size; at += PP_ARENA_SMALL_PAGE_BYTES) {
         if (at % PP_ARENA_PAGE_BYTES == 0 && device->interrupted && device->interrupted())
             return pp_fail(PP_INTERRUPTED, "stopped by a signal");
         *(volatile char *)(memory + at) = 0;
@@ -84,7 +82,8 @@ static pp_status take_memory(const struct pp_device *device, int64_t bytes, void
                        (double)size / gib, (double)available / gib);
     char *memory = reserve(size);
     if (!memory) return pp_fail(PP_NOMEM, "cannot reserve %.2f GiB: %s", (double)size / gib, strerror(errno));
-    madvise(memory, (size_t)size, MADV_HUGEPAGE); /* a refusal costs speed only */
+    /* Clearing a huge page takes longer than what a small model does with it. A refusal costs speed only. */
+    madvise(memory, (size_t)size, size < PP_ARENA_PAGE_BYTES ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     pp_status status = touch(device, memory, size);
     if (status == PP_OK)
         *out = memory;

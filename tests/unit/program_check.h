@@ -202,8 +202,9 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
                                    const struct pp_program *program)
 {
     const struct pp_ref *ref = &c->call->ref[i];
+    const bool meets = ref->region == PP_MEM_WORK && pp_shape_parts_tokens(&c->model->shape);
     if (ref->region == PP_MEM_ACT && ref->row_bytes) return c->spec.slot_rows * ref->row_bytes;
-    for (int k = 0; k < program->ncalls && ref->region == PP_MEM_WORK; k++) {
+    for (int k = 0; k < program->ncalls && meets; k++) {
         const struct pp_call *join = &program->calls[k];
         if (join->kernel != PP_KERNEL_REDUCE_SCATTER && join->kernel != PP_KERNEL_ALL_GATHER) continue;
         if (join->ref[0].offset == ref->offset) return pp_call_join(join).bytes;

@@ -34,5 +34,7 @@ int64_t queued_most_ahead(void);
 /* Of how many workers the device that was opened last was told. */
 int queued_workers(void);
 void queued_set(const struct queued_settings *settings); /* NULL: none of it */
+/* Between two looks of who polls: marks ring no bell, and the queues' threads want the cores. */
+void queued_nap(void);
 
 #endif

@@ -14,6 +14,8 @@ static _Thread_local struct pp_device *current;
 
 void queued_use(struct pp_device *device) { current = device; }
 
+void queued_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+
 /* --- queues --- */
 
 static void release_point(struct point *point)
@@ -81,7 +83,7 @@ static void compute(struct pp_queue *queue, struct work *work)
 static void perform(struct pp_queue *queue, struct work *work)
 {
     delay(queue);
-    if (work->kind == WORK_COPY) memmove(work->to, work->parts[0], (size_t)work->n);
+    if (work->kind == WORK_COPY) memcpy(work->to, work->parts[0], (size_t)work->n);
     if (work->kind == WORK_RUN) compute(queue, work);
     if (work->kind == WORK_SUM) add_up(work);
     if (work->kind == WORK_CLIP) clip(work);

@@ -154,6 +154,7 @@ static pp_status await_mark(const struct pp_port *port, struct pp_mark *mark)
     for (bool reached = false; !reached;) {
         PP_TRY(port->backend->queue->reached(port->device, mark, &reached));
         PP_TRY(pp_world_check(port->world));
+        if (!reached) queued_nap();
     }
     return PP_OK;
 }
@@ -235,17 +236,23 @@ static void set_value(void *values, int type, int64_t i, double value)
         ((float *)values)[i] = (float)value;
 }
 
+static uint16_t half_sum(int64_t i, int members)
+{
+    uint16_t half = pp_bf16((float)value_of(0, i));
+    for (int k = 1; k < members; k++)
+        half = pp_bf16(pp_bf16_float(half) + pp_bf16_float(pp_bf16((float)value_of(k, i))));
+    return half;
+}
+
 static bool is_sum(const void *values, int type, int64_t i, int members)
 {
+    if (type == PP_SUM_BF16) return ((const uint16_t *)values)[i] == half_sum(i, members);
     float narrow = (float)value_of(0, i);
     double wide = value_of(0, i);
-    uint16_t half = pp_bf16(narrow);
     for (int k = 1; k < members; k++) {
         narrow += (float)value_of(k, i);
         wide += value_of(k, i);
-        half = pp_bf16(pp_bf16_float(half) + pp_bf16_float(pp_bf16((float)value_of(k, i))));
     }
-    if (type == PP_SUM_BF16) return ((const uint16_t *)values)[i] == half;
     return type == PP_SUM_DOUBLE ? ((const double *)values)[i] == wide : ((const float *)values)[i] == narrow;
 }
 
@@ -266,6 +273,7 @@ static pp_status sum_twice(const struct pp_port *port, const struct summing *s, 
         while (!parcel.issued) {
             PP_TRY(s->carrier->sum_poll(sum, &parcel));
             PP_TRY(pp_world_check(port->world));
+            if (!parcel.issued) queued_nap();
         }
         PP_TRY(await_mark(port, parcel.done));
         PP_TRY(port->backend->download(port->device, host, values, parcel.bytes));

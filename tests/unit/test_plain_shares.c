@@ -86,9 +86,9 @@ static pp_status check(const void *values, int type, int me, int members, const 
 {
     for (int64_t i = 0; i < members * step->part; i++) {
         const int owner = (int)(i / step->part);
+        if (step->use == PP_SHARES_SCATTER && owner != me) continue; /* nothing of use */
         const float x =
             step->use == PP_SHARES_GATHER ? rounded(type, value_of(owner, i, turn)) : sum_of(type, members, i, turn);
-        if (step->use == PP_SHARES_SCATTER && owner != me) continue; /* nothing of use */
         if (value_at(values, type, i) != x)
             return pp_fail(PP_INTERNAL, "step %d, type %d: element %lld of parts of %lld is %g, not %g", turn, type,
                            (long long)i, (long long)step->part, value_at(values, type, i), x);
@@ -197,10 +197,12 @@ static pp_status take_step(struct route *r, int turn)
     while (!parcel.issued) {
         PP_TRY(r->plan->carrier->sum_poll(r->sum, &parcel));
         PP_TRY(pp_world_check(r->port.world));
+        if (!parcel.issued) queued_nap();
     }
     for (bool reached = false; !reached;) {
         PP_TRY(ops->reached(r->port.device, r->done, &reached));
         PP_TRY(pp_world_check(r->port.world));
+        if (!reached) queued_nap();
     }
     PP_TRY(r->port.backend->download(r->port.device, r->host, r->values, bytes));
     PP_TRY(check(r->host, type, r->port.me, members, step, turn));

@@ -57,8 +57,10 @@ static struct pp_process_cost find(struct pp_db *db, const char *options, const 
 static void test_an_arena_is_made_of_whole_pages(void **state)
 {
     (void)state;
-    assert_int_equal(pp_arena_whole_bytes(0), LARGE);
-    assert_int_equal(pp_arena_whole_bytes(1), LARGE);
+    assert_int_equal(pp_arena_whole_bytes(0), 4096);
+    assert_int_equal(pp_arena_whole_bytes(1), 4096);
+    assert_int_equal(pp_arena_whole_bytes(4097), 8192);
+    assert_int_equal(pp_arena_whole_bytes(LARGE - 1), LARGE);
     assert_int_equal(pp_arena_whole_bytes(LARGE), LARGE);
     assert_int_equal(pp_arena_whole_bytes(LARGE + 1), 2 * LARGE);
 }
@@ -102,6 +104,7 @@ static void test_what_a_worker_has_that_shares_tensors(void **state)
         assert_int_equal(pp_process_worker_bytes(job, worker),
                          alone + staging + event * (start[rank + 1] - start[rank]));
         kept += pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);
+        kept -= pp_arena_whole_bytes(evaluating->layout->arena_bytes[rank]) - alone;
     }
     for (int i = 0; i < job->model->ntensors; i++) held += 2 * job->model->tensors[i].local_elements;
     assert_true(held < 2 * job->model->parameters);

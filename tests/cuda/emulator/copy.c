@@ -21,7 +21,7 @@ static void run_copy(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 {
     struct copy *c = (struct copy *)op;
     (void)stream;
-    if (!dead && c->from) memmove(c->to, c->from, c->bytes);
+    if (!dead && c->from) memcpy(c->to, c->from, c->bytes);
     if (!dead && !c->from) memset(c->to, c->value, c->bytes);
     free(c);
 }
