@@ -21,6 +21,8 @@ struct pp_schedule_found {
     int number, virtual_stages;
 };
 
+enum { PP_MOST_NUMBER = 1 << 24 }; /* N of NAME:N */
+
 /* schedules/schedule.h */
 struct pp_schedules {
     pp_status (*build)(const struct pp_plan_spec *spec, struct pp_plan **out);

@@ -15,6 +15,14 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, s
     if (status != PP_USAGE) return status;
     if (access(name, F_OK) == 0)
         return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the file of that name is ./%s", name, name);
+    const size_t called = strcspn(name, ":");
+    char plain[64];
+    struct pp_schedule_found without;
+    snprintf(plain, sizeof plain, "%.*s", (int)called, name);
+    if (name[called] && schedules->find(plain, &without) == PP_OK)
+        return pp_fail(PP_USAGE,
+                       "--schedule: there is no schedule \"%s\": behind %s: stands a whole number from 1 to %d", name,
+                       plain, PP_MOST_NUMBER);
     const char *nearest = pp_nearest(name, schedules->names(), near, sizeof near);
     if (nearest)
         return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; did you mean \"%s\"? (--list shows all)",

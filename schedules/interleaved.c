@@ -24,10 +24,14 @@ static bool divides(int ranks, int microbatches) { return microbatches % rounds(
 static pp_status check_turns(const struct pp_schedule_shape *shape)
 {
     const int p = shape->ranks, n = shape->number, m = shape->microbatches, left = m % n;
+    if (m < p)
+        return pp_fail(PP_USAGE,
+                       "interleaved schedules with a number need as many microbatches as ranks, %d: there %s %d", p,
+                       m == 1 ? "is" : "are", m);
     if (n < p || n > m)
         return pp_fail(PP_USAGE,
-                       "interleaved schedules on %d ranks, %d microbatches: N of NAME:N can be %d to %d, not %d", p, m,
-                       p, m, n);
+                       "interleaved schedules on %d ranks take from %d to the %d microbatches in turn, not %d", p, p, m,
+                       n);
     if (left == 0 || left >= p) return PP_OK;
     return pp_fail(PP_USAGE,
                    "interleaved schedules on %d ranks: of %d microbatches, %d in turn, %d %s left for the last "

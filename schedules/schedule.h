@@ -62,8 +62,6 @@ struct pp_schedule {
 /* Appends `kind` of (stage, microbatch). */
 pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
 
-enum { PP_MOST_NUMBER = 1 << 24 }; /* of NAME:N */
-
 /* By its name or PyTorch's, also that of the class (Schedule1F1B); case does not matter. Behind a colon there may be a
  * number from 1 to PP_MOST_NUMBER, which is left in *number, else 0. NULL: there is none. */
 const struct pp_schedule *pp_schedule_find(const char *name, int *number);

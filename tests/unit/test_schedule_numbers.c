@@ -141,8 +141,9 @@ static void test_refusals(void **state)
     refuse("1f1b:4", 1,
            "schedule 1f1b takes no number, such as :4; 1f1b-eager, interleaved, zb-auto, interleaved-zb do");
     refuse("1f1b-eager:3", 1, "at least 4 microbatches: 1f1b-eager:3 is too few");
-    refuse("interleaved:3", 2, "on 4 ranks, 9 microbatches: N of NAME:N can be 4 to 9, not 3");
-    refuse("interleaved-zb:10", 2, "N of NAME:N can be 4 to 9, not 10");
+    refuse("interleaved:3", 2, "on 4 ranks take from 4 to the 9 microbatches in turn, not 3");
+    refuse("interleaved-zb:10", 2, "take from 4 to the 9 microbatches in turn, not 10");
+    refuse("interleaved:12", 3, "take from 4 to the 9 microbatches");
     refuse("interleaved:8", 2, "of 9 microbatches, 8 in turn, 1 is left for the last turn, fewer than ranks");
     refuse("interleaved:6", 2, "3 are left for the last turn");
     static const char *const unknown[] = {"zb-auto:",
