@@ -29,7 +29,7 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     const struct pp_point *point = &job->point;
     pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
     if (status != PP_USAGE) return status;
-    char message[512], chunks[128];
+    char message[PP_MESSAGE_BYTES], chunks[128];
     snprintf(message, sizeof message, "%s", pp_message());
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
     if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* the number of chunks is not all that is wrong */

@@ -38,7 +38,7 @@ struct side {
     struct pp_times one_way;
     struct pp_times calls[CALLS];
     pp_status status;
-    char message[256];
+    char message[PP_MESSAGE_BYTES];
 };
 
 static int64_t now_of(const struct side *s) { return pp_now_ns() + s->world->processes.clock_offset_ns; }

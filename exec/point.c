@@ -32,7 +32,7 @@ struct member {
     int me;
     atomic_bool ended; /* and the two below are set */
     pp_status status;
-    char message[600];
+    char message[PP_MESSAGE_BYTES];
 };
 
 struct crew {
@@ -158,7 +158,7 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
 /* Stores the run's end without losing the message of its failure. */
 static pp_status end_report(struct pp_report *report, pp_status status, const struct pp_result *result)
 {
-    char message[600], text[640];
+    char message[PP_MESSAGE_BYTES], text[PP_MESSAGE_BYTES + sizeof "failed: "];
     if (status == PP_OK) return pp_report_end(report, "ok", result);
     snprintf(message, sizeof message, "%s", pp_message());
     snprintf(text, sizeof text, "failed: %s", message);

@@ -343,7 +343,7 @@ pp_status pp_worker_gather(struct pp_worker *w)
 
 pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
 {
-    char message[600];
+    char message[PP_MESSAGE_BYTES];
     snprintf(message, sizeof message, "%s", pp_message());
     pp_world_stop(w->world, why);
     if (w->ops->abandon) w->ops->abandon(w);
