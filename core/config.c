@@ -249,6 +249,11 @@ void pp_config_found_device(struct pp_config *config, const char *device)
     if (found > 1) config->vocab_multiple = found;
 }
 
+bool pp_config_sums_parts(const struct pp_config *config)
+{
+    return config->overlap_grad_reduce && config->replicas > 1 && !config->times;
+}
+
 int pp_config_max_positions(const struct pp_config *config)
 {
     return config->max_positions ? config->max_positions : config->tokens;

@@ -48,7 +48,7 @@ struct stages {
 static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    if (!config->overlap_grad_reduce || config->times || s->layers == 0) return 1;
+    if (!pp_config_sums_parts(config) || s->layers == 0) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
     const bool alone = s->embed_tensors + s->layer_tensors == s->tensors;
     const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;
