@@ -157,14 +157,11 @@ static inline int pp_checkpoint_some(int checkpoint)
 #define PP_CHECKPOINT_TEXT 24
 const char *pp_checkpoint_text(int checkpoint, char buf[PP_CHECKPOINT_TEXT]);
 
-/* What a schedule may decide by. Times in one unit, memory in another, both as their giver likes; whole numbers, so
- * that every machine decides alike. A straggler, jitter or a shorter last microbatch are not told. */
+/* What a schedule may decide by. Times in any one unit; whole numbers, so that every machine decides alike. A
+ * straggler, jitter or a shorter last microbatch are not told. */
 struct pp_stage_costs {
     const int64_t *forward, *input, *weight; /* [stages] time of F, I, W of one microbatch */
     int64_t hop;                             /* from a task's end to when another rank has its result */
-    /* [stages] memory of a microbatch from the start of F to the end of I, from there to the end of W; [ranks] memory
-     * that there is. All NULL: each microbatch counts 1, and there is room for those that the schedule may hold. */
-    const int64_t *held, *held_weight, *cap;
 };
 
 /* What a plan is made from. */
