@@ -211,7 +211,7 @@ struct pp_plan {
     bool zero;
     bool gathers_first; /* ... of what the step before has stepped: behind the last one, parameters are not whole */
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
-     * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
+     * m % slot_microbatches of its slot, at row first_row[m] - first_row[pp_slot_first()]. 1 unless W is
      * batched. */
     int slot_microbatches;
     int *rows;       /* [microbatches] */
@@ -316,8 +316,12 @@ static inline int pp_norm_workers(const struct pp_plan *plan)
 /* The rank that computes the loss: that of the last stage. */
 static inline int pp_loss_rank(const struct pp_plan *plan) { return plan->stage_rank[plan->stages - 1]; }
 
-/* Rows of all microbatches that share an activation slot with microbatch m; with m = -1: of the fullest slot. */
+/* The first microbatch in the activation slot of microbatch m. */
+static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - m % plan->slot_microbatches; }
+
+/* Rows of all microbatches that share an activation slot with microbatch m; of the fullest slot. */
 int pp_plan_slot_rows(const struct pp_plan *plan, int m);
+int pp_plan_most_slot_rows(const struct pp_plan *plan);
 
 /* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and
  * W), both ends of each transfer, send order = receive order per channel, slot users separated by a path, gradients
