@@ -17,17 +17,17 @@
  *
  * Waiting. A task may start when its lane is free and all of dep[] are done:
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
- *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes, dep[2] = of the
- *     first F of a stage, or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
+ *     rank), dep[1] = the transfer that must have emptied the send slot it writes, dep[2] = of the first F of a stage,
+ *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
- *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
- *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is free (host memory)
+ *     wait for dep[1] only, which always comes earlier;
  *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
  *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
- * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
+ * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *
  * Proof. pp_plan_check() walks each rank's issue list as one in-order queue with unbuffered rendezvous at both ends of
  * every transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only
