@@ -8,6 +8,25 @@
 #include "core/devices.h"
 #include "core/log.h"
 
+const struct pp_opt *pp_config_row(const char *option)
+{
+    for (int i = 0; i < pp_config_nrows; i++)
+        if (strcmp(pp_config_rows[i].name, option) == 0) return &pp_config_rows[i];
+    return NULL;
+}
+
+const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size)
+{
+    const struct pp_opt *row = pp_config_row(option);
+    return row ? pp_options_text(row, config, buf, size) : "";
+}
+
+bool pp_config_given(const struct pp_config *config, const char *option)
+{
+    const struct pp_opt *row = pp_config_row(option);
+    return row && config->set[row - pp_config_rows];
+}
+
 /* Options that say more of another one. */
 static pp_status check_additions(const struct pp_config *config)
 {
@@ -247,6 +266,11 @@ void pp_config_found_device(struct pp_config *config, const char *device)
 {
     const int found = vocab_multiple(config, device);
     if (found > 1) config->vocab_multiple = found;
+}
+
+bool pp_config_sums_parts(const struct pp_config *config)
+{
+    return config->overlap_grad_reduce && config->replicas > 1 && !config->times;
 }
 
 int pp_config_max_positions(const struct pp_config *config)

@@ -110,6 +110,8 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
+/* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
+bool pp_config_sums_parts(const struct pp_config *config);
 /* Places that have a row of weights, where positions are learnt. */
 int pp_config_max_positions(const struct pp_config *config);
 

@@ -9,6 +9,25 @@ const char *const pp_cost_source_names[PP_COST_SOURCES] = {
     [PP_COST_MACHINE] = "machine",
 };
 
+pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out)
+{
+    *out = NULL;
+    struct pp_cost *cost;
+    PP_TRY(PP_NEW(&cost, 1));
+    cost->nclasses = plan->nclasses;
+    cost->source = source;
+    cost->workers = pp_plan_workers(plan);
+    cost->tensor = plan->tensor;
+    pp_status status = PP_NEW(&cost->classes, plan->nclasses);
+    if (status != PP_OK) {
+        pp_cost_free(cost);
+        return status;
+    }
+    for (int c = 0; c < plan->nclasses; c++) cost->classes[c].source = source;
+    *out = cost;
+    return PP_OK;
+}
+
 void pp_cost_free(struct pp_cost *cost)
 {
     if (!cost) return;

@@ -100,6 +100,8 @@ static inline double pp_cost_ns_per_byte(const struct pp_cost *cost, int cls)
     return cost->classes[cls].between_hosts ? cost->network.ns_per_byte : cost->link.ns_per_byte;
 }
 
-void pp_cost_free(struct pp_cost *cost);
+/* An empty one for the plan. source: enum pp_cost_source. */
+pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
+void pp_cost_free(struct pp_cost *cost); /* NULL is fine */
 
 #endif

@@ -56,7 +56,7 @@ pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_re
 /* The tasks of a plan, once per plan hash and workload (does nothing if they are there). job NULL: their bytes are not
  * known. */
 pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const struct pp_plan *plan) PP_MUST_CHECK;
-/* All events of one step in one call: `start` of a transfer is set to the later of its two posts. */
+/* Of each step all events in one call: `start` of a transfer is set to the later of its two posts. */
 pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan,
                            const struct pp_trace *trace) PP_MUST_CHECK;
 /* One training step. loss, valid_loss: NAN if unknown. */

@@ -96,7 +96,7 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
 {
     const bool parts = job && job->model ? pp_shape_parts_tokens(&job->model->shape) : config->sequence_parallel;
     if (config->replicas > 1 && config->zero) add(t, "zero %d ", config->zero);
-    if (config->replicas > 1 && config->overlap_grad_reduce) {
+    if (pp_config_sums_parts(config)) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
         if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
     }

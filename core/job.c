@@ -29,7 +29,7 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     const struct pp_point *point = &job->point;
     pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
     if (status != PP_USAGE) return status;
-    char message[512], chunks[128];
+    char message[PP_MESSAGE_BYTES], chunks[128];
     snprintf(message, sizeof message, "%s", pp_message());
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
     if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* the number of chunks is not all that is wrong */
@@ -48,7 +48,7 @@ struct stages {
 static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    if (!config->overlap_grad_reduce || config->times || s->layers == 0) return 1;
+    if (!pp_config_sums_parts(config) || s->layers == 0) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
     const bool alone = s->embed_tensors + s->layer_tensors == s->tensors;
     const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;

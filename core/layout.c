@@ -65,7 +65,7 @@ pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_op
 {
     *out = (struct pp_phase){.plan = plan, .seq = seq};
     PP_TRY(PP_NEW(&out->programs, plan->nclasses));
-    const int shared = plan->slot_microbatches > 1 ? pp_plan_slot_rows(plan, -1) : 0;
+    const int shared = plan->slot_microbatches > 1 ? pp_plan_most_slot_rows(plan) : 0;
     for (int c = 0; c < plan->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
         if (!pp_kinds[cls->kind].computes) continue;
@@ -121,7 +121,7 @@ static void widen(struct shared_pool *pool, int64_t slot_bytes)
 static void merge_plan(struct build *b, const struct pp_phase *phase)
 {
     const struct pp_plan *plan = phase->plan;
-    const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(plan, -1));
+    const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_most_slot_rows(plan));
     const int64_t hidden = align(hidden_bytes(b->model, phase, max_rows(plan)));
     for (int p = 0; p < plan->npools; p++) {
         const struct pp_pool *pool = &plan->pools[p];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Log and progress, on standard error. Results never go through here. Only programs and long-running loops log;
- * libraries return messages (status.h). Under MPI only the first process logs, unless a level of error is reported.
+ * libraries return messages (status.h). Of several processes the first alone logs; the others only report errors.
  */
 #ifndef PP_CORE_LOG_H
 #define PP_CORE_LOG_H

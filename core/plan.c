@@ -49,14 +49,17 @@ const char *pp_plan_rows_text(const struct pp_plan *plan, char *buf, size_t size
 
 int pp_plan_slot_rows(const struct pp_plan *plan, int m)
 {
-    const int k = plan->slot_microbatches, first = m - m % k;
-    int rows = 0, most = 0;
-    if (m >= 0) {
-        for (int i = first; i < first + k && i < plan->microbatches; i++) rows += plan->rows[i];
-        return rows;
-    }
-    for (int i = 0; i < plan->microbatches; i += k) {
-        rows = pp_plan_slot_rows(plan, i);
+    const int first = pp_slot_first(plan, m), end = first + plan->slot_microbatches;
+    int rows = 0;
+    for (int i = first; i < end && i < plan->microbatches; i++) rows += plan->rows[i];
+    return rows;
+}
+
+int pp_plan_most_slot_rows(const struct pp_plan *plan)
+{
+    int most = 0;
+    for (int m = 0; m < plan->microbatches; m += plan->slot_microbatches) {
+        const int rows = pp_plan_slot_rows(plan, m);
         if (rows > most) most = rows;
     }
     return most;

@@ -17,17 +17,17 @@
  *
  * Waiting. A task may start when its lane is free and all of dep[] are done:
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
- *     rank), dep[1] = the transfer (or local reader) that must have emptied the output slot it writes, dep[2] = of the
- *     first F of a stage, or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
+ *     rank), dep[1] = the transfer that must have emptied the send slot it writes, dep[2] = of the first F of a stage,
+ *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
- *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is
- *     free (host memory) wait for dep[1] only, which always comes earlier;
+ *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is free (host memory)
+ *     wait for dep[1] only, which always comes earlier;
  *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
  *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
- * A dep of -1 is none. Edges into the next step are listed in wrap[]: `to` of step k+1 waits for `from` of step k.
+ * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *
  * Proof. pp_plan_check() walks each rank's issue list as one in-order queue with unbuffered rendezvous at both ends of
  * every transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only
@@ -161,14 +161,11 @@ static inline bool pp_checkpoint_in_slots(int checkpoint) { return checkpoint >=
 #define PP_CHECKPOINT_TEXT 24
 const char *pp_checkpoint_text(int checkpoint, char buf[PP_CHECKPOINT_TEXT]);
 
-/* What a schedule may decide by. Times in one unit, memory in another, both as their giver likes; whole numbers, so
- * that every machine decides alike. A straggler, jitter or a shorter last microbatch are not told. */
+/* What a schedule may decide by. Times in any one unit; whole numbers, so that every machine decides alike. A
+ * straggler, jitter or a shorter last microbatch are not told. */
 struct pp_stage_costs {
     const int64_t *forward, *input, *weight; /* [stages] time of F, I, W of one microbatch */
     int64_t hop;                             /* from a task's end to when another rank has its result */
-    /* [stages] memory of a microbatch from the start of F to the end of I, from there to the end of W; [ranks] memory
-     * that there is. All NULL: each microbatch counts 1, and there is room for those that the schedule may hold. */
-    const int64_t *held, *held_weight, *cap;
 };
 
 /* What a plan is made from. */
@@ -218,7 +215,7 @@ struct pp_plan {
     bool zero;
     bool gathers_first; /* ... of what the step before has stepped: behind the last one, parameters are not whole */
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
-     * m % slot_microbatches of its slot, at row first_row[m] - first_row[m - m % slot_microbatches]. 1 unless W is
+     * m % slot_microbatches of its slot, at row first_row[m] - first_row[pp_slot_first()]. 1 unless W is
      * batched. */
     int slot_microbatches;
     int *rows;       /* [microbatches] */
@@ -323,8 +320,12 @@ static inline int pp_norm_workers(const struct pp_plan *plan)
 /* The rank that computes the loss: that of the last stage. */
 static inline int pp_loss_rank(const struct pp_plan *plan) { return plan->stage_rank[plan->stages - 1]; }
 
-/* Rows of all microbatches that share an activation slot with microbatch m; with m = -1: of the fullest slot. */
+/* The first microbatch in the activation slot of microbatch m. */
+static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - m % plan->slot_microbatches; }
+
+/* Rows of all microbatches that share an activation slot with microbatch m; of the fullest slot. */
 int pp_plan_slot_rows(const struct pp_plan *plan, int m);
+int pp_plan_most_slot_rows(const struct pp_plan *plan);
 
 /* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and
  * W), both ends of each transfer, send order = receive order per channel, slot users separated by a path, gradients

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/plan_issue.h"
+#include "core/plan_checking.h"
 
 /* Who last used a slot, and on which lane; who was the first to write it. Lanes are kept here, as the tasks themselves
  * would be too far away in a large plan. */

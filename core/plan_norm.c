@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/plan_issue.h"
+#include "core/plan_checking.h"
 
 static pp_status check_all(struct pp_norm_check *c, const struct pp_plan *plan, int32_t id)
 {

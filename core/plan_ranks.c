@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "core/plan_issue.h"
+#include "core/plan_checking.h"
 
 static bool is_rank(const struct pp_plan *plan, int rank) { return rank >= 0 && rank < plan->ranks; }
 

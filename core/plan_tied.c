@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/plan_issue.h"
+#include "core/plan_checking.h"
 
 /* On the way through the tasks of the first and of the last stage. */
 struct tied {

@@ -109,19 +109,6 @@ static const struct preset *find_preset(const char *name)
     return NULL;
 }
 
-static int row_index(const char *option)
-{
-    for (int i = 0; i < pp_config_nrows; i++)
-        if (strcmp(pp_config_rows[i].name, option) == 0) return i;
-    return -1;
-}
-
-const struct pp_opt *pp_config_row(const char *option)
-{
-    int i = row_index(option);
-    return i < 0 ? NULL : &pp_config_rows[i];
-}
-
 /* What the preset, or the one that it is like, says of an option; NULL: nothing. */
 static const char *value_of(const struct preset *preset, const char *option)
 {
@@ -148,23 +135,11 @@ pp_status pp_config_apply_preset(struct pp_config *config)
     memcpy(set, config->set, sizeof set);
     for (const struct preset *p = preset; p; p = find_preset(p->like))
         for (const struct setting *s = p->settings; s->option; s++) {
-            const int i = row_index(s->option);
-            if (i < 0) return pp_fail(PP_INTERNAL, "preset %s sets --%s, which is no option", p->name, s->option);
-            if (!set[i]) PP_TRY(pp_options_set(&pp_config_rows[i], s->value, config));
-            set[i] = true;
+            const struct pp_opt *row = pp_config_row(s->option);
+            if (!row) return pp_fail(PP_INTERNAL, "preset %s sets --%s, which is no option", p->name, s->option);
+            if (!set[row - pp_config_rows]) PP_TRY(pp_options_set(row, s->value, config));
+            set[row - pp_config_rows] = true;
         }
     set_other_rate(config, preset);
     return PP_OK;
-}
-
-const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size)
-{
-    int i = row_index(option);
-    return i < 0 ? "" : pp_options_text(&pp_config_rows[i], config, buf, size);
-}
-
-bool pp_config_given(const struct pp_config *config, const char *option)
-{
-    int i = row_index(option);
-    return i >= 0 && config->set[i];
 }

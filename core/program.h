@@ -53,7 +53,7 @@ struct pp_ref {
     int64_t row_bytes, part_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_SIGNATURE_BYTES = 256 };
+enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -303,7 +303,8 @@ struct pp_model_ops {
                          struct pp_program *out);
     /* Bytes of an activation slot of spec->slot_rows rows. */
     int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
-    /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times. */
+    /* Text that names a call's shape ("gemm_nt 175x600x200"), the key of kernel times: into PP_CALL_NAME bytes, so that
+     * whoever looks one up cuts it off where it was cut off when it was measured. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
     struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
     struct pp_join_work (*call_join)(const struct pp_call *call);

@@ -19,7 +19,7 @@ struct profiled {
 static pp_status profiled_ns(void *from, const struct pp_call *call, double *out)
 {
     const struct profiled *p = from;
-    char name[128];
+    char name[PP_CALL_NAME];
     int64_t ns = 0;
     bool found = false;
     *out = 0;

@@ -40,7 +40,7 @@ pp_status pp_stage_costs_counted(const struct pp_model *model, const struct pp_m
             const struct pp_class cls = {.kind = kinds[k], .stage = s, .rows = rows};
             struct pp_program program;
             PP_TRY(ops->program(model, &cls, &spec, &program));
-            (*arrays)[k * stages + s] = llround(program.flops); /* whole numbers: the same on every machine */
+            (*arrays)[k * stages + s] = llround(fmin(program.flops, 0x1p60)); /* whole, so the same on all machines */
             pp_program_free(&program);
         }
     add_recomputed(*arrays, stages, checkpoint);

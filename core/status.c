@@ -10,9 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MESSAGE_BYTES = 1024 };
-
-static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local char message[PP_MESSAGE_BYTES];
 
 static const int exit_codes[] = {
 #define X(name, exit_code, meaning) [PP_##name] = (exit_code),
@@ -22,7 +20,7 @@ static const int exit_codes[] = {
 
 pp_status pp_fail(pp_status status, const char *fmt, ...)
 {
-    char text[MESSAGE_BYTES]; /* an argument may be pp_message() itself */
+    char text[PP_MESSAGE_BYTES]; /* an argument may be pp_message() itself */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -34,7 +32,7 @@ pp_status pp_fail(pp_status status, const char *fmt, ...)
 pp_status pp_context(pp_status status, const char *fmt, ...)
 {
     if (status == PP_OK) return status;
-    char before[MESSAGE_BYTES / 2];
+    char before[PP_MESSAGE_BYTES / 2];
     va_list args;
     va_start(args, fmt);
     vsnprintf(before, sizeof before, fmt, args);

@@ -45,7 +45,9 @@ typedef enum pp_status {
 pp_status pp_fail(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
 /* Puts "text: " before the stored message and returns `status` unchanged. Does nothing when status is PP_OK. */
 pp_status pp_context(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
-/* The message of this thread's last failure; valid until the next failure of this thread. Never NULL. */
+/* The message of this thread's last failure; valid until the next failure of this thread. Never NULL. Whoever copies
+ * it, to hand it to another thread or to keep it over other failures, has PP_MESSAGE_BYTES of room for it. */
+enum { PP_MESSAGE_BYTES = 1024 };
 const char *pp_message(void);
 /* Exit code of a program that ends with `status`. */
 int pp_exit_code(pp_status status);

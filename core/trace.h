@@ -15,8 +15,8 @@ enum pp_side { PP_SIDE_RUN, PP_SIDE_SEND, PP_SIDE_RECV };
 /* All times are ns on one clock: of the run's first process, or of the simulation; 0 = start of the first traced step.
  *   compute:  start..end = the kernels ran. posted = when the worker reached the task (start - posted = waited for
  *             data).
- *   transfer: posted = this end was posted; start = both ends are ready (data there, slot free): derived as the later
- *             of the two posts when the trace is read; end = this end saw it done. */
+ *   transfer: posted = this end was posted; start = both ends are ready (data there, slot free): the later of the two
+ *             posts, which one end does not know: pp_db_add_events() sets it; end = this end saw it done. */
 struct pp_event {
     int32_t step;   /* number of the step in the run */
     int32_t worker; /* its number, see core/plan.h */

@@ -87,7 +87,7 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
 {
     const int count = processes->count;
     struct head *heads, *own;
-    char refusal[512] = "";
+    char refusal[PP_MESSAGE_BYTES] = "";
     bool equal = true;
     int refusing = 0;
     if (count == 1) return status;

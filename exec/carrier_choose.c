@@ -24,7 +24,7 @@ struct choice {
     const struct pp_processes *processes;
     int workers;
     struct vote vote;
-    char reason[500]; /* why not the first carrier */
+    char reason[PP_MESSAGE_BYTES]; /* why not the first carrier */
 };
 
 /* Whether this build has it or not. */

@@ -38,7 +38,7 @@ struct side {
     struct pp_times one_way;
     struct pp_times calls[CALLS];
     pp_status status;
-    char message[256];
+    char message[PP_MESSAGE_BYTES];
 };
 
 static int64_t now_of(const struct side *s) { return pp_now_ns() + s->world->processes.clock_offset_ns; }
@@ -169,13 +169,6 @@ static pp_status measure_p2p(struct side *s)
     return s->me == 0 ? add_parameters(s, x, y, points, calls) : PP_OK;
 }
 
-/* Worker 0 tells whether to go on; that message is also the start. */
-static pp_status agree(struct side *s, int64_t *more)
-{
-    if (s->me == 0) return pp_send_now(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
-    return pp_recv_now(s->world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
-}
-
 static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t bytes)
 {
     int64_t start = pp_now_ns();
@@ -192,11 +185,12 @@ static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t b
 
 static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t bytes, struct pp_quantiles *ns)
 {
-    int64_t deadline = 0, more = 1;
+    int64_t deadline = 0;
+    bool more = true;
     for (int i = 0; more; i++) {
         if (i == WARM_UP) deadline = begin_counting(s);
         more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
-        PP_TRY(agree(s, &more));
+        PP_TRY(pp_link_agree(s->world, s->me, &more));
         PP_TRY(reduce_once(s, reduce, bytes));
     }
     *ns = pp_times_quantiles(&s->one_way);

@@ -25,6 +25,20 @@ pp_status pp_link_sample(struct pp_link_profile *out, const char *name, const ch
     return PP_OK;
 }
 
+pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter, double value)
+{
+    if (profile->nfigures == PP_LINK_FIGURES)
+        return pp_fail(PP_INTERNAL, "more than %d figures of links", PP_LINK_FIGURES);
+    profile->figures[profile->nfigures++] = (struct pp_figure){.of = link, .name = parameter, .value = value};
+    return PP_OK;
+}
+
+pp_status pp_link_agree(struct pp_world *world, int me, bool *more)
+{
+    if (me == 0) return pp_send_now(world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
+    return pp_recv_now(world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
+}
+
 /* A fixed list of sizes and the two that the plans ask for; returns how many. */
 static int list_sizes(const int64_t *fixed, int n, const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES])
 {

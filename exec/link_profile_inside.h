@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the measurements of links share: sizes, samples, fits. Between the files of link_profile.
+ * What the measurements of links share: sizes, samples, figures, fits. Between the files of link_profile.
  */
 #ifndef PP_EXEC_LINK_PROFILE_INSIDE_H
 #define PP_EXEC_LINK_PROFILE_INSIDE_H
@@ -23,6 +23,9 @@ pp_status pp_link_sample(struct pp_link_profile *profile, const char *name, cons
 
 /* y = latency + x per_byte, from n points; the first is a size so small that its time is all latency. */
 void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte);
+
+/* By both workers: worker 0 tells whether to go on. That message is also the start. */
+pp_status pp_link_agree(struct pp_world *world, int me, bool *more) PP_MUST_CHECK;
 
 /* One of two workers of the world, on a device that works through queues, over the carrier between the two. out: worker
  * 0's, else NULL. After a failure nothing is given back: the other may still be copying. */

@@ -148,23 +148,17 @@ static pp_status take_times(struct side *s, int length, int parts)
     return PP_OK;
 }
 
-/* Worker 0 tells whether to go on; that message is also the start. */
-static pp_status agree(struct side *s, int64_t *more)
-{
-    if (s->port.me == 0) return pp_send_now(s->port.world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
-    return pp_recv_now(s->port.world, 0, 1, PP_MESSAGE_CONTROL, more, sizeof *more);
-}
-
 /* Runs the list again and again for a while. */
 static pp_status measure_list(struct side *s, int length, int parts, struct pp_quantiles *ns)
 {
-    int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9), more = 1;
+    const int64_t deadline = pp_now_ns() + (int64_t)(s->setup->seconds * 1e9);
+    bool more = true;
     s->times.n = 0;
     for (int i = 0; more; i++) {
         PP_TRY(run_list(s));
         PP_TRY(take_times(s, length, parts));
         more = i + 1 < LISTS && pp_now_ns() < deadline;
-        PP_TRY(agree(s, &more));
+        PP_TRY(pp_link_agree(s->port.world, s->port.me, &more));
     }
     *ns = pp_times_quantiles(&s->times);
     return PP_OK;
@@ -291,10 +285,10 @@ static void close_all(struct side *s)
 /* Both are done with everything before either takes anything away. */
 static pp_status meet(struct side *s)
 {
-    int64_t word = 0, answer = 0;
-    PP_TRY(agree(s, &word));
-    if (s->port.me == 0) return pp_recv_now(s->port.world, 1, 0, PP_MESSAGE_CONTROL, &answer, sizeof answer);
-    return pp_send_now(s->port.world, 1, 0, PP_MESSAGE_CONTROL, &answer, sizeof answer);
+    bool more = false;
+    PP_TRY(pp_link_agree(s->port.world, s->port.me, &more));
+    if (s->port.me == 0) return pp_recv_now(s->port.world, 1, 0, PP_MESSAGE_CONTROL, &more, sizeof more);
+    return pp_send_now(s->port.world, 1, 0, PP_MESSAGE_CONTROL, &more, sizeof more);
 }
 
 static pp_status measure(struct side *s)

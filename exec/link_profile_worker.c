@@ -9,14 +9,6 @@
 
 enum { WARM_UP = 20, STEPS = 400 };
 
-pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter, double value)
-{
-    if (profile->nfigures == PP_LINK_FIGURES)
-        return pp_fail(PP_INTERNAL, "more than %d figures of links", PP_LINK_FIGURES);
-    profile->figures[profile->nfigures++] = (struct pp_figure){.of = link, .name = parameter, .value = value};
-    return PP_OK;
-}
-
 static pp_status run_steps(struct pp_worker *worker, const struct pp_batches *batches, int64_t *step_ns)
 {
     struct pp_step step = {.track = PP_TRACK_TRAIN, .phase = &worker->job->phase[PP_TRAIN], .batches = batches};

@@ -14,7 +14,7 @@ static struct {
     pthread_once_t once;
     struct pp_nccl nccl;
     pp_status status;
-    char message[400];
+    char message[PP_MESSAGE_BYTES];
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
 static pp_status find_functions(void *library, const char *name, struct pp_nccl *nccl)

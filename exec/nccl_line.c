@@ -29,7 +29,7 @@ struct joining {
     int64_t bytes; /* of it: of the largest exchange */
     ncclComm_t comm;
     pp_status status;
-    char message[500];
+    char message[PP_MESSAGE_BYTES];
     atomic_int parties; /* that still use it */
 };
 

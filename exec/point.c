@@ -32,7 +32,7 @@ struct member {
     int me;
     atomic_bool ended; /* and the two below are set */
     pp_status status;
-    char message[600];
+    char message[PP_MESSAGE_BYTES];
 };
 
 struct crew {
@@ -158,7 +158,7 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
 /* Stores the run's end without losing the message of its failure. */
 static pp_status end_report(struct pp_report *report, pp_status status, const struct pp_result *result)
 {
-    char message[600], text[640];
+    char message[PP_MESSAGE_BYTES], text[PP_MESSAGE_BYTES + sizeof "failed: "];
     if (status == PP_OK) return pp_report_end(report, "ok", result);
     snprintf(message, sizeof message, "%s", pp_message());
     snprintf(text, sizeof text, "failed: %s", message);
@@ -190,7 +190,7 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
 {
     const bool ordered = exec->carrier && (plan->replicas > 2 || plan->tensor > 2);
     const char *order = ordered ? exec->carrier->sums : NULL;
-    const bool parts = plan->replicas > 2 && exec->config.overlap_grad_reduce;
+    const bool parts = plan->replicas > 2 && pp_config_sums_parts(&exec->config);
     snprintf(buf, size, "%s%s%s%s%s", exec->device_text, order ? ", " : "", order ? order : "",
              order && plan->zero ? " in shares" : "", order && parts ? " in parts" : "");
 }

@@ -94,7 +94,7 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 /* What replicas do beside computations. */
 static const char *overlap_words(const struct pp_config *config)
 {
-    if (config->replicas == 1 || !config->overlap_grad_reduce) return "";
+    if (!pp_config_sums_parts(config)) return "";
     return config->overlap_param_gather ? ", overlap grad reduce and param gather" : ", overlap grad reduce";
 }
 

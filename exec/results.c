@@ -97,7 +97,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .tensor = plan->tensor,
                               .zero = plan->zero,
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
-                              .overlap_grad_reduce = plan->replicas > 1 && s->job->config->overlap_grad_reduce,
+                              .overlap_grad_reduce = pp_config_sums_parts(s->job->config),
                               .overlap_param_gather = plan->gathers_first,
                               .ranks = plan->ranks,
                               .workers = s->world->workers,

@@ -21,8 +21,10 @@ pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls,
     for (int i = made.first; i < made.first + made.n; i++) {
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
         const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
-        if (use == PP_SHARES_SCATTER) add(shares, layout->grad_offset[stage] + t->offset, bytes);
-        if (use == PP_SHARES_SCATTER) continue;
+        if (use == PP_SHARES_SCATTER) {
+            add(shares, layout->grad_offset[stage] + t->offset, bytes);
+            continue;
+        }
         if (t->value_offset >= 0) add(shares, layout->param_offset[stage] + t->value_offset, bytes);
         if (t->offset16 >= 0)
             add(shares, layout->param16_offset[stage] + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));

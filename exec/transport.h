@@ -83,7 +83,7 @@ struct pp_transport {
      * memory: does the first process hear that from all others, within a moment? If not, one may have failed, and the
      * launcher has sent the signal. Others than the first get no answer, only that moment later: false. */
     bool (*all_stopped)(void);
-    /* What the transport needs for one world, in world->state[] at its index. */
+    /* What the transport needs for one world: world->local_state of `inproc`, else world->remote_state. */
     pp_status (*attach)(struct pp_world *world, void **state);
     void (*detach)(struct pp_world *world, void *state);
     pp_status (*send)(struct pp_world *world, struct pp_request *request);

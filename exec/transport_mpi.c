@@ -126,8 +126,10 @@ static bool all_stopped(void)
     MPI_Comm_size(MPI_COMM_WORLD, &count);
     MPI_Comm_rank(MPI_COMM_WORLD, &index);
     if (count > 1 && provided < MPI_THREAD_MULTIPLE) return false; /* a worker may be stuck in a call */
-    if (index > 0) tell_stopped(until_ns);
-    if (index > 0) return false;
+    if (index > 0) {
+        tell_stopped(until_ns);
+        return false;
+    }
     while (heard < count && pp_now_ns() < until_ns) {
         MPI_Status status;
         int there = 0;

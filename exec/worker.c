@@ -233,9 +233,8 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     set_share(w, task->stage, frame);
     if (task->microbatch < 0) return;
     const struct pp_plan *plan = phase->plan;
-    const int slot_first = task->microbatch - task->microbatch % plan->slot_microbatches;
     int64_t row = plan->first_row[task->microbatch];
-    frame->act_row = row - plan->first_row[slot_first];
+    frame->act_row = row - plan->first_row[pp_slot_first(plan, task->microbatch)];
     frame->base[PP_MEM_TOKENS] = tokens_of(w) + row * phase->seq;
     frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + row * phase->seq;
     frame->first_row += row;
@@ -343,7 +342,7 @@ pp_status pp_worker_gather(struct pp_worker *w)
 
 pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
 {
-    char message[600];
+    char message[PP_MESSAGE_BYTES];
     snprintf(message, sizeof message, "%s", pp_message());
     pp_world_stop(w->world, why);
     if (w->ops->abandon) w->ops->abandon(w);

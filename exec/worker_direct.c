@@ -208,7 +208,7 @@ static pp_status start_reduction(struct pp_worker *w)
     const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
     const int64_t elements = c.bytes / (int64_t)sizeof(float);
     w->reduction_start_ns = pp_now_ns();
-    w->busy = !c.tied ? w->reduce : w->tied;
+    w->busy = c.tied ? w->tied : w->reduce;
     if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
     if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);

@@ -102,7 +102,7 @@ static pp_status usable(const struct device *d, const struct pp_backend **out)
 /* The first that can be used and computes. Only the reason why the first of all cannot is told. */
 static pp_status find_auto(const struct pp_backend **out)
 {
-    char reason[1024] = "";
+    char reason[PP_MESSAGE_BYTES] = "";
     for (int i = 0; i < DEVICES; i++) {
         if (devices[i].backend->waits) continue;
         const pp_status status = usable(&devices[i], out);

@@ -244,7 +244,7 @@ static double reference_ns(struct pp_profile *profile)
 static pp_status end_run(struct session *s, pp_status status)
 {
     struct pp_run_result result = pp_result_none;
-    char text[256];
+    char text[PP_MESSAGE_BYTES + sizeof "failed: "];
     result.reference_ns = reference_ns(s->profile);
     snprintf(text, sizeof text, "failed: %s", pp_message());
     result.status = status == PP_OK ? "ok" : status == PP_INTERRUPTED ? "interrupted" : text;
@@ -258,7 +258,7 @@ static pp_status record(void *arg)
     pp_status status = begin_run(s);
     if (status == PP_OK) {
         status = measure_and_store(s);
-        char message[512];
+        char message[PP_MESSAGE_BYTES];
         snprintf(message, sizeof message, "%s", pp_message());
         pp_status ended = end_run(s, status);
         if (status == PP_OK)

@@ -45,7 +45,7 @@ struct pp_profile_setup {
 
 /* One kernel call of a shape's program, all calls of one name together. */
 struct pp_profile_kernel {
-    char name[64];
+    char name[PP_CALL_NAME];
     int calls; /* of this name in one task */
     struct pp_quantiles ns;
 };
@@ -70,7 +70,7 @@ struct pp_profile_shape {
     char context[PP_CONTEXT_SIZE];      /* of the job: pp_job_context */
     int kind;                           /* enum pp_kind */
     int ncalls;
-    char (*call_names)[64]; /* [ncalls] */
+    char (*call_names)[PP_CALL_NAME]; /* [ncalls] */
     double flops, bytes;
     struct pp_profile_cell cell[PP_PROFILE_LOADS]; /* parallel to the profile's loads; load 0: not needed */
 };

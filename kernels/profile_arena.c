@@ -164,8 +164,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     int seq = job->phase[PP_TRAIN].seq;
     const struct pp_plan *plan = job->train;
     int64_t first_row = task->microbatch < 0 ? 0 : plan->first_row[task->microbatch];
-    int64_t slot_row =
-        task->microbatch < 0 ? 0 : plan->first_row[task->microbatch - task->microbatch % plan->slot_microbatches];
+    int64_t slot_row = task->microbatch < 0 ? 0 : plan->first_row[pp_slot_first(plan, task->microbatch)];
     int64_t copies = layout->param16_offset[task->stage], states = layout->state_offset[task->stage];
     char *tokens = arena->base + layout->data_offset[arena->rank];
     int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);

@@ -54,7 +54,7 @@ struct worker {
     int64_t *kernel_ns; /* room for the longest program */
     int64_t reference_ns;
     pp_status status;
-    char message[256];
+    char message[PP_MESSAGE_BYTES];
 };
 
 static bool interrupted(const struct team *team) { return team->setup->interrupted && team->setup->interrupted(); }

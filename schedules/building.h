@@ -97,9 +97,6 @@ static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microba
 
 static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_I; }
 
-/* The first microbatch in the activation slot of microbatch m. */
-static inline int pp_slot_first(const struct pp_plan *plan, int m) { return m - m % plan->slot_microbatches; }
-
 /* Does microbatch m of this plan keep inputs only, to be recomputed? */
 static inline bool pp_recomputed(const struct pp_plan *plan, int m)
 {

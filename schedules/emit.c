@@ -84,9 +84,8 @@ static pp_status transfer(struct builder *b, struct channel *c)
         c->send.users[task.in].last = id;
         pp_slots_free(&c->send, task.in);
     }
-    int next = task.stage + (c->transfer == PP_XFER_F ? 1 : -1);
-    int64_t cells = pp_cells(plan);
-    b->delivered[(c->transfer == PP_XFER_B) * cells + pp_cell(plan, next, task.microbatch)] = id;
+    const int next = pp_transfer_target(c->transfer, task.stage);
+    b->delivered[(c->transfer == PP_XFER_B) * pp_cells(plan) + pp_cell(plan, next, task.microbatch)] = id;
     return PP_OK;
 }
 

@@ -10,21 +10,20 @@
 #include "schedules/schedule.h"
 #include "schedules/zb_search.h"
 
-/* Arrays for what shape->costs does not say: everything takes 1, a microbatch counts 1. */
-static pp_status complete(const struct pp_schedule_shape *shape, int64_t **memory, struct pp_stage_costs *out)
+/* A microbatch counts 1; where shape->costs says nothing, everything takes 1. *arrays: the caller's to free. */
+static pp_status set_problem(const struct pp_schedule_shape *shape, int64_t **arrays, struct pp_stage_costs *costs,
+                             struct pp_zb_problem *out)
 {
     const int n = shape->ranks;
-    PP_TRY(PP_NEW(memory, 2 * n));
-    int64_t *ones = *memory, *cap = ones + n;
+    PP_TRY(PP_NEW(arrays, 2 * n));
+    int64_t *ones = *arrays, *cap = ones + n;
     for (int j = 0; j < n; j++) {
         ones[j] = 1;
         cap[j] = shape->number ? shape->number : n;
     }
-    *out = shape->costs ? *shape->costs : (struct pp_stage_costs){.forward = ones, .input = ones, .weight = ones};
-    if (!out->cap) {
-        out->held = out->held_weight = ones;
-        out->cap = cap;
-    }
+    *costs = shape->costs ? *shape->costs : (struct pp_stage_costs){.forward = ones, .input = ones, .weight = ones};
+    *out = (struct pp_zb_problem){
+        .ranks = n, .microbatches = shape->microbatches, .costs = costs, .held = ones, .held_weight = ones, .cap = cap};
     return PP_OK;
 }
 
@@ -41,16 +40,16 @@ static pp_status read_kinds(const struct pp_schedule_shape *shape, const uint8_t
 static pp_status search(const struct pp_schedule_shape *shape, struct pp_order *out)
 {
     struct pp_stage_costs costs;
-    const struct pp_zb_problem problem = {shape->ranks, shape->microbatches, &costs, false};
-    int64_t *memory = NULL;
+    struct pp_zb_problem problem;
+    int64_t *arrays = NULL;
     uint8_t *kinds = NULL;
     pp_status status;
-    PP_TRY_DONE(complete(shape, &memory, &costs));
+    PP_TRY_DONE(set_problem(shape, &arrays, &costs, &problem));
     PP_TRY_DONE(PP_NEW(&kinds, 3 * (int64_t)shape->ranks * shape->microbatches));
     PP_TRY_DONE(pp_zb_search(&problem, kinds));
     status = read_kinds(shape, kinds, out);
 done:
-    free(memory);
+    free(arrays);
     free(kinds);
     return status;
 }

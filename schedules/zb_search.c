@@ -85,7 +85,7 @@ static void try_all(struct pp_zb_walk *w, uint8_t *kinds)
 static pp_status check_memory(const struct pp_zb_problem *p)
 {
     for (int j = 0; j < p->ranks; j++)
-        if (p->costs->cap[j] < p->costs->held[j] || p->costs->cap[j] < p->costs->held_weight[j])
+        if (p->cap[j] < p->held[j] || p->cap[j] < p->held_weight[j])
             return pp_fail(PP_USAGE, "rank %d has no memory for a single microbatch", j);
     return PP_OK;
 }
@@ -99,16 +99,13 @@ static void scale_times(const struct pp_zb_problem *p, int64_t *times, struct pp
         all += (double)p->costs->forward[j] + (double)p->costs->input[j] + (double)p->costs->weight[j];
     int shift = 0;
     for (all *= p->microbatches; all > 0x1p61; all /= 2) shift++;
-    *out = *p->costs;
     for (int j = 0; j < n; j++) {
         times[j] = p->costs->forward[j] >> shift;
         times[n + j] = p->costs->input[j] >> shift;
         times[2 * n + j] = p->costs->weight[j] >> shift;
     }
-    out->hop >>= shift;
-    out->forward = times;
-    out->input = times + n;
-    out->weight = times + 2 * n;
+    *out = (struct pp_stage_costs){
+        .forward = times, .input = times + n, .weight = times + 2 * n, .hop = p->costs->hop >> shift};
 }
 
 pp_status pp_zb_search(const struct pp_zb_problem *problem, uint8_t *kinds)

@@ -26,8 +26,11 @@
 
 struct pp_zb_problem {
     int ranks, microbatches;
-    const struct pp_stage_costs *costs; /* no array is NULL */
-    bool span;                          /* least span, then least makespan; else the other way round */
+    const struct pp_stage_costs *costs;
+    /* [ranks] in any one unit: memory of a microbatch from the start of F to the end of I, and from there to the end of
+     * W; memory that there is */
+    const int64_t *held, *held_weight, *cap;
+    bool span; /* least span, then least makespan; else the other way round */
 };
 
 /* kinds: [ranks][3 * microbatches] PP_F, PP_I and PP_W in order; of each kind the microbatches are in order. Time grows

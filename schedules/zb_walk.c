@@ -5,9 +5,9 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Memory of a microbatch that its F takes, and of which I leaves held_weight. */
-static int64_t room(const struct pp_zb_walk *w, int j) { return most(w->costs.held[j], w->costs.held_weight[j]); }
+static int64_t room(const struct pp_zb_walk *w, int j) { return most(w->p->held[j], w->p->held_weight[j]); }
 
-static bool fits(const struct pp_zb_walk *w, int j) { return w->ranks[j].memory <= w->costs.cap[j] - room(w, j); }
+static bool fits(const struct pp_zb_walk *w, int j) { return w->ranks[j].memory <= w->p->cap[j] - room(w, j); }
 
 /* When the input of the next forward or I is there. */
 static int64_t arrival(const struct pp_zb_walk *w, int j, int kind)
@@ -38,11 +38,11 @@ static void put(struct pp_zb_walk *w, int j, int kind)
         r->memory += room(w, j);
     } else if (kind == PP_I) {
         r->end = start + w->costs.input[j];
-        r->memory -= room(w, j) - w->costs.held_weight[j];
+        r->memory -= room(w, j) - w->p->held_weight[j];
         w->input_end[(int64_t)j * w->p->microbatches + r->inputs++] = r->end;
     } else {
         r->end = start + w->costs.weight[j];
-        r->memory -= w->costs.held_weight[j];
+        r->memory -= w->p->held_weight[j];
         r->weights++;
     }
 }
@@ -84,7 +84,7 @@ static void plan_warm_up(struct pp_zb_walk *w)
         const int64_t there = last ? r->end : backward_end + w->costs.hop, f = w->costs.forward[j];
         int64_t end = r->end, memory = r->memory;
         if (!last)
-            while (1 + r->extra < least(m, most_ahead(w, j)) && memory <= w->costs.cap[j] - room(w, j) &&
+            while (1 + r->extra < least(m, most_ahead(w, j)) && memory <= w->p->cap[j] - room(w, j) &&
                    one_more(w, end, f, there)) {
                 end += f;
                 memory += room(w, j);
@@ -117,8 +117,8 @@ static bool better_later(const struct pp_zb_walk *w, int j)
     if (r->forwards < next->forwards + 2) return false;
     const int64_t gradient = next->end + w->costs.forward[j + 1] + w->costs.input[j + 1] + w->costs.hop;
     int64_t memory = r->memory, end = r->end + w->costs.forward[j];
-    for (int n = r->weights; n < r->inputs && memory > w->costs.cap[j] - room(w, j); n++) {
-        memory -= w->costs.held_weight[j];
+    for (int n = r->weights; n < r->inputs && memory > w->p->cap[j] - room(w, j); n++) {
+        memory -= w->p->held_weight[j];
         end += w->costs.weight[j];
     }
     return end > gradient && gradient - r->end <= w->worst - r->cost;
@@ -127,11 +127,11 @@ static bool better_later(const struct pp_zb_walk *w, int j)
 static bool wants_forward(struct pp_zb_walk *w, int j)
 {
     const struct pp_zb_rank *r = &w->ranks[j];
-    const int64_t freed = (int64_t)(r->inputs - r->weights) * w->costs.held_weight[j];
+    const int64_t freed = (int64_t)(r->inputs - r->weights) * w->p->held_weight[j];
     if (r->forwards == w->p->microbatches) return false;
     if (r->forwards == r->inputs) return true; /* this round's I is of this microbatch */
     if (r->forwards - r->inputs >= most_ahead(w, j)) return false;
-    if (r->memory - freed > w->costs.cap[j] - room(w, j)) return false;
+    if (r->memory - freed > w->p->cap[j] - room(w, j)) return false;
     if (!better_later(w, j)) return true;
     w->decisive |= PP_ZB_BACKWARDS_FIRST;
     return !(w->knobs & PP_ZB_BACKWARDS_FIRST);

@@ -3,6 +3,7 @@
  * Durations as ppprof measured them. What was not measured is taken from the machine, class by class, and counted.
  */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,17 @@ int pp_cost_worst_source(const struct pp_cost_origin *origin)
     for (int source = worst; source < PP_COST_SOURCES; source++)
         if (origin->from[source] > 0) worst = source;
     return worst;
+}
+
+pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...)
+{
+    char what[192];
+    va_list args;
+    if (value >= least && value <= most) return PP_OK;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return pp_fail(PP_INPUT, "the profile says that %s %.17g; measure again with ppprof", what, value);
 }
 
 /* A parameter of a link; *found = false leaves *value. */

@@ -66,7 +66,7 @@ static pp_status find_mean(const struct pp_search *s, const char *name, int load
 struct known_kernels {
     int n;
     struct {
-        char name[64];
+        char name[PP_CALL_NAME];
         int64_t ns;
     } kernel[32];
 };
@@ -74,7 +74,7 @@ struct known_kernels {
 static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *call, int load,
                              struct known_kernels *known, int64_t *ns, bool *found)
 {
-    char name[64];
+    char name[PP_CALL_NAME];
     *found = true;
     s->job->model_ops->call_name(call, name, sizeof name);
     for (int i = 0; i < known->n; i++) {

@@ -35,6 +35,7 @@ pp_status pp_machine_split_time(const struct pp_machine *machine, struct pp_conf
 /* A measured figure that no measurement gives (below `least`, above `most`, not a number) is refused: PP_INPUT, with a
  * line that begins "the profile says that", names the figure as fmt does, and ends with its value. */
 pp_status pp_check_figure(double value, double least, double most, const char *fmt, ...) PP_PRINTF(4, 5) PP_MUST_CHECK;
+
 /* What a cost was made of. Classes are those with a duration of their own (computations). */
 struct pp_cost_origin {
     int classes, from[PP_COST_SOURCES];              /* all of them; by enum pp_cost_source */
@@ -58,9 +59,6 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
  * host. *out = NULL if nothing at all fits. */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
-
-/* An empty cost for the plan. */
-pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
 
 /* Hops of the exchange behind the global norm: an all-gather by dissemination among n = pp_norm_workers(), which takes
  * ceil(log2 n) rounds. */

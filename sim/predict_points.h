@@ -13,7 +13,7 @@
 /* Of one point. What is left in it is released after it was taken. */
 struct pp_outcome {
     pp_status status; /* PP_OK, or what made the point impossible: */
-    char message[1024];
+    char message[PP_MESSAGE_BYTES];
     json_t *row;                     /* its figures; NULL unless PP_OK, or when the taker has taken it */
     struct pp_cost_origin origin;    /* as in the prediction */
     char remark[256];                /* pp_checkpoint_remark() */

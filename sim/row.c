@@ -22,12 +22,6 @@ static json_t *layers_by_stage(const struct pp_model *model)
     return array;
 }
 
-/* Are gradients summed beside the backward that makes them? Given times are of whole tasks. */
-static bool sums_parts(const struct pp_job *job)
-{
-    return job->config->overlap_grad_reduce && job->train->replicas > 1 && !job->config->times;
-}
-
 static void set_configuration(json_t **row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
@@ -40,7 +34,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(plan->replicas));
     set(row, "zero", json_integer(plan->zero));
-    set(row, "overlap_grad_reduce", json_boolean(sums_parts(job)));
+    set(row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config)));
     set(row, "overlap_param_gather", json_boolean(plan->gathers_first));
     set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));

@@ -20,7 +20,7 @@ static struct {
     __typeof__(openblas_get_config) *get_config;
     __typeof__(openblas_get_corename) *get_corename;
     pp_status status;
-    char message[256]; /* of status */
+    char message[PP_MESSAGE_BYTES]; /* of status */
     char text[96];
 } blas;
 

@@ -147,7 +147,7 @@ static void test_slots(void **state)
     (void)state;
     struct pp_plan *plan = build(&(struct shape){"gpipe", 1, 1, 5, 4, PP_CHECKPOINT_NEVER});
     assert_int_equal(slots_of(plan), 2);
-    assert_int_equal(pp_plan_slot_rows(plan, -1), 16);
+    assert_int_equal(pp_plan_most_slot_rows(plan), 16);
     assert_int_equal(pp_plan_slot_rows(plan, 4), 4);
     pp_plan_free(plan);
 }

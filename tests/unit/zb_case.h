@@ -27,7 +27,12 @@ struct problem {
 static inline void uniform(struct problem *t, int ranks, int microbatches, int64_t f, int64_t i, int64_t w, int64_t hop,
                            int64_t cap)
 {
-    t->p = (struct pp_zb_problem){.ranks = ranks, .microbatches = microbatches, .costs = &t->costs};
+    t->p = (struct pp_zb_problem){.ranks = ranks,
+                                  .microbatches = microbatches,
+                                  .costs = &t->costs,
+                                  .held = t->held,
+                                  .held_weight = t->held_weight,
+                                  .cap = t->cap};
     for (int r = 0; r < ranks; r++) {
         t->forward[r] = f;
         t->input[r] = i;
@@ -35,7 +40,7 @@ static inline void uniform(struct problem *t, int ranks, int microbatches, int64
         t->held[r] = t->held_weight[r] = 1;
         t->cap[r] = cap;
     }
-    t->costs = (struct pp_stage_costs){t->forward, t->input, t->weight, hop, t->held, t->held_weight, t->cap};
+    t->costs = (struct pp_stage_costs){t->forward, t->input, t->weight, hop};
 }
 
 /* A rank on its way through its order. */

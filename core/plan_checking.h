@@ -1,16 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Are the issue lists of a plan complete, and free of deadlock even if nothing is buffered? Part of pp_plan_check().
+ * The parts of pp_plan_check(), between the files core/plan_*.c. Nothing else includes this. All return PP_INPUT, with
+ * a message of pp_plan_bad() or one like it.
+ */
+#ifndef PP_CORE_PLAN_CHECKING_H
+#define PP_CORE_PLAN_CHECKING_H
+
+#include "core/plan.h"
+
+/* "the plan is wrong: rank R, task N (F s0 m0): what". The rank is that of its lane; of a collective of all
+ * "all ranks". */
+pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
+
+/* plan_ranks.c: before all else. Ranks, stages and lanes are there, each rank has a stage and its lane, and all name
+ * ranks that there are. */
+pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
+/* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. */
+pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
+/* plan_norm.c: for tasks in the order of their ids. NORM_ALL comes once, behind all NORMs, which are in its range, and
+ * STEP waits for it where gradients are clipped. */
+struct pp_norm_check {
+    int32_t first, last, all; /* NORMs so far, NORM_ALL; -1: none yet */
+};
+pp_status pp_norm_check_task(struct pp_norm_check *c, const struct pp_plan *plan, int32_t id) PP_MUST_CHECK;
+
+/* --- plan_issue.c: are the issue lists complete, and free of deadlock even if nothing is buffered? ---
  *
  * Where every list has its ends in ascending order of ids, as the builder makes them, it is enough to see that: the
  * task with the least id that is not done stands at the head of all its lists, so it can go, and so can every next one.
  * The pass over the tasks sees it by the way. Other lists may be free of deadlock too; they are walked as one
- * in-order queue per rank, which also finds what to blame.
- */
-#ifndef PP_CORE_PLAN_ISSUE_H
-#define PP_CORE_PLAN_ISSUE_H
-
-#include "core/plan.h"
+ * in-order queue per rank, which also finds what to blame. */
 
 /* The head of a rank's list. It is read a cache line at a time: the lists of many ranks lie at distances that make them
  * share few sets of the caches. */
@@ -28,26 +49,8 @@ struct pp_issue_check {
 pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan) PP_MUST_CHECK;
 void pp_issue_check_release(struct pp_issue_check *c);
 
-/* After all tasks. PP_INPUT with a message that names rank and task. */
+/* After all tasks. */
 pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
-
-/* plan_ranks.c: before all else. Ranks, stages and lanes are there, each rank has a stage and its lane, and all name
- * ranks that there are. PP_INPUT. */
-pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
-
-/* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. PP_INPUT. */
-pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
-
-/* plan_norm.c: for tasks in the order of their ids. NORM_ALL comes once, behind all NORMs, which are in its range, and
- * STEP waits for it where gradients are clipped. PP_INPUT. */
-struct pp_norm_check {
-    int32_t first, last, all; /* NORMs so far, NORM_ALL; -1: none yet */
-};
-pp_status pp_norm_check_task(struct pp_norm_check *c, const struct pp_plan *plan, int32_t id) PP_MUST_CHECK;
-
-/* "the plan is wrong: rank R, task N (F s0 m0): what". The rank is that of its lane; of a collective of
- * all "all ranks". */
-pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
 
 /* Reads on; false at the end of the list. */
 bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *head);
