@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/timeline.h"
+#include "core/new_file.h"
 
 /* Threads of one worker: its computations, what arrives forwards and backwards, and collectives. */
 enum { THREADS = 4 };
@@ -183,23 +185,37 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
     return status;
 }
 
-pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_t row, const char *path)
+static pp_status write_trace(struct chrome *c, struct pp_db *db, const struct pp_table *table, int64_t row)
 {
     char title[256];
-    struct pp_pair pair = pp_compare_pair(table, row);
-    struct chrome c = {.out = fopen(path, "w")};
-    if (!c.out) return pp_fail(PP_IO, "--chrome %s: %s: name another file", path, strerror(errno));
-    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c.out);
-    pp_json_text(pp_compare_title(table, row, title, sizeof title), c.out);
-    fputs(",\"workload\":", c.out);
-    pp_json_text(pp_cell_text(pp_table_cell(table, row, "workload")), c.out);
-    fputs("},\"traceEvents\":[", c.out);
-    pp_status status = PP_OK;
-    if (pair.predicted >= 0) status = write_run(&c, db, pair.predicted, "prediction");
-    if (pair.measured >= 0 && status == PP_OK) status = write_run(&c, db, pair.measured, "measurement");
-    fputs("\n]}\n", c.out);
-    int wrong = ferror(c.out);
-    if ((fclose(c.out) != 0 || wrong) && status == PP_OK)
-        status = pp_fail(PP_IO, "--chrome %s: %s: free space or name another file", path, strerror(errno));
+    const struct pp_pair pair = pp_compare_pair(table, row);
+    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c->out);
+    pp_json_text(pp_compare_title(table, row, title, sizeof title), c->out);
+    fputs(",\"workload\":", c->out);
+    pp_json_text(pp_cell_text(pp_table_cell(table, row, "workload")), c->out);
+    fputs("},\"traceEvents\":[", c->out);
+    if (pair.predicted >= 0) PP_TRY(write_run(c, db, pair.predicted, "prediction"));
+    if (pair.measured >= 0) PP_TRY(write_run(c, db, pair.measured, "measurement"));
+    fputs("\n]}\n", c->out);
+    return PP_OK;
+}
+
+static pp_status failed(const char *path, const char *advice)
+{
+    return pp_fail(PP_IO, "--chrome %s: %s: %s", path, strerror(errno), advice);
+}
+
+pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_t row, const char *path)
+{
+    struct pp_new_file file;
+    PP_TRY(pp_new_file_choose("--chrome", path, false, &file));
+    struct chrome c = {.out = fopen(pp_new_file_target(&file), "w")};
+    if (!c.out) return failed(path, "name another file");
+    pp_status status = write_trace(&c, db, table, row);
+    const int wrong = ferror(c.out);
+    if ((fclose(c.out) != 0 || wrong) && status == PP_OK) status = failed(path, "free space or name another file");
+    if (status == PP_OK && *file.temporary && rename(file.temporary, file.path) != 0)
+        status = failed(path, "name another file");
+    if (status != PP_OK && *file.temporary) unlink(file.temporary);
     return status;
 }

@@ -104,8 +104,10 @@ static pp_status report_file(const struct pp_config *config, const char *path)
 static pp_status run(void *session, const char *operand)
 {
     const struct pp_config *config = session;
+    const char *path = operand ? operand : "pp.db";
     PP_TRY(check_usage(config));
-    return report_file(config, operand ? operand : "pp.db");
+    PP_TRY(pp_config_check_database(path));
+    return report_file(config, path);
 }
 
 int main(int argc, char **argv)

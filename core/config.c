@@ -163,12 +163,13 @@ static pp_status check_overlap(const struct pp_config *config)
                    lacks);
 }
 
-/* Names by which SQLite opens something else than the file of that name: memory, which nobody could read later. */
-static pp_status check_database(const struct pp_config *config)
+pp_status pp_config_check_database(const char *path)
 {
-    if (!config->db || (strcmp(config->db, ":memory:") != 0 && strncmp(config->db, "file:", 5) != 0)) return PP_OK;
-    return pp_fail(PP_USAGE, "--db \"%s\": SQLite would not take that for the name of a file; write ./%s", config->db,
-                   config->db);
+    const bool uri = strncmp(path, "file:", 5) == 0;
+    if (!uri && strcmp(path, ":memory:") != 0) return PP_OK;
+    return pp_fail(PP_USAGE, "database \"%s\": to SQLite that is %s, and here a file must be named: %s, or write ./%s",
+                   path, uri ? "a URI" : "memory, which nobody could read later",
+                   uri ? "leave \"file:\" out, and what follows a \"?\"" : "choose another name", path);
 }
 
 /* What no range of one option can say. */
@@ -185,7 +186,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_tensor(config));
     PP_TRY(check_checkpoints(config));
     PP_TRY(check_overlap(config));
-    PP_TRY(check_database(config));
+    if (config->db) PP_TRY(pp_config_check_database(config->db));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
                        config->straggler ? "--straggler" : "--jitter");

@@ -118,6 +118,9 @@ int pp_config_max_positions(const struct pp_config *config);
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
+/* PP_USAGE for names by which SQLite opens something else than the file of that name. */
+pp_status pp_config_check_database(const char *path) PP_MUST_CHECK;
+
 /* Warns of options that change nothing of any configuration, as there is only one worker, or no GPU, of what they are
  * for. */
 void pp_config_remarks(const struct pp_config *config);

@@ -123,6 +123,8 @@ pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int 
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_CHECK;
 /* True if the database holds any profile of the device. *cores: of the machine of the best one, as above. */
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
+/* Was any task of the device measured with so many threads of a worker? */
+pp_status pp_db_has_threads(struct pp_db *db, const char *device, int threads, bool *found) PP_MUST_CHECK;
 /* Calls back for each task sample of the device whose signature starts with `prefix`, in the context's share of a GPU
  * (one for each signature and load: that of the best profile). */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t ns);

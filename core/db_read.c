@@ -97,6 +97,13 @@ pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bo
     return PP_OK;
 }
 
+pp_status pp_db_has_threads(struct pp_db *db, const char *device, int threads, bool *found)
+{
+    int64_t one;
+    return pp_db_integer(db, "SELECT 1 FROM task_time WHERE " OF_DEVICE " LIMIT 1",
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads)), &one, found);
+}
+
 pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
                           pp_db_task_fn fn, void *arg)
 {

@@ -26,7 +26,7 @@ struct pp_exec {
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;
     bool agreed; /* all processes end with the same failure, and know it: none needs to be aborted */
-    bool mixed;  /* processes whose devices compute otherwise: bits depend on who does what */
+    bool mixed;  /* devices that compute otherwise than each other: bits depend on who does what */
     char device_text[192];
 };
 

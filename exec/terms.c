@@ -60,13 +60,13 @@ pp_status pp_compare_devices(struct pp_exec *exec)
     const size_t used = strlen(exec->device_text), left = sizeof exec->device_text - used;
     char(*texts)[sizeof exec->device_text];
     int other = 1;
-    exec->mixed = false;
+    exec->mixed = strstr(exec->device_text, PP_GPUS_DIFFER) != NULL;
     if (count == 1) return PP_OK;
     PP_TRY(PP_NEW(&texts, count));
     PP_TRY(exec->transport->gather(exec->device_text, sizeof *texts, texts)); /* may write after a failure, too */
     while (other < count && strcmp(texts[0], texts[other]) == 0) other++;
-    exec->mixed = other < count;
-    if (exec->mixed) {
+    if (other < count) {
+        exec->mixed = true;
         pp_warn("process %d computes with \"%s\", process 0 with \"%s\": bits depend on which of them does what", other,
                 texts[other], texts[0]);
         snprintf(exec->device_text + used, left, ", processes differ");

@@ -109,13 +109,16 @@ static pp_status read_tokens(const struct token_file *file, int vocabulary, FILE
     return PP_OK;
 }
 
-/* Small numbers of four bytes look like two tokens, of which the second is 0. */
+/* Small numbers of four bytes look like two tokens, of which the second is 0, and the first of some is not. */
 static pp_status check_width(const struct token_file *file, int vocabulary, const int32_t *words)
 {
-    int64_t i = 1;
+    bool wide = false;
     if (file->width != 2 || file->length < ENOUGH_TO_JUDGE || file->length % 2 != 0) return PP_OK;
-    while (i < file->length && words[i] == 0) i += 2;
-    if (i < file->length) return PP_OK;
+    for (int64_t i = 0; i < file->length; i += 2) {
+        if (words[i + 1] != 0) return PP_OK;
+        wide |= words[i] != 0;
+    }
+    if (!wide) return PP_OK;
     return pp_fail(PP_INPUT,
                    "%s: every other token is 0, as if tokens had 4 bytes, but with --vocab %d, up to 65536, they have "
                    "2; write them as 16-bit numbers",

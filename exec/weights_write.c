@@ -6,14 +6,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/new_file.h"
 #include "exec/weights.h"
 
 struct pp_weights_writer {
-    char path[PATH_MAX];      /* symbolic links resolved */
-    char temporary[PATH_MAX]; /* "" = written directly */
+    struct pp_new_file file;
     int fd;
 };
 
@@ -45,7 +44,7 @@ const char *pp_notes_find(const struct pp_notes *notes, const char *name)
 
 static pp_status failed(const struct pp_weights_writer *w, const char *what)
 {
-    return pp_fail(PP_IO, "--save: cannot %s %s: %s", what, w->path, strerror(errno));
+    return pp_fail(PP_IO, "--save: cannot %s %s: %s", what, w->file.path, strerror(errno));
 }
 
 static pp_status write_bytes(struct pp_weights_writer *w, const void *from, size_t bytes)
@@ -107,7 +106,7 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     json_t *header = make_header(model, notes);
     char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
-    if (!text) return pp_fail(PP_NOMEM, "cannot allocate the header of %s", w->path);
+    if (!text) return pp_fail(PP_NOMEM, "cannot allocate the header of %s", w->file.path);
     /* Blanks bring the tensors to a multiple of 8 bytes. */
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     unsigned char size[8];
@@ -119,43 +118,10 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     return status;
 }
 
-/* Also a link to what is not there yet says where the file goes, and that may be another link. */
-static void follow_links(char *path, size_t size)
-{
-    enum { MOST_LINKS = 40 }; /* as many as the system follows */
-    char target[PATH_MAX];
-    for (int i = 0; i < MOST_LINKS; i++) {
-        const ssize_t length = readlink(path, target, sizeof target);
-        if (length < 0 || strlen(path) + (size_t)length + 2 > size) return;
-        char *slash = *target == '/' ? NULL : strrchr(path, '/'), *name = slash ? slash + 1 : path;
-        memcpy(name, target, (size_t)length);
-        name[length] = '\0';
-    }
-}
-
-/* Where the file goes: a regular file (or a new one) by way of a temporary one in the same folder. */
-static pp_status choose_place(const char *path, bool again, struct pp_weights_writer *w)
-{
-    struct stat info;
-    bool exists = stat(path, &info) == 0;
-    if (strlen(path) >= sizeof w->path - 32) return pp_fail(PP_USAGE, "--save: the path is too long");
-    strcpy(w->path, path);
-    if (!exists && errno == ELOOP) return failed(w, "create");
-    if (!exists || !realpath(path, w->path)) follow_links(strcpy(w->path, path), sizeof w->path - 32);
-    if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "--save: %s is a folder; name a file", path);
-    if (exists && !S_ISREG(info.st_mode)) return PP_OK;
-    int used = snprintf(w->temporary, sizeof w->temporary, "%.*s", PATH_MAX - 32, w->path);
-    if (!again) used += snprintf(w->temporary + used, 24, ".%ld", (long)getpid());
-    strcpy(w->temporary + used, ".part");
-    return PP_OK;
-}
-
 static pp_status open_place(struct pp_weights_writer *w)
 {
-    if (*w->temporary)
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    else
-        w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+    const int create = *w->file.temporary ? O_CREAT | O_TRUNC : 0;
+    w->fd = open(pp_new_file_target(&w->file), O_WRONLY | O_CLOEXEC | create, 0666);
     return w->fd < 0 ? failed(w, "create") : PP_OK;
 }
 
@@ -163,9 +129,9 @@ pp_status pp_weights_check_target(const char *path)
 {
     char folder[PATH_MAX];
     struct pp_weights_writer w = {.fd = -1};
-    PP_TRY(choose_place(path, false, &w));
-    strcpy(folder, w.path);
-    if (access(*w.temporary ? dirname(folder) : w.path, W_OK)) return failed(&w, "create");
+    PP_TRY(pp_new_file_choose("--save", path, false, &w.file));
+    strcpy(folder, w.file.path);
+    if (access(*w.file.temporary ? dirname(folder) : w.file.path, W_OK)) return failed(&w, "create");
     return PP_OK;
 }
 
@@ -177,7 +143,7 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
     if (notes) PP_TRY(pp_notes_check(notes));
     PP_TRY(PP_NEW(&w, 1));
     w->fd = -1;
-    pp_status status = choose_place(path, notes != NULL, w);
+    pp_status status = pp_new_file_choose("--save", path, notes != NULL, &w->file);
     if (status == PP_OK) status = open_place(w);
     if (status == PP_OK) status = write_header(w, model, notes);
     if (status == PP_OK)
@@ -196,7 +162,7 @@ pp_status pp_weights_append(struct pp_weights_writer *w, const float *values, in
 static void sync_folder(const struct pp_weights_writer *w)
 {
     char folder[PATH_MAX];
-    strcpy(folder, w->path);
+    strcpy(folder, w->file.path);
     int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     fsync(fd);
@@ -205,13 +171,13 @@ static void sync_folder(const struct pp_weights_writer *w)
 
 static pp_status put_in_place(struct pp_weights_writer *w)
 {
-    if (*w->temporary && fsync(w->fd)) return failed(w, "write");
+    if (*w->file.temporary && fsync(w->fd)) return failed(w, "write");
     int fd = w->fd;
     w->fd = -1;
     if (close(fd)) return failed(w, "write");
-    if (!*w->temporary) return PP_OK;
-    if (rename(w->temporary, w->path)) return failed(w, "create");
-    w->temporary[0] = '\0';
+    if (!*w->file.temporary) return PP_OK;
+    if (rename(w->file.temporary, w->file.path)) return failed(w, "create");
+    w->file.temporary[0] = '\0';
     sync_folder(w);
     return PP_OK;
 }
@@ -227,6 +193,6 @@ void pp_weights_discard(struct pp_weights_writer *w)
 {
     if (!w) return;
     if (w->fd >= 0) close(w->fd);
-    if (*w->temporary) unlink(w->temporary);
+    if (*w->file.temporary) unlink(w->file.temporary);
     free(w);
 }

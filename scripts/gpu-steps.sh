@@ -90,12 +90,36 @@ to_out() {
     done
 }
 
-# pack OPTION...: what was measured. Without databases that the step under way writes: half of one is none.
+# written_now: names the databases that the step under way writes. What it commits may be in FILE-wal alone.
+written_now() {
+    local file
+    [ -n "$running" ] || return 0
+    find . '(' -path ./build -o -path ./bundle ')' -prune -o -name '*.db' -printf '%P\n' | while read -r file; do
+        if [ "$file" -nt .begun ] || [ "$file-wal" -nt .begun ]; then echo "$file"; fi
+    done
+}
+
+# copy_databases FILE...: into .copies, by SQLite: the files of one that is written are no database. What SQLite cannot copy is left out.
+copy_databases() {
+    nice python3 -c 'import pathlib, sqlite3, sys
+for name in sys.argv[1:]:
+    copy = pathlib.Path(".copies", name)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        sqlite3.connect(name).backup(sqlite3.connect(copy))
+    except sqlite3.Error:
+        copy.unlink(missing_ok=True)' "$@"
+}
+
+# pack OPTION...: what was measured.
 pack() {
-    local written=()
-    if [ -n "$running" ]; then written=(-not '(' -name '*.db*' -newer .begun ')'); fi
-    find . '(' -path ./build -o -path ./bundle ')' -prune -o -type f -not -name '*.tar.gz*' -not -name .begun "${written[@]}" -printf '%P\0' |
-        nice tar -czf results.tar.gz.new "$@" --null -T -
+    local file written=() without=()
+    mapfile -t written < <(written_now)
+    for file in "${written[@]}"; do without+=(-not -path "./$file" -not -path "./$file-*"); done
+    if [ "${#written[@]}" -gt 0 ]; then copy_databases "${written[@]}"; fi
+    find . '(' -path ./build -o -path ./bundle ')' -prune -o -type f -not -name '*.tar.gz*' -not -name .begun "${without[@]}" -printf '%P\0' |
+        nice tar -czf results.tar.gz.new "$@" --transform 's,^\.copies/,,' --null -T -
+    rm -rf .copies
 }
 
 # A host that is lent may be taken back at once: this goes to OUT while the call runs, too.

@@ -12,8 +12,8 @@
 #include "core/job.h"
 #include "sim/machine.h"
 
-/* core/given_times.h. A hop is pure latency: it keeps no channel. PP_USAGE if the straggler is no rank of the plan,
- * PP_INPUT if a task takes too long. */
+/* core/given_times.h. A hop is pure latency: it keeps no channel. PP_USAGE if the straggler is no rank of the plan or a
+ * task takes too long. */
 pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times,
                              struct pp_cost **out) PP_MUST_CHECK;
 

@@ -183,11 +183,14 @@ static pp_status check_running(const struct session *s)
     if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
         return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
                        config->transport, config->device);
-    const bool sheet = !s->predictor.db && !config->times, threads = config->threads > 1;
-    if (sheet && (threads || (transport && config->machine)))
+    const bool threads = config->threads > 1;
+    bool measured = s->predictor.db || config->times;
+    if (threads && s->predictor.db && !waits)
+        PP_TRY(pp_db_has_threads(s->predictor.db, config->device, config->threads, &measured));
+    if (!measured && (threads || (transport && config->machine)))
         return pp_fail(PP_USAGE,
-                       "--%s: nothing was measured on machine %s, and its data sheet has one figure for all; leave the "
-                       "option out",
+                       "--%s: nothing was measured with that, and the data sheet of machine %s has one figure for "
+                       "all; leave the option out",
                        threads ? "threads" : "transport", s->predictor.machine.name);
     return PP_OK;
 }

@@ -28,18 +28,34 @@ static pp_status see_peers(struct pp_device *device)
     return PP_OK;
 }
 
+/* ", GPU 1 is NVIDIA L4, 58 SMs: GPUs differ": the first of another kind that workers of this process use. On the first
+ * GPU alone, whose text is the run's. */
+static pp_status write_other(const struct pp_cuda_place *place, const struct cudaDeviceProp *gpu, char *out,
+                             size_t size)
+{
+    for (int i = place->gpu + 1; place->gpu == place->first_gpu && i <= place->last_gpu; i++) {
+        struct cudaDeviceProp other;
+        PP_CUDA(cudaGetDeviceProperties(&other, i), "asking for another GPU's properties");
+        if (other.multiProcessorCount == gpu->multiProcessorCount && strcmp(other.name, gpu->name) == 0) continue;
+        snprintf(out, size, ", GPU %d is %.60s, %d SMs: " PP_GPUS_DIFFER, i, other.name, other.multiProcessorCount);
+        return PP_OK;
+    }
+    return PP_OK;
+}
+
 /* "NVIDIA H200, 132 SMs, driver 13.0, cuBLAS 13.1.0, share 1/4 (32 SMs)" */
 static pp_status write_text(struct pp_device *device, const struct cudaDeviceProp *gpu)
 {
-    char share[96] = "";
+    char share[96] = "", other[128] = "";
     int driver = 0;
+    PP_TRY(write_other(&device->place, gpu, other, sizeof other));
     PP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
     if (device->share.context)
         snprintf(share, sizeof share, ", share 1/%d (%d SMs)", device->place.sharing, device->share.sms);
     else if (*device->share.none)
         snprintf(share, sizeof share, ", %d workers take turns: times are meaningless", device->place.workers);
-    snprintf(device->text, sizeof device->text, "%s, %d SMs, driver %d.%d, %s%s", gpu->name, gpu->multiProcessorCount,
-             driver / 1000, driver % 1000 / 10, pp_cuda_gemm_describe(device->gemm), share);
+    snprintf(device->text, sizeof device->text, "%s, %d SMs, driver %d.%d, %s%s%s", gpu->name, gpu->multiProcessorCount,
+             driver / 1000, driver % 1000 / 10, pp_cuda_gemm_describe(device->gemm), share, other);
     return PP_OK;
 }
 

@@ -42,6 +42,18 @@ cd empty
 grep -q '"ms_per_batch"' ../said
 test -z "$(ls)"
 
+# Scripts of Python, by the names that they have beside the programs.
+cat >../config.json <<'JSON'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 8, "intermediate_size": 12,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5}
+JSON
+../bin/ppkit-model-options ../config.json >../said
+# shellcheck disable=SC2046
+../bin/ppsim $(cat ../said) --tokens 16 --machine cpu --stages 1 --tensor 1 --format json >../predicted
+grep -q '"ms_per_batch"' ../predicted
+../bin/ppkit-convert-weights --help >../said
+grep -q '^usage: ppkit-convert-weights ' ../said
+
 # Completion knows options and choices.
 # shellcheck source=/dev/null
 source ../share/bash-completion/completions/ppsim

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/gpu over programs that only pretend to: which steps it runs, resumes and leaves out."""
 
+import contextlib
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -227,11 +229,19 @@ class Script(unittest.TestCase):
                     time.sleep(0.1)
                 if archive == 0:
                     (self.results / "profile-tutorial.db").write_text("half of one")
+                    written = sqlite3.connect(self.results / "written.db", isolation_level=None)
+                    written.execute("PRAGMA journal_mode = WAL")
+                    written.execute("CREATE TABLE row AS SELECT 7")  # stays in the -wal
                     (out / "results.tar.gz").unlink()
             process.kill()
         names = subprocess.run(["tar", "-tzf", out / "results.tar.gz"], capture_output=True, text=True, check=True).stdout
         self.assertIn("log/profile.tutorial-bf16-1.log\n", names)
-        self.assertEqual([name for name in names.split() if name.endswith(".db")], ["runs.db"])
+        self.assertEqual(sorted(name for name in names.split() if ".db" in name), ["runs.db", "written.db"])
+        written.close()
+        (self.results / "written.db").unlink()
+        subprocess.run(["tar", "-xzf", out / "results.tar.gz", "-C", self.results, "written.db"], check=True)
+        with contextlib.closing(sqlite3.connect(self.results / "written.db")) as copy:
+            self.assertEqual(copy.execute("SELECT * FROM row").fetchall(), [(7,)])
 
     def test_what_failed_late_is_not_tried_by_each_call(self):
         only = {"PP_GPU_ONLY": "profile.tutorial-bf16-1"}

@@ -256,7 +256,8 @@ static void impossible_numbers_are_refused(void **state)
         {"--optimizer adamw --adam-beta1 -0.1", "is below 0"},
         {"--init-std -0.02", "is below 0"},
         {"--init-std nan", "is not a number"},
-        {"--db :memory:", "write ./:memory:"},
+        {"--db :memory:", "memory, which nobody could read later, and here a file must be named"},
+        {"--db file:x?mode=memory", "a URI, and here a file must be named: leave \"file:\" out"},
         {"--db file:x?mode=memory", "write ./file:x?mode=memory"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);

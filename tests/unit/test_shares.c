@@ -224,9 +224,9 @@ static pp_status share(struct pp_world *world, int me, void *arg)
     struct sharing *r = arg;
     const int members = world->workers / r->ranks, own = me / r->ranks;
     struct pp_group group = {me % r->ranks, r->ranks, members};
-    struct {
+    union { /* a member behind an array without a length is not C */
         struct pp_shares shares;
-        struct pp_share_tensor tensors[8];
+        char room[sizeof(struct pp_shares) + 8 * sizeof(struct pp_share_tensor)];
     } list;
     list_shares(&list.shares, PP_SHARES_SCATTER, members);
     PP_TRY(pp_reduce_create_host(group, me, PP_SUM_FLOAT, bytes_of(&list.shares, members), &r->reduces[me]));
