@@ -131,8 +131,8 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
 
 /* The presets (presets.c describes each), and a line about each for --list. */
 #define PP_PRESET_NAMES                                                                                                \
-    "tutorial|tutorial-12|small|lab|gpt-small|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|llama-3-405b|"       \
-    "mistral-nemo-12b|mixtral-8x7b|qwen3-30b-a3b"
+    "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
+    "llama-3-405b|mistral-nemo-12b|mixtral-8x7b|qwen3-30b-a3b"
 void pp_config_list_presets(FILE *out);
 
 #endif

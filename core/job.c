@@ -8,7 +8,8 @@
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
 
-/* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen. */
+/* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen, of those that cut rows
+ * alike the least. */
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
                            size_t size)
 {
@@ -19,8 +20,7 @@ static void working_chunks(const struct pp_schedules *schedules, const struct pp
         const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
         last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the most chunks that are cut as these are */
         if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
-        for (; chunks <= last && used + 16 < size && listed < 12; chunks++)
-            used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
+        used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
     }
 }
 

@@ -2,16 +2,16 @@
  *
  * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
  * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small is the smallest GPT-2 (Radford et
- * al., 2019), gpt-6.7b and gpt-175b have the sizes of GPT-3 (Brown et al., 2020, table 2.1), whose attention sees less
- * in every other layer; all learn by the rate, betas, decay and clipping of the latter. llama-2-7b (Touvron et al.,
- * 2023) and llama-3-8b, -70b, -405b (Grattafiori et al., 2024) are those models, number for number, but for the
- * schedule of their learning rates; Llama 3's report gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the
- * sizes that Mistral AI gives (2024), and learns as Llama 3 8B does: how it was trained is not published; so do
- * mixtral-8x7b (Jiang et al., 2024) and qwen3-30b-a3b (Yang et al., 2025, without the norms of queries and keys), whose
- * sizes and weights of the loss of routers are those of their published configurations; room for more tokens than an
- * expert's share is --capacity-factor's default, where the models leave out no token. All but the first four begin with
- * GPT-2's initial weights, whose deviation is also the initializer_range in the published configurations of Llama,
- * Mistral, Mixtral and Qwen3.
+ * al., 2019), gpt-1.3b, gpt-6.7b and gpt-175b have the sizes of GPT-3 (Brown et al., 2020, table 2.1; the first with 16
+ * heads, as its 24 of 128 columns are no 2048), whose attention sees less in every other layer; all learn by the rate,
+ * betas, decay and clipping of the latter. llama-2-7b (Touvron et al., 2023) and llama-3-8b, -70b, -405b (Grattafiori
+ * et al., 2024) are those models, number for number, but for the schedule of their learning rates; Llama 3's report
+ * gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as
+ * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024) and qwen3-30b-a3b (Yang
+ * et al., 2025, without the norms of queries and keys), whose sizes and weights of the loss of routers are those of
+ * their published configurations; room for more tokens than an expert's share is --capacity-factor's default, where the
+ * models leave out no token. All but the first four begin with GPT-2's initial weights, whose deviation is also the
+ * initializer_range in the published configurations of Llama, Mistral, Mixtral and Qwen3.
  */
 #include "core/config.h"
 
@@ -63,6 +63,9 @@ static const struct preset presets[] = {
     {"gpt-6.7b", "32 layers, d 4096, 6.66e9 parameters, GPT-3 6.7B; 32 x 2048 tokens, 8 stages, 32 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"dropout", "0"}, {"lr", "1.2e-4"},
       {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"}}, "gpt-small"},
+    {"gpt-1.3b", "24 layers, d 2048, 1.32e9 parameters, GPT-3 XL; 32 x 2048 tokens, 4 stages, 16 chunks",
+     {{"d-model", "2048"}, {"heads", "16"}, {"d-ff", "8192"}, {"layers", "24"}, {"lr", "2e-4"}, {"stages", "4"},
+      {"chunks", "16"}}, "gpt-6.7b"},
     {"gpt-175b", "96 layers, d 12288, 1.75e11 parameters, GPT-3 175B; 32 x 2048 tokens, 8 stages x tensor 8",
      {{"d-model", "12288"}, {"heads", "96"}, {"d-ff", "49152"}, {"layers", "96"}, {"lr", "6e-5"}, {"tensor", "8"}},
      "gpt-6.7b"},

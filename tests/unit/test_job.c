@@ -184,6 +184,7 @@ static void test_presets(void **state)
         {"--preset small", 12025582, 4},
         {"--preset lab", 5068, 2},
         {"--preset gpt-small", 124439808, 8},
+        {"--preset gpt-1.3b", 1315723264, 16},
         {"--preset gpt-6.7b", 6658404352, 32},
         {"--preset llama-2-7b", 6738415616, 32},
         {"--preset llama-3-8b", 8030261248, 16},
