@@ -84,8 +84,9 @@ WHERE r.status = 'ok' AND r.tool IN ('ppsim', 'ppexec') AND m.ms IS NOT NULL;
 -- Which finished runs belong together: a measurement and the newest prediction of the same plan, workload, device and threads; a
 -- prediction for the same transport goes before others, then one of the same schedule: equal plans of two schedules were profiled
 -- apart. `newest` marks one row for each configuration: its newest measurement (of each transport), or its newest prediction where
--- nothing was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7 of
--- 20 rows): each is a configuration of its own.
+-- no such plan was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7
+-- of 20 rows): each that was measured, or else predicted, is a configuration of its own. A prediction of another name beside a
+-- measurement is none: the measurement has its prediction, and would be shown twice.
 DROP VIEW IF EXISTS v_pair;
 CREATE VIEW v_pair AS
 SELECT (SELECT id FROM (
@@ -107,7 +108,7 @@ SELECT p.id,
         AND o.threads IS p.threads AND o.tool = 'ppsim' AND o.status = 'ok' AND o.schedule = p.schedule AND o.chunks = p.chunks)
     AND NOT EXISTS (
         SELECT 1 FROM run m WHERE m.plan_hash = p.plan_hash AND m.workload = p.workload AND m.device IS p.device
-            AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok' AND m.schedule = p.schedule AND m.chunks = p.chunks)
+            AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok')
 FROM run p
 WHERE p.tool = 'ppsim' AND p.status = 'ok' AND p.plan IS NOT NULL;
 

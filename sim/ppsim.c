@@ -290,6 +290,7 @@ static void tell_machine(const struct session *s)
         tasks += strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0;
     }
     if (computed > 0) pp_machine_tell(&s->predictor.machine, tasks > 0);
+    if (tasks > 0) pp_remarks_precision(&s->remarks);
 }
 
 static pp_status predict(struct session *s)

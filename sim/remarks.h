@@ -40,6 +40,10 @@ void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark);
 /* Of a row of results (pp_row_create()): whether it fits. */
 void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
 
+/* Where tasks were computed for the machine: that it has much faster products than those of fp32, if nobody asked for
+ * these. */
+void pp_remarks_precision(const struct pp_remarks *r);
+
 /* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one. */
 pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
 
