@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/checkpoint_use.h"
 #include "core/log.h"
 #include "core/stats.h"
+#include "sim/output.h"
 
 struct pp_left_out {
     struct pp_point first;
@@ -115,59 +115,143 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     const json_t *fits = json_object_get(row, "fits");
     const double bytes = json_number_value(json_object_get(row, "device_bytes"));
     r->fit += !json_is_false(fits);
-    r->too_large += json_is_false(fits);
     r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_in_slots(point->checkpoint);
-    if (!json_is_false(fits) || (r->too_large > 1 && bytes >= r->least_bytes)) return;
-    r->least = *point;
-    r->least_replicas = (int)json_integer_value(json_object_get(row, "replicas"));
-    r->least_bytes = bytes;
+    if (!json_is_false(fits)) return;
+    const struct pp_large large = {*point, (int)json_integer_value(json_object_get(row, "replicas")), bytes};
+    const bool least = r->nlarge == 0 || bytes < r->large[0].bytes;
+    if (r->nlarge < PP_LARGE) r->large[r->nlarge++] = least ? r->large[0] : large;
+    if (least) r->large[0] = large;
 }
 
-/* What the configuration that needs least would need with such checkpoints; -1: no less than without. */
-static int64_t bytes_with(const struct pp_remarks *r, int checkpoint)
+/* What can be changed where nothing fits, the cheapest first: an order that holds fewer microbatches takes no more
+ * time, smaller microbatches little, recomputation much. */
+static const struct saving {
+    const char *of, *schedule; /* the latter in place of the former; NULL: any stays */
+    bool single_rows;          /* in each microbatch */
+    int checkpoint;            /* PP_CHECKPOINT_NEVER: as it was */
+} savings[] = {{"gpipe", "1f1b", false, PP_CHECKPOINT_NEVER},     {"bfs", "interleaved", false, PP_CHECKPOINT_NEVER},
+               {NULL, NULL, true, PP_CHECKPOINT_NEVER},           {"gpipe", "1f1b", true, PP_CHECKPOINT_NEVER},
+               {"bfs", "interleaved", true, PP_CHECKPOINT_NEVER}, {NULL, NULL, false, PP_CHECKPOINT_ACTIVATION},
+               {NULL, NULL, false, PP_CHECKPOINT_LAYERS},         {NULL, NULL, false, PP_CHECKPOINT_ALWAYS}};
+enum { SAVINGS = sizeof savings / sizeof *savings, MOST_WORK = 1 << 18 /* stages x microbatches: a moment */ };
+
+static int rows_of(const struct pp_config *config, const struct pp_large *large)
+{
+    return config->workers.n > 0 ? config->global_rows / large->replicas : config->rows;
+}
+
+/* false: it is so already, or checkpoints have been tried. */
+static bool apply(const struct pp_remarks *r, const struct saving *s, const struct pp_large *large,
+                  struct pp_point *point)
 {
     const struct pp_predictor *p = r->predictor;
-    struct pp_config config = *p->config;
-    struct pp_point point = r->least;
-    struct pp_checkpoint_use use = {0};
-    struct pp_job *job = NULL;
-    if (config.workers.n > 0) config.rows = config.global_rows / r->least_replicas;
-    config.replicas = r->least_replicas;
-    point.checkpoint = checkpoint;
-    const bool known = pp_job_create(&config, &point, p->schedules, p->ops, false, NULL, &job) == PP_OK &&
-                       pp_checkpoint_use(job, &use) == PP_OK;
-    pp_job_free(job);
-    return known && use.bytes < use.never_bytes ? use.bytes : -1;
+    const int rows = rows_of(p->config, large);
+    struct pp_schedule_found found;
+    *point = large->point;
+    if (s->of && (p->schedules->find(point->schedule, &found) != PP_OK || strcmp(s->of, found.name) != 0)) return false;
+    if (s->schedule) point->schedule = s->schedule;
+    if (s->single_rows && point->chunks >= rows) return false;
+    if (s->single_rows) point->chunks = rows;
+    if (s->checkpoint == PP_CHECKPOINT_NEVER) return true;
+    point->checkpoint = s->checkpoint;
+    return !r->checkpointed;
 }
 
-/* By which mode would it save most? -1: by none, or they have been tried. */
-static int saving_checkpoints(const struct pp_remarks *r)
+/* Bytes of a device; infinite where that is impossible. */
+static double bytes_of(const struct pp_remarks *r, const struct pp_large *large, struct pp_point *point, bool *fits)
 {
-    static const int modes[] = {PP_CHECKPOINT_LAYERS, PP_CHECKPOINT_ALWAYS};
-    int64_t least = -1;
-    int best = -1;
-    for (int i = 0; i < 2 && !r->checkpointed; i++) {
-        const int64_t bytes = bytes_with(r, modes[i]);
-        if (bytes < 0 || (least >= 0 && bytes >= least)) continue;
-        least = bytes;
-        best = modes[i];
+    struct pp_predictor p = *r->predictor;
+    struct pp_config config;
+    struct pp_prediction prediction;
+    json_t *row = NULL;
+    double bytes = INFINITY;
+    const int workers = point->stages * pp_point_tensor(point) * large->replicas;
+    const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
+                               .replicas = large->replicas,
+                               .rows = rows_of(p.config, large),
+                               .points = point,
+                               .npoints = 1};
+    pp_way_config(p.config, &way, &config);
+    p.config = &config;
+    if (pp_predict(&p, point, false, &prediction) != PP_OK) return bytes;
+    if (pp_row_create(&p, &prediction, &row) == PP_OK) {
+        bytes = json_number_value(json_object_get(row, "device_bytes"));
+        *fits = json_is_true(json_object_get(row, "fits"));
     }
-    return best;
+    json_decref(row);
+    pp_prediction_free(&prediction);
+    return bytes;
+}
+
+struct advice {
+    const struct saving *saving; /* NULL: none helps */
+    bool fits;
+    struct pp_large with; /* what then fits; else the one that needs least, with that change */
+};
+
+/* Into *out where it makes one fit, or that of least bytes need less than anything before. */
+static void try_saving(const struct pp_remarks *r, const struct saving *s, struct advice *out)
+{
+    int64_t work = 0;
+    for (int i = 0; i < r->nlarge && !out->fits; i++) {
+        struct pp_large with = r->large[i];
+        if (!apply(r, s, &r->large[i], &with.point)) continue;
+        work += (int64_t)with.point.stages * with.point.virtual_stages * with.point.chunks;
+        if (work > MOST_WORK && (i > 0 || s->single_rows)) return;
+        with.bytes = bytes_of(r, &r->large[i], &with.point, &out->fits);
+        if (!out->fits && (i > 0 || with.bytes >= out->with.bytes)) continue;
+        out->saving = s;
+        out->with = with;
+    }
+}
+
+static void write_saving(const struct saving *s, const struct pp_config *config, char *buf, size_t size)
+{
+    char schedule[48] = "", rows[64] = "", checkpoint[48] = "", mode[PP_CHECKPOINT_TEXT];
+    if (s->schedule) snprintf(schedule, sizeof schedule, " --schedule %s", s->schedule);
+    if (s->single_rows)
+        snprintf(rows, sizeof rows, " --micro-batch-size 1%s",
+                 pp_config_given(config, "chunks") ? " in place of --chunks" : "");
+    if (s->checkpoint != PP_CHECKPOINT_NEVER)
+        snprintf(checkpoint, sizeof checkpoint, " --checkpoint %s", pp_checkpoint_text(s->checkpoint, mode));
+    snprintf(buf, size, "%s%s%s", schedule, rows, checkpoint);
+}
+
+static const char *large_text(const struct pp_large *large, char *buf, size_t size)
+{
+    char text[PP_POINT_TEXT], replicas[32] = "";
+    if (large->replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", large->replicas);
+    snprintf(buf, size, "%s%s", pp_point_text(&large->point, text), replicas);
+    return buf;
+}
+
+/* "; ...": the first change that makes something fit, else the one that saves most; "": none saves anything. */
+static void advise(const struct pp_remarks *r, char *buf, size_t size)
+{
+    char options[160], text[PP_POINT_TEXT + 32];
+    struct advice best = {.with.bytes = r->large[0].bytes};
+    buf[0] = '\0';
+    for (int i = 0; i < SAVINGS && !best.fits; i++) try_saving(r, &savings[i], &best);
+    if (!best.saving) return;
+    write_saving(best.saving, r->predictor->config, options, sizeof options);
+    if (best.fits)
+        snprintf(buf, size, "; with%s this fits: %s (%.1f MiB)", options, large_text(&best.with, text, sizeof text),
+                 best.with.bytes / (1 << 20));
+    else
+        snprintf(buf, size, ";%s saves memory", options);
 }
 
 void pp_remarks_fits(const struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
     const double mib = 1 << 20;
-    char text[PP_POINT_TEXT], replicas[32] = "", advice[64] = "", mode[PP_CHECKPOINT_TEXT];
-    if (r->fit > 0 || r->too_large == 0) return;
-    if (r->least_replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", r->least_replicas);
-    const int saving = saving_checkpoints(r);
-    if (saving >= 0)
-        snprintf(advice, sizeof advice, "; --checkpoint %s saves memory", pp_checkpoint_text(saving, mode));
-    pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s%s",
+    char text[PP_POINT_TEXT + 32], advice[256 + sizeof text];
+    if (r->fit > 0 || r->nlarge == 0) return;
+    advise(r, advice, sizeof advice);
+    pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
             p->config->memory > 0 ? "--memory" : "a device of ", p->config->memory > 0 ? "" : p->machine.name,
-            (double)pp_predict_memory(p) / mib, r->least_bytes / mib, pp_point_text(&r->least, text), replicas, advice);
+            (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib, large_text(&r->large[0], text, sizeof text),
+            advice);
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)

@@ -11,6 +11,8 @@
 
 struct pp_left_out; /* configurations that are impossible for one reason */
 
+enum { PP_LARGE = 64 }; /* configurations that do not fit, to look at again */
+
 /* Begins with zeros and `predictor`; ends with pp_remarks_free(). */
 struct pp_remarks {
     const struct pp_predictor *predictor;
@@ -20,12 +22,14 @@ struct pp_remarks {
     bool hop_told;                            /* that hops take no time */
     double taken;                             /* the most of all configurations */
     struct pp_left_out *left_out;             /* by their first */
-    /* Of --memory: configurations that fit and that do not, and of these the one that needs least. */
-    int fit, too_large;
+    /* Of --memory: configurations that fit, and some of those that do not, first the one that needs least. */
+    int fit, nlarge;
     bool checkpointed; /* some of them */
-    struct pp_point least;
-    int least_replicas;
-    double least_bytes; /* of a device */
+    struct pp_large {
+        struct pp_point point;
+        int replicas;
+        double bytes; /* of a device */
+    } large[PP_LARGE];
 };
 
 /* Before any prediction: model and batch, and where --chunks give far fewer microbatches than asked. */
@@ -48,7 +52,7 @@ void pp_remarks_precision(const struct pp_remarks *r);
 pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
 
 /* After all predictions: what was left out; then how many there were of what was told once; then, if nothing fits, what
- * needs least. */
+ * needs least, and what to change. */
 void pp_remarks_left_out(const struct pp_remarks *r);
 void pp_remarks_totals(const struct pp_remarks *r);
 void pp_remarks_fits(const struct pp_remarks *r);
