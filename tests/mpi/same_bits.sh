@@ -31,7 +31,7 @@ compare 2 --schedule gpipe --stages 2 --chunks 6 --checkpoint layers
 compare 2 --schedule zbv --stages 2 --chunks 3
 compare 4 --schedule zb-h2 --stages 4 --chunks 6
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --warmup-steps 3 --lr-schedule cosine --lr-steps 12 --min-lr 0.1 --init-std 0.02
-compare 4 --schedule zb-auto --stages 4 --chunks 6 --in-flight 5
+compare 4 --schedule zb-auto:5 --stages 4 --chunks 6
 compare 2 --schedule 1f1b --stages 4 --chunks 3
 compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
