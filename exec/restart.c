@@ -214,7 +214,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;
     PP_TRY(pp_restart_read(out->path, &out->identity, job->model, &state, &out->resumed));
-    if (!out->resumed && !config->save_every)
+    if (!out->resumed && !config->save_every && writes) /* of the others agree() tells more */
         return pp_fail(PP_USAGE,
                        "--resume: there is no %s, and without --save-every none is made: add --save-every N, or leave "
                        "--resume out",
