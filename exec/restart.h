@@ -33,8 +33,9 @@ struct pp_restart {
 
 /* What the options ask for: --save-every, --resume. bits: what equal bits need beside the accumulation key (the device,
  * ...); where that differs there is a warning. PP_INPUT where a checkpoint is damaged or of another run. No checkpoint:
- * the run starts from the beginning, and says so. All processes call it. writes: this one is the first, which writes;
- * PP_IO where another run is using the file. The caller closes it whatever is returned. */
+ * the run starts from the beginning, and says so; where none will be made either, PP_USAGE. All processes call it.
+ * writes: this one is the first, which writes; PP_IO where another run is using the file. The caller closes it whatever
+ * is returned. */
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                           const char *bits, bool writes, struct pp_restart *out) PP_MUST_CHECK;
 void pp_restart_close(struct pp_restart *restart);
