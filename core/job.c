@@ -136,11 +136,14 @@ static pp_status check_activation(const struct pp_job *job)
     if (activation == PP_RELU)
         return pp_fail(PP_USAGE, "--checkpoint activation: relu works in place, so nothing of it is kept but what must "
                                  "be; choose another mode");
-    if (activation == PP_SWIGLU && job->train->split_backward)
+    if (activation == PP_SWIGLU && job->train->split_backward) {
+        const bool batched = job->config->batch_w > 1;
         return pp_fail(PP_USAGE,
                        "--checkpoint activation: %s cuts backwards into I and W, and I puts a gradient where W would "
-                       "find swiglu's input; choose another mode, or a schedule that does not, such as 1f1b",
-                       job->config->batch_w > 1 ? "--batch-w" : job->train->schedule);
+                       "find swiglu's input; choose another mode, or %s",
+                       batched ? "--batch-w" : job->train->schedule,
+                       batched ? "leave --batch-w out" : "a schedule that does not, such as 1f1b");
+    }
     return PP_OK;
 }
 

@@ -104,7 +104,8 @@ static void write_again(const struct pp_writer *w, int kind, char *text, size_t 
     text[0] = '\0';
     if (w->checkpoints) snprintf(text, size, " layers");
     if (kind == PP_B && n > 0) snprintf(text, size, " again%d", n);
-    if (kind != PP_F && w->slot.activation_again) snprintf(text, size, " activation");
+    /* of I nothing but what experts' routers need */
+    if (kind != PP_F && (kind != PP_I || w->capacity) && w->slot.activation_again) snprintf(text, size, " activation");
 }
 
 /* "B 2l+emb d200". part: an F whose input is where the part before it left it. */

@@ -89,7 +89,7 @@ struct pp_device {
     int64_t warm_ns;   /* until then the reference kernel finds a GPU that has worked enough */
     atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
     unsigned ticket;   /* the last one that was drawn */
-    char text[448];
+    char text[640];
 };
 
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out);

@@ -143,6 +143,33 @@ static void test_signatures_of_experts(void **state)
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8 v101 nobias");
 }
 
+/* What activation functions made is made again in B and W, and in I where experts' routers need it. */
+static void test_signatures_of_activations(void **state)
+{
+    (void)state;
+    static const struct {
+        int kind, experts;
+        bool again;
+    } rows[] = {{PP_F, 0, false}, {PP_B, 0, true}, {PP_I, 0, false}, {PP_W, 0, true},
+                {PP_F, 4, false}, {PP_B, 4, true}, {PP_I, 4, true},  {PP_W, 4, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pp_shape shape = {.d_model = 12, .heads = 3, .d_ff = 20, .layers = 2, .vocab = 101, .bias = PP_NO_BIAS};
+        shape.activation = PP_GELU;
+        shape.experts = rows[i].experts;
+        shape.experts_per_token = 2;
+        shape.capacity_factor = 1;
+        struct pp_model *model = make_model(&shape, 1);
+        struct pp_program program;
+        const struct pp_class cls = {.kind = rows[i].kind, .rows = 3};
+        const struct pp_program_spec spec = {
+            .seq = SEQ, .slot_rows = 3, .training = true, .split_backward = true, .activation_again = true};
+        if (pp_model_program(model, &cls, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
+        assert_int_equal(strstr(program.signature, " activation ") != NULL, rows[i].again);
+        pp_program_free(&program);
+        pp_model_free(model);
+    }
+}
+
 /* Learnt positions are the embedding's alone, and what the decoder lacks is its own. */
 static void test_signatures_of_gpt2(void **state)
 {
@@ -357,11 +384,15 @@ static void test_signatures_of_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_of_calls),      cmocka_unit_test(test_signatures),
-        cmocka_unit_test(test_signatures_of_parts), cmocka_unit_test(test_signatures_of_gpt2),
-        cmocka_unit_test(test_tensors_of_gpt2),     cmocka_unit_test(test_long_signature),
-        cmocka_unit_test(test_tensors_of_llama),    cmocka_unit_test(test_signatures_of_experts),
-        cmocka_unit_test(test_tensors_of_mixtral)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signatures_of_activations),
+                                       cmocka_unit_test(test_names_of_calls),
+                                       cmocka_unit_test(test_signatures),
+                                       cmocka_unit_test(test_signatures_of_parts),
+                                       cmocka_unit_test(test_signatures_of_gpt2),
+                                       cmocka_unit_test(test_tensors_of_gpt2),
+                                       cmocka_unit_test(test_long_signature),
+                                       cmocka_unit_test(test_tensors_of_llama),
+                                       cmocka_unit_test(test_signatures_of_experts),
+                                       cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
