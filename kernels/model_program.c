@@ -5,8 +5,7 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS =
-        80, /* B: 22 to make all again (else 2), 23 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS = 80, /* B: 22 to make it again, 23 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     SCRATCH_ALIGNMENT = 64,
     LONGEST_ROW = 4096 /* of a part */

@@ -46,6 +46,7 @@ struct parity_kernel {
     int absent;          /* PARITY_ABSENT: this operand */
     double tolerance[3]; /* [precision]: of each element, times (its magnitude + the operand's root mean square);
                           * 0: the same bits */
+    double biased;       /* ... in bf16, where the sum with a bias is rounded before it is used; 0: the same */
 };
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];

@@ -305,7 +305,8 @@ static void check_operand(const struct run *r, const struct operand *o)
     /* lse is float32, of scores whose factors are rounded after the bias */
     const bool rounded =
         o->info.type == PP_TYPE_ACTIVATION || r->d->precision == PP_TF32 || !strcmp(o->info.name, "lse");
-    const double tolerance = r->kernel->tolerance[rounded ? r->d->precision : PP_FP32];
+    const bool biased = rounded && r->d->precision == PP_BF16 && r->kernel->biased > 0 && !r->c->bare;
+    const double tolerance = biased ? r->kernel->biased : r->kernel->tolerance[rounded ? r->d->precision : PP_FP32];
     const float *expected = o->host;
     const double magnitude = root_mean_square(expected, o->info.elements);
     for (int64_t k = 0; k < o->info.elements; k++) {

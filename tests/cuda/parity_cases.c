@@ -281,6 +281,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GELU, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_GELU, {1, 9, 4096}, LARGE},
     {PP_KERNEL_GELU, {3, 9, 12}, PLAIN, BARE},
+    {PP_KERNEL_GELU, {7, 35, 200}, PLAIN, BARE},
     {PP_KERNEL_GELU, {2, 3, 1027, 1}, PLAIN}, /* by tanh */
     {PP_KERNEL_GELU, {3, 9, 12, 1}, PLAIN, BARE},
     {PP_KERNEL_GELU_GRAD, {2, 3, 1027, 1}, PLAIN},
