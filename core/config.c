@@ -38,6 +38,7 @@ static pp_status check_additions(const struct pp_config *config)
     } additions[] = {{"experts-per-token", "--experts; add that", config->experts},
                      {"capacity-factor", "--experts; add that", config->experts},
                      {"aux-loss", "--experts; add that", config->experts},
+                     {"expert-parallel", "--experts; add that", config->experts},
                      {"rope-theta", "--positions rope; add that", rope},
                      {"max-positions", "--positions learned; add that", learned},
                      {"adam-beta1", "--optimizer adamw; add that", adamw},
@@ -115,6 +116,26 @@ static pp_status check_experts(const struct pp_config *config)
     return PP_OK;
 }
 
+/* How many replicas there are, --workers says later: then sim/ways.c looks. */
+static pp_status check_expert_parallel(const struct pp_config *config)
+{
+    const int n = config->expert_parallel;
+    if (n <= 1) return PP_OK;
+    if (config->experts % n)
+        return pp_fail(PP_USAGE, "--expert-parallel %d does not divide --experts %d; choose a divisor", n,
+                       config->experts);
+    if (config->replicas % n && config->workers.n == 0)
+        return pp_fail(PP_USAGE,
+                       "--expert-parallel %d does not divide --replicas %d, which share experts; choose a divisor", n,
+                       config->replicas);
+    for (int i = 0; i < config->tensor.n; i++)
+        if (config->tensor.v[i] > 1)
+            return pp_fail(
+                PP_USAGE, "--expert-parallel %d: with --tensor %d its workers share the experts already; leave one out",
+                n, config->tensor.v[i]);
+    return PP_OK;
+}
+
 static pp_status check_positions(const struct pp_config *config)
 {
     if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
@@ -178,6 +199,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_additions(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
+    PP_TRY(check_expert_parallel(config));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
@@ -206,7 +228,8 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
-    if (gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
+    if ((gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
+        out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
@@ -244,9 +267,10 @@ void pp_config_remarks(const struct pp_config *config)
         if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
     if (config->sequence_parallel && tensor == 1)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
-    if (config->replicas > 1 || config->workers.n > 0) return;
-    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without --replicas 2 or more");
-    if (config->zero) pp_warn("--zero 1 changes nothing without --replicas 2 or more");
+    if (pp_config_copies(config) > 1 || config->workers.n > 0) return;
+    const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
+    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s", without);
+    if (config->zero) pp_warn("--zero 1 changes nothing without %s", without);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
@@ -269,9 +293,15 @@ void pp_config_found_device(struct pp_config *config, const char *device)
     if (found > 1) config->vocab_multiple = found;
 }
 
+int pp_config_copies(const struct pp_config *config)
+{
+    const int n = config->expert_parallel > 1 ? config->expert_parallel : 1;
+    return config->replicas > n ? config->replicas / n : 1;
+}
+
 bool pp_config_sums_parts(const struct pp_config *config)
 {
-    return config->overlap_grad_reduce && config->replicas > 1 && !config->times;
+    return config->overlap_grad_reduce && pp_config_copies(config) > 1 && !config->times;
 }
 
 int pp_config_max_positions(const struct pp_config *config)
@@ -311,8 +341,9 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .precision = config->precision,
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
-        .replicas = config->replicas,
-        .zero = config->zero && config->replicas > 1,
+        .expert_parallel = config->expert_parallel,
+        .replicas = pp_config_copies(config),
+        .zero = config->zero && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
         .tied = config->tie_embeddings,
     };

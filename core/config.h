@@ -50,6 +50,7 @@ struct pp_config {
     bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */
     int64_t bucket_size;                                       /* ... in parts whose layers have so many bytes */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
+    int expert_parallel;        /* so many of the replicas share the experts of a layer */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -110,6 +111,8 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
+/* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs. */
+int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);
 /* Places that have a row of weights, where positions are learnt. */

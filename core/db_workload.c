@@ -89,13 +89,14 @@ static void add_experts(struct text *t, const struct pp_config *config)
     if (!config->experts) return;
     add(t, " x%dk%d", config->experts, config->experts_per_token);
     add_real(t, "c", config->capacity_factor);
+    if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
 }
 
 /* How the work is shared out, beyond the plan. */
 static void add_sharing(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
     const bool parts = job && job->model ? pp_shape_parts_tokens(&job->model->shape) : config->sequence_parallel;
-    if (config->replicas > 1 && config->zero) add(t, "zero %d ", config->zero);
+    if (pp_config_copies(config) > 1 && config->zero) add(t, "zero %d ", config->zero);
     if (pp_config_sums_parts(config)) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
         if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);

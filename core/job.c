@@ -76,8 +76,9 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .ranks = job->point.stages,
                                  .virtual_stages = job->point.virtual_stages,
                                  .microbatches = microbatches,
-                                 .replicas = config->replicas,
+                                 .replicas = pp_config_copies(config),
                                  .tensor = job->point.tensor,
+                                 .expert_parallel = config->expert_parallel,
                                  .zero = config->zero,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
@@ -247,7 +248,9 @@ static pp_status name_key(struct pp_job *job)
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
-    if (plan->tensor > 1)
+    if (plan->expert_parallel > 1)
+        snprintf(tensor, sizeof tensor, " experts/%d", plan->expert_parallel);
+    else if (plan->tensor > 1)
         snprintf(tensor, sizeof tensor, " T%d%s", plan->tensor, pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const size_t size = sizeof job->accumulation_key;

@@ -172,8 +172,8 @@ struct pp_stage_costs {
 struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
-    int replicas;                            /* D; > 1 adds REDUCE_GRAD */
-    int tensor;                              /* T, see struct pp_plan; 0: 1 */
+    int replicas;                            /* > 1 adds REDUCE_GRAD */
+    int tensor, expert_parallel;             /* T and N, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
@@ -203,6 +203,10 @@ struct pp_plan {
      * part of the stage's tensors (pp_shape.tensor), and sum what they made of it inside a task. Like the replicas
      * these are a multiplicity. */
     int tensor;
+    /* Expert parallelism: `tensor` are N workers of a rank that have rows of their own, as replicas have, and share the
+     * experts of the stage's layers (pp_shape.expert_parallel). Then D / N replicas have N parts of the batch each. 1:
+     * they are tensor ranks. */
+    int expert_parallel;
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
@@ -310,6 +314,20 @@ static inline int pp_worker_replica(const struct pp_plan *plan, int worker)
 }
 static inline int pp_worker_rank(const struct pp_plan *plan, int worker) { return worker / plan->tensor % plan->ranks; }
 static inline int pp_worker_tensor_rank(const struct pp_plan *plan, int worker) { return worker % plan->tensor; }
+
+/* Parts of a batch, D: those of the replicas, or of each worker that shares its experts; a worker's part, in 0 .. D-1.
+ */
+static inline int pp_plan_data_parallel(const struct pp_plan *plan) { return plan->replicas * plan->expert_parallel; }
+static inline int pp_worker_data_rank(const struct pp_plan *plan, int worker)
+{
+    const int replica = pp_worker_replica(plan, worker);
+    return plan->expert_parallel > 1 ? replica * plan->tensor + pp_worker_tensor_rank(plan, worker) : replica;
+}
+/* The first of the workers of a rank that have a part of the batch. */
+static inline int pp_data_rank_worker(const struct pp_plan *plan, int data_rank, int rank)
+{
+    return pp_worker_at(plan, data_rank / plan->expert_parallel, rank, data_rank % plan->expert_parallel);
+}
 
 /* Workers between which the norm is made: successive ones. */
 static inline int pp_norm_workers(const struct pp_plan *plan)

@@ -32,28 +32,31 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
-static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program)
+static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program, bool exchanged)
 {
     int64_t most = 0;
     for (int i = 0; i < program->ncalls; i++) {
-        const int64_t bytes = job->model_ops->call_join(&program->calls[i]).bytes;
-        if (bytes > most) most = bytes;
+        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
+        if (join.all_to_all == exchanged && join.bytes > most) most = join.bytes;
     }
     return most;
 }
 
-int64_t pp_most_joined_bytes(const struct pp_job *job)
+static int64_t most_of_programs(const struct pp_job *job, bool exchanged)
 {
     int64_t most = 0;
     for (int i = 0; i < PP_PHASES; i++) {
         const struct pp_phase *phase = &job->phase[i];
         for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
-            const int64_t bytes = most_of_program(job, &phase->programs[c]);
+            const int64_t bytes = most_of_program(job, &phase->programs[c], exchanged);
             if (bytes > most) most = bytes;
         }
     }
     return most;
 }
+
+int64_t pp_most_joined_bytes(const struct pp_job *job) { return most_of_programs(job, false); }
+int64_t pp_most_exchanged_bytes(const struct pp_job *job) { return most_of_programs(job, true); }
 
 /* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
 static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)

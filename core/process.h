@@ -23,6 +23,8 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
 /* The largest sum over the workers of a rank that a task has: they have room for its pieces. */
 int64_t pp_most_joined_bytes(const struct pp_job *job);
+/* The most that a task exchanges with the others who share its experts: what all of them send to one. */
+int64_t pp_most_exchanged_bytes(const struct pp_job *job);
 
 /* Of one worker: arena, room for sums, a copy of its weights where the run evaluates, traced events. */
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);

@@ -102,12 +102,26 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
 /* What the workers of a rank make together of memory[elements] that each of them has: the sum over all of them, added
  * in their order, the same bits in each; or, of as many equal parts as there are workers, the sum of each one's own
  * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
-enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER };
+enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER, PP_JOIN_ALL_TO_ALL };
 
-/* Where the workers of a rank meet inside a task (pp_shape.tensor). run(): in memory of the device, and on a queue
- * device behind what its compute queue holds, and before what comes next. Keeps failures for after the program. */
+struct pp_join_call {
+    enum pp_join_op op;
+    void *memory;
+    int64_t elements;
+    int type; /* enum pp_sum_type */
+    /* All to all: into memory comes what was in `from`, elsewhere. Of n workers each has `experts` of n times as many,
+     * and the elements are equal pieces: here of all experts in their order, there, where the experts are, of each of
+     * these those of worker after worker. From here to there, or back. */
+    const void *from;
+    int experts;
+    bool back;
+};
+
+/* Where the workers of a rank meet inside a task (pp_shape.tensor, expert_parallel). run(): in memory of the device,
+ * and on a queue device behind what its compute queue holds, and before what comes next. Keeps failures for after the
+ * program. */
 struct pp_join {
-    void (*run)(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type);
+    void (*run)(void *arg, const struct pp_join_call *what);
     void *arg;
     bool failed; /* set by run(): others may still read the memory, so the device leaves the rest of a program out */
 };
@@ -115,7 +129,8 @@ struct pp_join {
 /* A call's: bytes of all parts, and how often a ring of the workers carries them around; 0 of calls that are none. */
 struct pp_join_work {
     int64_t bytes;
-    int rounds; /* 2 of an all-reduce, 1 of the others */
+    int rounds;      /* 2 of an all-reduce, 1 of the others */
+    bool all_to_all; /* each part goes to another worker, at once, and none around */
 };
 
 /* What changes from task to task while the program stays. */
@@ -142,6 +157,7 @@ struct pp_frame {
     /* So many workers share the stage's tensors, and which of them this is; 0 and 1: it has them whole. Part of the
      * dropout key, of words in the vocabulary, and of where products add. */
     int tensor, tensor_rank;
+    int expert_rank;            /* which of those that share experts it is; else 0 */
     const struct pp_join *join; /* NULL: sums over them are left out, as in profiles */
 };
 

@@ -83,6 +83,10 @@ struct pp_shape {
      * experts, an equal number each, and there are no biases. */
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
+    /* Expert parallelism (GShard; Megatron-LM's): so many workers of a stage share its experts, each has rows of its
+     * own and whole tensors else, and tokens go to where their experts are, and back; 0 and 1: each has all. A divisor
+     * of experts; not together with `tensor`. */
+    int expert_parallel;
 };
 
 /* Places of an expert for so many tokens of a microbatch: one at least, and at most one for each. */
@@ -115,6 +119,18 @@ static inline int pp_shape_parts(const struct pp_shape *shape)
 /* Workers that share the tensors of a stage. */
 static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->tensor > 1 ? shape->tensor : 1; }
 
+/* Workers that share the experts of a stage. */
+static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
+{
+    return shape->expert_parallel > 1 ? shape->expert_parallel : 1;
+}
+
+/* Workers of a rank: those that share its tensors, or its experts. */
+static inline int pp_shape_sharers(const struct pp_shape *shape)
+{
+    return pp_shape_tensor(shape) * pp_shape_expert_parallel(shape);
+}
+
 /* Does each of these workers have a part of the tokens, where tensors are whole? */
 static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
 {
@@ -129,8 +145,11 @@ static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
     return (seq + parts - 1) / parts;
 }
 
-/* Sums of squares that make a tensor's norm: for each worker that shares it, of each of its parts. */
-static inline int pp_shape_sums(const struct pp_shape *shape) { return pp_shape_tensor(shape) * pp_shape_parts(shape); }
+/* Sums of squares that make a tensor's norm: for each worker of a rank, of each of its parts. */
+static inline int pp_shape_sums(const struct pp_shape *shape)
+{
+    return pp_shape_sharers(shape) * pp_shape_parts(shape);
+}
 
 /* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
--- Workers are numbered (replica * stages + rank) * tensor + tensor rank.
+-- Workers are numbered (replica * stages + rank) * tensor + tensor rank. Workers of a rank that share experts count as tensor ranks, and
+-- those replicas that have all experts as replicas: v_configuration has both as they were asked for.
 
 -- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
 -- Quantiles are those of the plain steps, by nearest rank.
@@ -115,8 +116,8 @@ WHERE p.tool = 'ppsim' AND p.status = 'ok' AND p.plan IS NOT NULL;
 -- What is known of each pair. The first columns name the configuration as the measured run gave it, else as the predicted one did.
 DROP VIEW IF EXISTS v_configuration;
 CREATE VIEW v_configuration AS
-SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas, r.tensor, r.checkpoint, r.workload,
-    r.device, r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
+SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas * r.expert_parallel AS replicas,
+    r.tensor / r.expert_parallel AS tensor, r.expert_parallel, r.checkpoint, r.workload, r.device, r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
     p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
     m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
     p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,

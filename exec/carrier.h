@@ -11,7 +11,8 @@
  * end's host thread to have issued its part, or for MPI. A parcel that is not issued must be polled until it is.
  *
  * Sums. All members of a group end with the element-wise sum of all, over their own part; or, of shares
- * (exec/shares.h), with the sum of their own, or with what the others have.
+ * (exec/shares.h), with the sum of their own, or with what the others have; or, of pieces (exec/exchange.h), with those
+ * that are for them.
  *
  * Workers of one process use `inproc`; others the carrier that --transport names, or the first of pp_carriers that is
  * usable. All opens are collective: both ends of a channel, all members of a sum; every worker opens what it takes part
@@ -22,6 +23,7 @@
 
 #include "core/queue.h"
 #include "exec/collective.h"
+#include "exec/exchange.h"
 #include "exec/shares.h"
 #include "exec/transport.h"
 
@@ -38,6 +40,7 @@ struct pp_port {
 struct pp_parcel {
     void *memory;                   /* of the device */
     const struct pp_shares *shares; /* of a sum: what is done with which parts of the memory; NULL: all is summed */
+    const struct pp_pieces *pieces; /* of a sum: in its place they are exchanged, and nothing is added; else NULL */
     int64_t bytes;                  /* without shares */
     bool issued;
     /* The caller's marks, recorded in the channel's queue by the carrier: `begun` (NULL: not wanted) when this end is
@@ -63,6 +66,9 @@ struct pp_sum_spec {
     int64_t most_elements;
     int type;          /* enum pp_sum_type */
     bool sums, shares; /* what is asked for: parcels without shares, parcels with them */
+    /* ... and parcels with so many pieces for each member, of so many bytes all together at most; 0: none */
+    int experts;
+    int64_t exchanged_bytes;
 };
 
 struct pp_channel; /* the carrier's; begins with nothing that others may use */

@@ -17,6 +17,7 @@ enum { PUBLISHED = 1, ADDED, COPIED, PHASES = COPIED };
 struct member {
     _Alignas(PP_INPROC_LINE) _Atomic uint64_t phase; /* PHASES * rounds done, + phase of this one */
     void *memory;
+    const void *from;               /* of pieces */
     int64_t elements;               /* of shares: of one of them, in bytes */
     struct pp_mark *ready;          /* its part is there; NULL: nothing to wait for */
     struct pp_mark *added, *copied; /* its slice is the sum; it has read what it needs of the others' */
@@ -140,7 +141,7 @@ static pp_status add_slice(struct pp_sum *s, const struct pp_parcel *parcel)
     const struct pp_shares *shares = parcel->shares;
     const int64_t first = slice_start(s, s->own);
     PP_TRY(hold_for_parts(s));
-    if (!shares) PP_TRY(add_parts(s, first * element_bytes(s), slice_start(s, s->own + 1) - first));
+    if (!shares && !parcel->pieces) PP_TRY(add_parts(s, first * element_bytes(s), slice_start(s, s->own + 1) - first));
     for (int t = 0; shares && shares->use == PP_SHARES_SCATTER && t < shares->n; t++) {
         const struct pp_share_tensor *tensor = &shares->tensors[t];
         PP_TRY(add_parts(s, tensor->offset + s->own * tensor->part_bytes, tensor->part_bytes / element_bytes(s)));
@@ -154,13 +155,25 @@ static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t off
                                         (char *)m->memory + offset, bytes);
 }
 
-/* What member i has for all, of sums or of its own. */
+/* Those of member i for this one. */
+static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, int i)
+{
+    for (int k = 0; k < pieces->experts; k++) {
+        char *to = (char *)pieces->to + pp_piece_received(pieces, i, k);
+        const char *from = (const char *)s->circle->members[i].from + pp_piece_sent(pieces, s->own, k);
+        PP_TRY(s->port.backend->queue->copy(s->port.device, s->queue, to, from, pieces->piece_bytes));
+    }
+    return PP_OK;
+}
+
+/* What member i has for all, of sums or of its own; or for this one. */
 static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, int i)
 {
     const struct pp_shares *shares = parcel->shares;
     const struct member *m = &s->circle->members[i];
     const int64_t first = slice_start(s, i), bytes = (slice_start(s, i + 1) - first) * element_bytes(s);
     PP_TRY(s->port.backend->queue->wait(s->port.device, s->queue, m->added));
+    if (parcel->pieces) return copy_pieces(s, parcel->pieces, i);
     if (!shares) return bytes ? copy_from(s, m, first * element_bytes(s), bytes) : PP_OK;
     for (int t = 0; shares->use == PP_SHARES_GATHER && t < shares->n; t++) {
         const struct pp_share_tensor *tensor = &shares->tensors[t];
@@ -172,7 +185,7 @@ static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, in
 /* The mark of a slice also says that its owner has read this member's part of it. */
 static pp_status copy_slices(struct pp_sum *s, const struct pp_parcel *parcel)
 {
-    for (int k = 1; k < s->group.n; k++)
+    for (int k = parcel->pieces ? 0 : 1; k < s->group.n; k++)
         PP_TRY(copy_slice(s, parcel, (s->own + k) % s->group.n)); /* not all from the same member at once */
     return s->port.backend->queue->record(s->port.device, s->queue, self(s)->copied);
 }
@@ -209,6 +222,7 @@ pp_status pp_inproc_sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct
     parcel->issued = false;
     parcel->state = PUBLISHED;
     self(s)->memory = parcel->memory;
+    self(s)->from = parcel->pieces ? parcel->pieces->from : NULL;
     self(s)->elements = parcel->shares ? parcel->shares->bytes : parcel->bytes / element_bytes(s);
     self(s)->ready = after;
     PP_TRY(pp_inproc_begin(&s->port, s->queue, parcel));

@@ -159,7 +159,8 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
     const struct pp_nccl_place place = {.id = invitation.id,
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
-                                        .use = (spec->sums ? PP_NCCL_SUMS : 0) | (spec->shares ? PP_NCCL_SHARES : 0),
+                                        .use = (spec->sums ? PP_NCCL_SUMS : 0) | (spec->shares ? PP_NCCL_SHARES : 0) |
+                                               (spec->experts ? PP_NCCL_PIECES : 0),
                                         .type = spec->type,
                                         .most_bytes = spec->most_elements * pp_sum_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
@@ -205,9 +206,38 @@ static pp_status start_shares(struct pp_sum *s, struct pp_parcel *parcel, struct
                             parcel->shares->use == PP_SHARES_GATHER ? "ncclAllGather" : "ncclReduceScatter");
 }
 
+static ncclResult_t exchange_piece(const struct pp_sum *s, const struct pp_pieces *p, int peer, int k)
+{
+    const struct pp_nccl_line *line = &s->line;
+    const char *from = (const char *)p->from + pp_piece_sent(p, peer, k);
+    char *to = (char *)p->to + pp_piece_received(p, peer, k);
+    const size_t bytes = (size_t)p->piece_bytes;
+    const ncclResult_t result = line->nccl->send(from, bytes, ncclInt8, peer, line->comm, line->stream);
+    if (result != ncclSuccess) return result;
+    return line->nccl->recv(to, bytes, ncclInt8, peer, line->comm, line->stream);
+}
+
+/* This worker's own are copied before the group, whose operations NCCL starts at its end. */
+static pp_status start_pieces(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
+{
+    struct pp_nccl_line *line = &s->line;
+    const struct pp_pieces *p = parcel->pieces;
+    PP_TRY(pp_nccl_line_begin(line, parcel, after));
+    for (int k = 0; k < p->experts; k++)
+        PP_TRY(line->ops->copy(line->port.device, line->queue, (char *)p->to + pp_piece_received(p, s->own, k),
+                               (const char *)p->from + pp_piece_sent(p, s->own, k), p->piece_bytes));
+    ncclResult_t result = line->nccl->group_start();
+    const bool open = result == ncclSuccess;
+    for (int i = 0; i < p->members * p->experts && result == ncclSuccess; i++)
+        if (i / p->experts != s->own) result = exchange_piece(s, p, i / p->experts, i % p->experts);
+    const ncclResult_t end = open ? line->nccl->group_end() : result;
+    return pp_nccl_line_end(line, parcel, result == ncclSuccess ? end : result, "ncclSend and ncclRecv");
+}
+
 static pp_status sum_start(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
 {
     if (s->instead) return pp_carrier_staged.sum_start(s->instead, parcel, after);
+    if (parcel->pieces) return start_pieces(s, parcel, after);
     if (parcel->shares) return start_shares(s, parcel, after);
     const size_t n = (size_t)(parcel->bytes / pp_sum_bytes(s->type));
     PP_TRY(pp_nccl_line_begin(&s->line, parcel, after));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of a step is known to the workers of each replica that have the last stage, and wanted by worker 0. The
- * first of them sends it without waiting: worker 0 learns of it some time later, and no step waits for it.
+ * The loss of each part of a step's batch is known to the workers that had the last stage of it, and wanted by worker
+ * 0. The first of them sends it without waiting: worker 0 learns of it some time later, and no step waits for it.
  */
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H
@@ -22,7 +22,7 @@ struct pp_losses {
     int64_t count;
     /* at worker 0 */
     struct pp_journal *journal;
-    double *received; /* [replicas] of the oldest step that lacks its loss */
+    double *received; /* [parts of the batch] of the oldest step that lacks its loss */
     struct pp_request *receives;
     bool receiving;
 };
@@ -31,8 +31,8 @@ struct pp_losses {
 pp_status pp_losses_open(struct pp_losses *losses, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal) PP_MUST_CHECK;
 void pp_losses_close(struct pp_losses *losses);
-/* After each step, by every worker. sum: of this replica, at its workers with the last stage. At worker 0 the journal's
- * newest record is this step, its loss holding what this worker knows of the sum. */
+/* After each step, by every worker. sum: of its part of the batch, where it had the last stage. At worker 0 the
+ * journal's newest record is this step, its loss holding what this worker knows of the sum. */
 pp_status pp_losses_add(struct pp_losses *losses, double sum) PP_MUST_CHECK;
 /* Waits until all losses are where they belong. */
 pp_status pp_losses_settle(struct pp_losses *losses) PP_MUST_CHECK;

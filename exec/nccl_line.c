@@ -69,6 +69,24 @@ static ncclResult_t gather(const struct joining *j, size_t bytes)
     return part ? j->nccl->all_gather(own, j->memory, part, ncclInt8, j->comm, j->stream) : ncclSuccess;
 }
 
+/* As many bytes to and from each of the others, wherever they land. */
+static ncclResult_t all_to_all(const struct joining *j, size_t bytes)
+{
+    const struct pp_nccl *nccl = j->nccl;
+    const size_t n = bytes / 2 / (size_t)j->place.ranks;
+    const char *from = j->memory;
+    char *to = (char *)j->memory + bytes / 2;
+    ncclResult_t result = n ? nccl->group_start() : ncclSuccess;
+    const bool open = n && result == ncclSuccess;
+    for (int i = 0; i < j->place.ranks && open && result == ncclSuccess; i++) {
+        if (i == j->place.rank) continue;
+        result = nccl->send(from + n * (size_t)i, n, ncclInt8, i, j->comm, j->stream);
+        if (result == ncclSuccess) result = nccl->recv(to + n * (size_t)i, n, ncclInt8, i, j->comm, j->stream);
+    }
+    const ncclResult_t end = open ? nccl->group_end() : result;
+    return result == ncclSuccess ? end : result;
+}
+
 static ncclResult_t exchange(const struct joining *j, size_t bytes)
 {
     const struct pp_nccl *nccl = j->nccl;
@@ -83,6 +101,7 @@ static ncclResult_t exchange(const struct joining *j, size_t bytes)
             nccl->all_reduce(j->memory, j->memory, n, pp_nccl_sum_types[j->place.type], ncclSum, j->comm, j->stream);
     if (use & PP_NCCL_SHARES && result == ncclSuccess) result = scatter(j, bytes);
     if (use & PP_NCCL_SHARES && result == ncclSuccess) result = gather(j, bytes);
+    if (use & PP_NCCL_PIECES && result == ncclSuccess) result = all_to_all(j, bytes);
     return result;
 }
 
@@ -167,7 +186,7 @@ static pp_status run_joining(struct pp_nccl_line *line, struct joining *j, struc
 /* A channel connects for all sizes at once. */
 static int64_t first_bytes(const struct pp_nccl_place *place)
 {
-    const bool sums = place->use & (PP_NCCL_SUMS | PP_NCCL_SHARES);
+    const bool sums = place->use & (PP_NCCL_SUMS | PP_NCCL_SHARES | PP_NCCL_PIECES);
     if (!sums || place->most_bytes < LEAST_BYTES) return LEAST_BYTES;
     return place->most_bytes < MOST_BYTES ? place->most_bytes : MOST_BYTES;
 }

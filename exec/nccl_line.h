@@ -28,7 +28,7 @@ struct pp_nccl_line {
     bool held; /* the thread that joins did not come back: it still uses the queue */
 };
 
-enum pp_nccl_use { PP_NCCL_SENDS = 1, PP_NCCL_RECEIVES = 2, PP_NCCL_SUMS = 4, PP_NCCL_SHARES = 8 };
+enum pp_nccl_use { PP_NCCL_SENDS = 1, PP_NCCL_RECEIVES = 2, PP_NCCL_SUMS = 4, PP_NCCL_SHARES = 8, PP_NCCL_PIECES = 16 };
 
 struct pp_nccl_place {
     ncclUniqueId id; /* of one member, ncclGetUniqueId */

@@ -28,7 +28,7 @@ static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int tenso
 {
     const struct pp_model *model = w->job->model;
     struct pp_slice slice =
-        pp_tensor_slice(&model->tensors[tensor], pp_shape_tensor(&model->shape), tensor_rank, local);
+        pp_tensor_slice(&model->tensors[tensor], pp_shape_sharers(&model->shape), tensor_rank, local);
     if (slice.n > most) slice.n = most;
     return slice;
 }
@@ -240,7 +240,7 @@ static pp_status collect(struct pp_worker *w, int tensor, int part, const float 
                          const struct window *window)
 {
     const struct pp_model *model = w->job->model;
-    const int sharers = model->tensors[tensor].split == PP_SPLIT_NONE ? 1 : pp_shape_tensor(&model->shape);
+    const int sharers = model->tensors[tensor].split == PP_SPLIT_NONE ? 1 : pp_shape_sharers(&model->shape);
     const struct kept kept = kept_of(w, tensor);
     for (int k = 0; k < sharers; k++) {
         if (w->me != 0 && w->tensor_rank != k) continue;
@@ -261,7 +261,7 @@ static pp_status append(struct pp_worker *w, struct pp_weights_writer *writer, i
     const struct pp_model *model = w->job->model;
     for (int i = 0; i < model->ntensors; i++) {
         const int64_t elements = model->tensors[i].elements;
-        memset(reached, 0, (size_t)pp_shape_tensor(&model->shape) * sizeof *reached);
+        memset(reached, 0, (size_t)pp_shape_sharers(&model->shape) * sizeof *reached);
         for (window->first = 0; window->first < elements && !model->tensors[i].copy; window->first = window->end) {
             window->end = elements - window->first < PIECE ? elements : window->first + PIECE;
             PP_TRY(collect(w, i, part, from, reached, window));
@@ -277,7 +277,7 @@ pp_status pp_parameters_append(struct pp_worker *w, struct pp_weights_writer *wr
     float *memory; /* lives with the world: another worker may be copying from it when this one fails */
     int64_t *reached;
     PP_TRY(pp_world_scratch(w->world, w->me, 2 * PIECE * (int64_t)sizeof *memory, &memory));
-    PP_TRY(PP_NEW(&reached, pp_shape_tensor(&w->job->model->shape)));
+    PP_TRY(PP_NEW(&reached, pp_shape_sharers(&w->job->model->shape)));
     struct window window = {.values = memory + PIECE, .buffer = memory};
     const pp_status status = append(w, writer, part, from, reached, &window);
     free(reached);

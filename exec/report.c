@@ -104,12 +104,14 @@ static void pipeline_line(const struct pp_job *job)
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
     char tensor[48] = "", text[PP_CHECKPOINT_TEXT];
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
-    if (plan->tensor > 1)
+    if (plan->expert_parallel > 1)
+        snprintf(tensor, sizeof tensor, ", expert parallel %d", plan->expert_parallel);
+    else if (plan->tensor > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", plan->tensor, parts ? ", sequence parallel" : "");
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
-            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->replicas,
-            pp_plural(plan->replicas), plan->zero ? ", zero 1" : "", overlap_words(job->config),
-            mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor,
+            pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), plan->zero ? ", zero 1" : "",
+            overlap_words(job->config), mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
 }
 
 static void header(const struct pp_exec *exec, const struct pp_session *s)

@@ -93,8 +93,9 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     const struct pp_plan *plan = s->job->train;
     *out = (struct pp_result){.point = s->job->point,
                               .microbatches = plan->microbatches,
-                              .replicas = plan->replicas,
-                              .tensor = plan->tensor,
+                              .replicas = pp_plan_data_parallel(plan),
+                              .tensor = plan->tensor / plan->expert_parallel,
+                              .expert_parallel = plan->expert_parallel,
                               .zero = plan->zero,
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
                               .overlap_grad_reduce = pp_config_sums_parts(s->job->config),

@@ -132,6 +132,12 @@ static bool joins(const struct pp_job *job, int rank, int type)
     return type == activations || (type == PP_SUM_FLOAT && (small || rank == pp_loss_rank(job->train)));
 }
 
+/* Of each worker that shares experts; else 0. */
+static int exchanged_experts(const struct pp_job *job)
+{
+    return job->train->expert_parallel > 1 ? job->model->shape.experts / job->train->expert_parallel : 0;
+}
+
 static int joined_sums(const struct pp_job *job, int rank)
 {
     int n = 0;
@@ -235,8 +241,10 @@ static pp_status open_joined_sums(const struct pp_port *port, const struct pp_jo
                                          .group = {first, 1, tensor},
                                          .most_elements = pp_most_joined_bytes(job) / pp_sum_bytes(type),
                                          .type = type,
-                                         .sums = true,
-                                         .shares = pp_shape_parts_tokens(&job->model->shape)};
+                                         .sums = job->train->expert_parallel == 1 || type == PP_SUM_FLOAT,
+                                         .shares = pp_shape_parts_tokens(&job->model->shape),
+                                         .experts = exchanged_experts(job),
+                                         .exchanged_bytes = pp_most_exchanged_bytes(job)};
         if (!joins(job, pp_worker_rank(job->train, first), type)) continue;
         if (port->me >= first && port->me < first + tensor) PP_TRY(open_sum(&spec, &out->joined[type]));
         PP_TRY(meet(port));

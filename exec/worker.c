@@ -159,10 +159,11 @@ static pp_status load_batch(struct pp_worker *w)
     return last ? w->ops->load(w, tokens_of(w) + w->job->layout->data_elements, targets, bytes) : PP_OK;
 }
 
-const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, enum pp_join_op op, int64_t bytes)
+const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct pp_join_call *call)
 {
-    if (op == PP_JOIN_ALL_REDUCE) return NULL;
-    pp_shares_set_plain(w->parts, op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
+    const int64_t bytes = call->elements * pp_sum_bytes(call->type);
+    if (call->op == PP_JOIN_ALL_REDUCE || call->op == PP_JOIN_ALL_TO_ALL) return NULL;
+    pp_shares_set_plain(w->parts, call->op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
                         bytes / w->job->train->tensor);
     return w->parts;
 }
@@ -283,6 +284,7 @@ static pp_status run_stop(struct pp_worker *w, const struct pp_stop *stop)
 static void begin_step(struct pp_worker *w, const struct pp_step *step)
 {
     const struct pp_config *config = w->job->config;
+    const struct pp_plan *plan = w->job->train;
     w->step = *step;
     w->track = &w->tracks[step->track];
     w->position = w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
@@ -293,14 +295,15 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
     for (int i = 0; i < w->track->walk->nsend; i++) w->track->send[i].base = w->track->send[i].posted;
     w->frame = (struct pp_frame){.seed = config->seed,
                                  .step = (uint32_t)step->number,
-                                 .first_row = (int64_t)w->replica * config->rows,
+                                 .first_row = (int64_t)pp_worker_data_rank(plan, w->me) * config->rows,
                                  .training = step->phase->plan->training,
                                  .loss_scale = (float)step->loss_scale,
                                  .learning_rate = (float)fmin(step->learning_rate, FLT_MAX),
                                  .adamw = pp_adamw_at(&config->adamw, step->learning_rate, step->number),
                                  .clip_factor = 1,
-                                 .tensor = w->job->train->tensor,
-                                 .tensor_rank = w->tensor_rank,
+                                 .tensor = plan->tensor / plan->expert_parallel,
+                                 .tensor_rank = plan->expert_parallel > 1 ? 0 : w->tensor_rank,
+                                 .expert_rank = plan->expert_parallel > 1 ? w->tensor_rank : 0,
                                  .join = w->join.run ? &w->join : NULL};
 }
 

@@ -105,6 +105,7 @@ struct pp_worker {
     struct pp_reduce *reduce;  /* NULL with one replica */
     struct pp_reduce *tied;    /* with the rank that has the other copy of the embedding; NULL where none is there */
     struct pp_reduce *busy;    /* which of the two is under way; NULL: what needs no others */
+    struct pp_exchange *exchange; /* as joined, where they share experts */
     struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
     struct pp_join join;       /* of the rank's workers; no run() with one */
     struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */

@@ -39,20 +39,32 @@ static bool has_joined(struct pp_worker *w, const void *arg)
     return w->joined->done;
 }
 
-static pp_status start_join(struct pp_worker *w, enum pp_join_op op, void *memory, int64_t elements)
+static bool has_exchanged(struct pp_worker *w, const void *arg)
 {
-    const struct pp_shares *parts = pp_worker_join_parts(w, op, elements * (int64_t)sizeof(float));
-    return parts ? pp_reduce_start_shares(w->world, w->joined, memory, parts)
-                 : pp_reduce_start(w->world, w->joined, memory, elements);
+    (void)arg;
+    const pp_status status = pp_exchange_poll(w->world, w->exchange);
+    if (status != PP_OK) w->status = status;
+    return w->exchange->done;
 }
 
-/* pp_join.run: what else is under way goes on meanwhile. */
-static void join(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
+static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call)
+{
+    const struct pp_shares *parts = pp_worker_join_parts(w, call);
+    if (call->op == PP_JOIN_ALL_TO_ALL) {
+        const struct pp_pieces pieces = pp_pieces_of(call, w->job->train->tensor);
+        return pp_exchange_start(w->world, w->exchange, &pieces);
+    }
+    return parts ? pp_reduce_start_shares(w->world, w->joined, call->memory, parts)
+                 : pp_reduce_start(w->world, w->joined, call->memory, call->elements);
+}
+
+/* pp_join.run: what else is under way goes on meanwhile. The device computes in float32. */
+static void join(void *arg, const struct pp_join_call *call)
 {
     struct pp_worker *w = arg;
-    (void)type; /* the device computes in float32 */
-    if (w->status == PP_OK) w->status = start_join(w, op, memory, elements);
-    if (w->status == PP_OK) w->status = pp_worker_wait(w, has_joined, NULL);
+    pp_worker_condition *const has_ended = call->op == PP_JOIN_ALL_TO_ALL ? has_exchanged : has_joined;
+    if (w->status == PP_OK) w->status = start_join(w, call);
+    if (w->status == PP_OK) w->status = pp_worker_wait(w, has_ended, NULL);
     w->join.failed = w->status != PP_OK;
 }
 
@@ -62,6 +74,8 @@ static pp_status open_join(struct pp_worker *w)
     const struct pp_group group = {w->me - w->tensor_rank, 1, tensor};
     if (tensor == 1) return PP_OK;
     w->join = (struct pp_join){.run = join, .arg = w};
+    if (w->job->train->expert_parallel > 1)
+        PP_TRY(pp_exchange_create(group, w->me, w->job->model->shape.experts / tensor, &w->exchange));
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
 }
 
@@ -101,6 +115,7 @@ static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
     pp_reduce_free(w->joined);
+    pp_exchange_free(w->exchange);
     pp_reduce_free(w->tied);
     free(w->reduction_posted_ns);
     free(w->norm.blocks);

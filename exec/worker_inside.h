@@ -52,8 +52,8 @@ struct pp_combining {
     char *copy;                     /* of those, where this rank has both: the other one's gradient, else NULL */
 };
 struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);
-/* What a join of so many bytes inside a task works on; NULL: all of them. One at a time. */
-const struct pp_shares *pp_worker_join_parts(struct pp_worker *worker, enum pp_join_op op, int64_t bytes);
+/* What a join inside a task works on; NULL: all of it. One at a time. */
+const struct pp_shares *pp_worker_join_parts(struct pp_worker *worker, const struct pp_join_call *call);
 /* Where a slot of the step's plan lies; NULL for none. */
 void *pp_worker_slot(const struct pp_worker *worker, int32_t slot);
 

@@ -96,25 +96,30 @@ static bool is_summed(struct pp_worker *w, const void *arg)
 
 /* Once it is issued, nobody needs the parcel or its marks: all queues that wait for these have been told so. Not all
  * that a carrier queues for it is in the compute queue, so it counts for more. */
-static pp_status join(struct pp_worker *w, enum pp_join_op op, void *memory, int64_t elements, int type)
+static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
 {
-    const int64_t bytes = elements * pp_sum_bytes(type);
-    const struct pp_sum_route *route = &w->queue->routes.joined[type];
-    struct pp_summing *summing = &w->queue->joined[type];
-    w->queue->launches += PP_JOIN_LAUNCHES * w->job->train->tensor;
+    const int members = w->job->train->tensor;
+    const bool exchanges = call->op == PP_JOIN_ALL_TO_ALL;
+    const struct pp_sum_route *route = &w->queue->routes.joined[call->type];
+    struct pp_summing *summing = &w->queue->joined[call->type];
+    w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? call->experts : 1);
     PP_TRY(bound_lead(w));
-    summing->parcel = (struct pp_parcel){
-        .memory = memory, .shares = pp_worker_join_parts(w, op, bytes), .bytes = bytes, .done = summing->marks.done};
+    if (exchanges) summing->pieces = pp_pieces_of(call, members);
+    summing->parcel = (struct pp_parcel){.memory = call->memory,
+                                         .shares = pp_worker_join_parts(w, call),
+                                         .pieces = exchanges ? &summing->pieces : NULL,
+                                         .bytes = call->elements * pp_sum_bytes(call->type),
+                                         .done = summing->marks.done};
     PP_TRY(record(w, summing->after));
     PP_TRY(start_sum(route, summing));
-    if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_summed, &type));
+    if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_summed, &call->type));
     return hold_for(w, summing->parcel.done);
 }
 
-void pp_worker_queue_join(void *worker, enum pp_join_op op, void *memory, int64_t elements, int type)
+void pp_worker_queue_join(void *worker, const struct pp_join_call *call)
 {
     struct pp_worker *w = worker;
-    if (w->status == PP_OK) w->status = join(w, op, memory, elements, type);
+    if (w->status == PP_OK) w->status = join(w, call);
     w->join.failed = w->status != PP_OK;
 }
 

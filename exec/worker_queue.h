@@ -17,6 +17,7 @@
 /* A sum under way: gradients of a stage, squares, or inside a task; or the gathering of its parameters. */
 struct pp_summing {
     struct pp_parcel parcel;
+    struct pp_pieces pieces; /* of an exchange inside a task */
     struct pp_parcel_marks marks;
     struct pp_mark *after; /* on the compute queue: its memory is written */
 };
@@ -62,7 +63,7 @@ struct pp_worker_queue {
 /* --- worker_queue.c --- */
 
 /* pp_join.run, of the worker. */
-void pp_worker_queue_join(void *worker, enum pp_join_op op, void *memory, int64_t elements, int type);
+void pp_worker_queue_join(void *worker, const struct pp_join_call *call);
 
 /* --- worker_queue_open.c --- */
 

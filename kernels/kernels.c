@@ -186,6 +186,8 @@ double pp_call_flops(const struct pp_call *call)
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(REDUCE_SCATTER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                             \
     X(ALL_GATHER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                                 \
+    X(ALL_TO_ALL, 0, to, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], 0)                             \
+    X(ALL_TO_ALL, 1, from, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, READ, n[0] * n[1], 0)                            \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
     X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
@@ -262,21 +264,30 @@ static const struct {
     int rounds;
 } joins[PP_KERNELS] = {[PP_KERNEL_ALL_REDUCE] = {PP_JOIN_ALL_REDUCE, 2},
                        [PP_KERNEL_REDUCE_SCATTER] = {PP_JOIN_REDUCE_SCATTER, 1},
-                       [PP_KERNEL_ALL_GATHER] = {PP_JOIN_ALL_GATHER, 1}};
+                       [PP_KERNEL_ALL_GATHER] = {PP_JOIN_ALL_GATHER, 1},
+                       [PP_KERNEL_ALL_TO_ALL] = {PP_JOIN_ALL_TO_ALL, 1}};
 
 struct pp_join_work pp_call_join(const struct pp_call *call)
 {
     const int rounds = joins[call->kernel].rounds;
     if (rounds == 0) return (struct pp_join_work){0};
     const struct pp_operand memory = pp_call_operand(call, 0);
-    return (struct pp_join_work){memory.elements * memory.element_bytes, rounds};
+    return (struct pp_join_work){memory.elements * memory.element_bytes, rounds,
+                                 joins[call->kernel].op == PP_JOIN_ALL_TO_ALL};
 }
 
-void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void *memory)
+void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
 {
     const struct pp_join *join = frame->join;
-    const int type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT;
-    if (join) join->run(join->arg, joins[call->kernel].op, memory, (int64_t)call->n[0] * call->n[1], type);
+    const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL;
+    const struct pp_join_call what = {.op = joins[call->kernel].op,
+                                      .memory = pp_ref_address(&call->ref[0], frame),
+                                      .from = exchanges ? pp_ref_address(&call->ref[1], frame) : NULL,
+                                      .elements = (int64_t)call->n[0] * call->n[1],
+                                      .type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT,
+                                      .experts = exchanges ? call->n[2] : 0,
+                                      .back = exchanges && call->n[3]};
+    if (join) join->run(join->arg, &what);
 }
 
 /* What a norm is beside its usual work. */
@@ -341,8 +352,9 @@ static bool is_padded(const struct pp_call *call)
 /* Is its result wider than what it works on? */
 static bool is_wide(const struct pp_call *call)
 {
-    const bool product = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE;
-    return product && call->n[4] && call->precision == PP_BF16;
+    const bool either = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE ||
+                        call->kernel == PP_KERNEL_ALL_TO_ALL;
+    return either && call->n[4] && call->precision == PP_BF16;
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)

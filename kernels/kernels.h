@@ -94,10 +94,12 @@
  *                 the sum of the rows of a token's places, in the order of its choices, in float32; mode: enum
  *                 pp_gemm_mode, what becomes of `to`: the sum is made first. Each is the gradient of the other
  * weigh           places, width, tokens, chosen          u [places,width] in place, gates [tokens,chosen], holds
- *                 rows times the gate of what the place holds; rows of places that hold nothing stay
+ *                 rows times the gate of what the place holds; rows of places that hold nothing stay. holds without
+ *                 memory: place i holds choice i
  * weigh_grad      places, width, tokens, chosen          du [places,width] in place, dgates [tokens,chosen] float32, u
  *                 (weighed), gates, places [tokens,chosen]: of a choice with a place dgates = du u / gate summed
- *                 over its row, 0 where the gate is 0, and du = du * gate; of another one dgates = 0
+ *                 over its row, 0 where the gate is 0, and du = du * gate; of another one dgates = 0. places without
+ *                 memory: choice i has place i
  * cross_entropy   rows, seq, vocab, gradient, columns    logits [T,columns], bias [vocab], targets, dlogits [T,columns]
  *                 *frame.loss (unless NULL) = sum of -log softmax(logits + bias)[target]; the gradient is scaled by
  *                 frame.loss_scale; dlogits may be the logits; its columns from vocab on become 0; gradient = 0:
@@ -113,6 +115,10 @@
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
+ * all_to_all      rows, width, experts, back, wide       to [rows,width], from [rows,width]: the places of all
+ *                 experts, of which each worker of the rank has so many, equal pieces. frame.join, if there is one,
+ *                 sends the pieces of the others' experts to them: from [all experts] to [experts, workers], of each
+ *                 expert what worker after worker has for it; back: the other way
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 of a tensor that all tensor ranks have: 0 in others than the first
@@ -180,6 +186,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
     X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
+    X(ALL_TO_ALL, all_to_all, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
     X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
@@ -265,8 +272,8 @@ struct pp_work pp_call_work(const struct pp_call *call, bool gpu);
 
 struct pp_join_work pp_call_join(const struct pp_call *call);
 
-/* Has frame.join do what the call says, if there is one; memory: its operand. */
-void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame, void *memory);
+/* Has frame.join do what the call says, if there is one. */
+void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and

@@ -216,11 +216,26 @@ static bool is_embedding(const struct tensor_row *row)
     return false;
 }
 
+/* Is it of experts? */
+static bool is_experts(const struct pp_shape *shape, const struct tensor_row *row)
+{
+    return shape->experts && (row->dim[0] == DIM_LINEAR1 || row->dim[0] == DIM_LINEAR2);
+}
+
 /* What one expert has is shared by none. */
 static enum pp_split split_of(const struct pp_shape *shape, const struct tensor_row *row)
 {
-    if (pp_shape_tensor(shape) == 1) return PP_SPLIT_NONE;
-    return shape->experts && row->dim[0] == DIM_LINEAR2 ? PP_SPLIT_ROWS : row->split;
+    if (is_experts(shape, row)) return pp_shape_sharers(shape) > 1 ? PP_SPLIT_ROWS : PP_SPLIT_NONE;
+    return pp_shape_tensor(shape) > 1 ? row->split : PP_SPLIT_NONE;
+}
+
+/* The shape of what a worker has of it: not of all the experts that it sends tokens to. */
+static struct pp_shape held_of(const struct pp_model *model, const struct tensor_row *row)
+{
+    const struct pp_shape *shape = &model->shape;
+    struct pp_shape held = split_of(shape, row) == PP_SPLIT_NONE ? *shape : model->local;
+    if (is_experts(shape, row)) held.experts /= pp_shape_expert_parallel(shape);
+    return held;
 }
 
 /* The decoder's weight, where it is the embedding's. */
@@ -268,9 +283,9 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
         t->split = split_of(shape, &rows[i]);
-        const struct pp_shape *local = t->split == PP_SPLIT_NONE ? shape : &model->local;
+        const struct pp_shape held = held_of(model, &rows[i]);
         for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
-        for (int k = 0; k < 2; k++) t->local[k] = dim_size(local, rows[i].dim[k]);
+        for (int k = 0; k < 2; k++) t->local[k] = dim_size(&held, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
         t->local_elements = t->local[0] * t->local[1];
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);

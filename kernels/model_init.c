@@ -124,7 +124,7 @@ void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct part all = {.tensor = t,
                              .index = tensor,
-                             .tensors = pp_shape_tensor(&model->shape),
+                             .tensors = pp_shape_sharers(&model->shape),
                              .tensor_rank = tensor_rank,
                              .seed = seed,
                              .out = out};

@@ -7,8 +7,7 @@
 enum {
     MAX_LAYER_CALLS = 80, /* B: 22 to make it again, 23 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
-    SCRATCH_ALIGNMENT = 64,
-    LONGEST_ROW = 4096 /* of a part */
+    SCRATCH_ALIGNMENT = 64
 };
 
 /* Behind the tensors of so many layers; NULL: place is -1. */
@@ -18,17 +17,17 @@ static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, 
     return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->local) + place];
 }
 
-static const struct pp_tensor *layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
+const struct pp_tensor *pp_writer_layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
     return tensor_at(w, l, pp_shape_layer_place(&w->model->local, (int)tensor));
 }
 
-static const struct pp_tensor *last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor)
+const struct pp_tensor *pp_writer_last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor)
 {
     return tensor_at(w, w->stage->layers, pp_shape_last_place(&w->model->local, (int)tensor));
 }
 
-static struct pp_ref ref_in(enum pp_region region, const struct pp_tensor *t)
+struct pp_ref pp_ref_tensor(enum pp_region region, const struct pp_tensor *t)
 {
     if (!t) return pp_ref_to(PP_MEM_NONE, 0);
     return pp_ref_to(region, region == PP_MEM_PARAM ? t->value_offset : t->offset);
@@ -36,10 +35,10 @@ static struct pp_ref ref_in(enum pp_region region, const struct pp_tensor *t)
 
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor)
 {
-    return ref_in(region, layer_tensor(w, l, tensor));
+    return pp_ref_tensor(region, pp_writer_layer_tensor(w, l, tensor));
 }
 
-static struct pp_ref copy_of(const struct pp_tensor *t)
+struct pp_ref pp_ref_copy(const struct pp_tensor *t)
 {
     return t->offset16 < 0 ? pp_ref_to(PP_MEM_NONE, 0) : pp_ref_to(PP_MEM_PARAM16, t->offset16);
 }
@@ -47,31 +46,34 @@ static struct pp_ref copy_of(const struct pp_tensor *t)
 /* As products read it. */
 static struct pp_ref weight_of(const struct pp_tensor *t)
 {
-    return t->offset16 < 0 ? ref_in(PP_MEM_PARAM, t) : copy_of(t);
+    return t->offset16 < 0 ? pp_ref_tensor(PP_MEM_PARAM, t) : pp_ref_copy(t);
 }
 
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
-    return weight_of(layer_tensor(w, l, tensor));
+    return weight_of(pp_writer_layer_tensor(w, l, tensor));
 }
 
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region)
 {
-    return ref_in(region, &w->model->tensors[w->stage->first_tensor]);
+    return pp_ref_tensor(region, &w->model->tensors[w->stage->first_tensor]);
 }
 
 struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region)
 {
     const bool learned = w->model->shape.positions == PP_POSITIONS_LEARNED;
-    return ref_in(region, learned ? &w->model->tensors[w->stage->first_tensor + 1] : NULL);
+    return pp_ref_tensor(region, learned ? &w->model->tensors[w->stage->first_tensor + 1] : NULL);
 }
 
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor)
 {
-    return ref_in(region, last_tensor(w, tensor));
+    return pp_ref_tensor(region, pp_writer_last_tensor(w, tensor));
 }
 
-struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w) { return weight_of(last_tensor(w, PP_DECODER_WEIGHT)); }
+struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w)
+{
+    return weight_of(pp_writer_last_tensor(w, PP_DECODER_WEIGHT));
+}
 
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes)
 {
@@ -230,91 +232,8 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
     call->f[1] = (float)shape->dropout;
 }
 
-/* Rows and columns of what a call works on: of a part, as long as they can be. */
-static void set_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
-{
-    int64_t width = PP_PART_LINE;
-    while (part && width < LONGEST_ROW && t->part_elements % (2 * width) == 0) width *= 2;
-    call->n[0] = (int)(part ? t->part_elements / width : t->local[0]);
-    call->n[1] = (int)(part ? width : t->local[1]);
-}
-
-/* Where the worker's share of a tensor, or all of it, lies. */
-static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int bytes)
-{
-    if (w->model->local.zero && ref.region != PP_MEM_NONE) ref.row_bytes = t->part_elements * bytes;
-    return ref;
-}
-
-/* Where a tensor of gradients ends in memory. */
-static int64_t end_of(const struct pp_writer *w, const struct pp_tensor *t)
-{
-    const int64_t parts = pp_shape_parts(&w->model->local) * t->part_elements;
-    return t->offset + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
-}
-
-/* Sums over the workers of a rank the gradients of neighbouring tensors; last NULL: first is alone. */
-static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *first, const struct pp_tensor *last)
-{
-    const int64_t bytes = end_of(w, last ? last : first) - first->offset;
-    pp_writer_all_reduce(w, pp_ref_to(PP_MEM_GRAD, first->offset), 1, (int)(bytes / (int64_t)sizeof(float)), true);
-}
-
-/* Each of them has seen its part of the tokens: before anything else is done with gradients of norms. */
-static void write_norm_sums(struct pp_writer *w, int kind)
-{
-    const bool rms = w->model->shape.normalization == PP_RMSNORM;
-    if (!w->by_tokens || kind != (w->clip ? PP_NORM : PP_STEP)) return;
-    for (int l = 0; l < w->stage->layers; l++)
-        write_gradient_sum(w, layer_tensor(w, l, PP_NORM1_WEIGHT),
-                           layer_tensor(w, l, rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS));
-    if (w->stage->decode && pp_writer_norm_first(w))
-        write_gradient_sum(w, last_tensor(w, PP_LAST_NORM_WEIGHT), last_tensor(w, PP_LAST_NORM_BIAS));
-}
-
-/* Of each tensor: for all its parts, or the share. */
-static int norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
-
-static void write_norm(struct pp_writer *w)
-{
-    const struct pp_shape *shape = &w->model->local;
-    const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = norm_calls(shape);
-    for (int i = 0; i < w->stage->tensors; i++) {
-        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        for (int k = 0; k < calls && !t->copy; k++) {
-            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, t->split == PP_SPLIT_NONE);
-            const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
-            set_extent(t, parts > 1, call);
-            call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));
-        }
-    }
-}
-
-/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only, unless it
- * has the decoder's, too. */
-static void write_step(struct pp_writer *w, enum pp_kernel kernel)
-{
-    const struct pp_shape *shape = &w->model->local;
-    const int shares = shape->zero ? pp_shape_parts(shape) : 1;
-    for (int i = 0; i < w->stage->tensors; i++) {
-        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
-        set_extent(t, shape->zero, call);
-        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
-        call->ref[0] = share_of(w, t, ref_in(PP_MEM_PARAM, t), sizeof(float));
-        if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
-        call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));
-        call->ref[2] = share_of(w, t, copy_of(t), pp_element_bytes(PP_BF16));
-        for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
-            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, (s * w->stage->param_bytes + t->offset) / shares);
-    }
-}
-
-static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
-
 static void write_calls(struct pp_writer *w, int kind)
 {
-    write_norm_sums(w, kind);
     switch (kind) {
     case PP_F:
         pp_write_forward(w, false);
@@ -332,10 +251,10 @@ static void write_calls(struct pp_writer *w, int kind)
         pp_write_backward(w, false, true);
         break;
     case PP_NORM:
-        write_norm(w);
+        pp_write_norm(w);
         break;
     case PP_STEP:
-        write_step(w, step_kernels[w->model->shape.optimizer]);
+        pp_write_step(w);
         break;
     default:
         break; /* transfers and reductions move data, they call no kernels */
@@ -372,7 +291,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * (w.part.end - w.part.begin) +
-                                   (cls->kind == PP_NORM ? w.stage->tensors * norm_calls(&model->shape) : 0)));
+                                   (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0)));
     write_calls(&w, cls->kind);
     pp_write_signature(&w, cls->kind);
     for (int i = 0; i < out->ncalls; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c,
- * program_experts.c and model_program.c.
+ * program_experts.c, program_step.c and model_program.c.
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
@@ -28,6 +28,11 @@
  * S rows: u as the gates have weighed it. What places hold is scratch [S,d], dispatched from y1 as often as a product
  * reads it, and so is the gradient at linear2's output. A split backward keeps the gradient at the router's output
  * besides (droute [T,E]).
+ *
+ * Where N workers share the experts (pp_shape.expert_parallel), each gives its tokens their places as above, and what
+ * places of others' experts hold is sent to these workers: what linear1 reads then is kept, received [S,d], with the
+ * gates of these rows, received_gates [S], and in a split backward the gradients at linear2's output, received_dy
+ * [S,d]. Rows are of E / N experts, of each those of worker after worker, and so are those of a, u and dh.
  *
  * Where workers share the tensors (pp_shape.tensor) heads, ff and vocabulary are a worker's part (pp_model.local), and
  * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
@@ -56,6 +61,7 @@ struct pp_buffer {
 struct pp_slot {
     struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
+    struct pp_buffer received, received_gates, received_dy;                        /* where workers share them */
     int64_t layer_bytes;
     bool activation_again;          /* there is no u: it is scratch, made again of a */
     int again;                      /* the first layers of the stage, of which nothing but a checkpoint is kept */
@@ -120,6 +126,12 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
+/* The tensor itself: of layer l, behind the layers; NULL where the model does not have it. */
+const struct pp_tensor *pp_writer_layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
+const struct pp_tensor *pp_writer_last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor);
+/* Its place in the parameter or gradient region, and that of its bfloat16 copy; no memory where there is none. */
+struct pp_ref pp_ref_tensor(enum pp_region region, const struct pp_tensor *t);
+struct pp_ref pp_ref_copy(const struct pp_tensor *t);
 /* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; learnt positions; a tensor behind
  * the layers. No memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
@@ -221,10 +233,19 @@ static inline bool pp_writer_rotates(const struct pp_writer *w)
 /* The embedding's scale f[0] and dropout f[1]. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 
+/* Scratch for places of experts. */
+struct pp_expert_places {
+    struct pp_ref places; /* what experts read, and what they make [S,d] */
+    struct pp_ref sent;   /* where workers share these: what is sent to them, and what comes back [S,d] */
+    struct pp_ref gates;  /* ... as well, float32 [S] */
+};
+/* Takes what the model needs of it: nothing without experts. */
+struct pp_expert_places pp_writer_expert_places(struct pp_writer *w);
+
 /* Scratch of layers on their way forward. */
 struct pp_scratch {
     struct pp_ref attention;
-    struct pp_ref places; /* of experts: what they read, and what they make [S,d] */
+    struct pp_expert_places at;
     struct pp_ref stream; /* norm first: the residual stream [T,d], to which layers add */
     struct pp_ref z2;     /* norm first: linear2's output [T,d] */
 };
@@ -241,6 +262,11 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
  */
 enum { PP_FULL_GRADIENTS, PP_FULL_OTHERS };
 
+/* NORM, STEP. Calls of NORM for each tensor: for all its parts, or the share. */
+void pp_write_norm(struct pp_writer *w);
+void pp_write_step(struct pp_writer *w);
+int pp_norm_calls(const struct pp_shape *shape);
+
 /* What the workers of a rank made of x [T,d]: their sum in x, or, where they have parts of the tokens, from
  * w->full[0]. */
 void pp_write_sum(struct pp_writer *w, struct pp_ref x);
@@ -254,10 +280,11 @@ void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, str
 
 /* Experts on the way back: scratch. */
 struct pp_expert_scratch {
-    struct pp_ref dy;     /* [S,d], the gradient at linear2's output */
-    struct pp_ref places; /* [S,d], other rows of places; in plans that cut backwards in two the same memory */
-    struct pp_ref dgates; /* [T,K], float32 */
-    struct pp_ref droute; /* [T,E], in other plans */
+    struct pp_ref dy;           /* [S,d], the gradient at linear2's output, unless it is in the slot */
+    struct pp_expert_places at; /* other rows of places; in plans that cut backwards in two the same memory as dy */
+    struct pp_ref there;        /* where workers share the experts: gradients at received gates, float32 [S] */
+    struct pp_ref dgates;       /* [T,K], float32 */
+    struct pp_ref droute;       /* [T,E], in other plans */
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
@@ -266,7 +293,7 @@ void pp_write_inner(struct pp_writer *w, int l, bool again);
 /* Its second half, of experts: by gates, in place. */
 void pp_write_weighing(struct pp_writer *w, int l);
 /* x [T,d], of the worker's tokens, -> z; where that has no memory only as far as the backward needs it. */
-void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, struct pp_ref places);
+void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at);
 /* dz, of all tokens, -> dh and the gradient at the router's output, and the gradient at x, written to `out` or added;
  * returns where it is. du [S,ff], dh: as pp_write_activation_grad() has them. */
 struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,

@@ -352,7 +352,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
 static void write_again(struct pp_writer *w, int l, const struct path *path)
 {
     const struct pp_scratch scratch = {
-        .attention = path->scratch, .places = path->experts.places, .stream = path->stream, .z2 = path->dnorm};
+        .attention = path->scratch, .at = path->experts.at, .stream = path->stream, .z2 = path->dnorm};
     if (w->checkpoints || (l >= 0 && pp_writer_keeps(w, l))) pp_write_layer_again(w, l, &scratch);
 }
 

@@ -8,16 +8,44 @@
  * the sum over workers that ends a row-parallel product ends this as well. The router's part of the gradient at the
  * input is the same in all of them, so it counts once: combine adds to it in the first one, and writes over it in the
  * others.
+ *
+ * Where workers with tokens of their own share the experts (expert parallelism), each gives places to its own tokens,
+ * and all to all brings what places hold, and the gates of that, to the workers that have the experts, and what these
+ * make back. What has come is kept, so that gradients of weights need nobody else.
  */
 #include "kernels/model_program.h"
+
+static bool is_apart(const struct pp_writer *w) { return pp_shape_expert_parallel(&w->model->local) > 1; }
+
+/* Experts whose matrices the worker has, and rows of each. */
+static int own_experts(const struct pp_writer *w)
+{
+    return w->model->local.experts / pp_shape_expert_parallel(&w->model->local);
+}
+
+static int expert_rows(const struct pp_writer *w)
+{
+    return (int)w->capacity * pp_shape_expert_parallel(&w->model->local);
+}
 
 /* A product for each of the worker's experts. */
 static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3],
                                       enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
     struct pp_call *call = pp_writer_gemm(w, kernel, mnk, mode, c, a, b);
-    if (w->model->local.experts > 1) call->n[5] = w->model->local.experts;
+    if (own_experts(w) > 1) call->n[5] = own_experts(w);
     return call;
+}
+
+/* Rows of `width` numbers, of all places, to the workers that have their experts, or back. wide: float32 whatever the
+ * precision. */
+static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width, bool wide)
+{
+    struct pp_call *call =
+        pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, (int)pp_writer_inner_rows(w), width, own_experts(w), back);
+    call->n[4] = wide;
+    call->ref[0] = to;
+    call->ref[1] = from;
 }
 
 /* What places hold of `from`, of all tokens. */
@@ -29,6 +57,27 @@ static void write_dispatch(struct pp_writer *w, int l, struct pp_ref to, struct 
     call->ref[0] = to;
     call->ref[1] = from;
     call->ref[2] = pp_ref_act(w, l, w->slot.holds);
+}
+
+/* The same where the experts are. */
+static void write_sending(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from,
+                          const struct pp_expert_places *at)
+{
+    write_dispatch(w, l, is_apart(w) ? at->sent : to, from);
+    if (is_apart(w)) write_all_to_all(w, false, to, at->sent, w->model->local.d_model, false);
+}
+
+/* Of numbers of choices, as if each choice were a token that has no other: what places hold, and the other way. */
+static void write_number_per_place(struct pp_writer *w, int l, enum pp_kernel kernel, struct pp_ref to,
+                                   struct pp_ref from)
+{
+    const int places = (int)pp_writer_inner_rows(w), choices = (int)w->tokens * w->model->local.experts_per_token;
+    const bool there = kernel == PP_KERNEL_DISPATCH;
+    struct pp_call *call = pp_writer_call(w, kernel, there ? places : choices, 1, there ? choices : places, 1);
+    call->precision = PP_FP32;
+    call->ref[0] = to;
+    call->ref[1] = from;
+    call->ref[2] = pp_ref_act(w, l, there ? w->slot.holds : w->slot.places);
 }
 
 /* The sum of what a token's places hold. */
@@ -43,20 +92,26 @@ static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, st
     call->ref[2] = pp_ref_act(w, l, w->slot.places);
 }
 
-/* Over the places of what the activation made, or of its gradient. */
+/* Over the places of what the activation made, or of its gradient; apart: with a gate for each of these. */
 static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
-    return pp_writer_call(w, kernel, (int)pp_writer_inner_rows(w), shape->d_ff, (int)w->tokens,
-                          shape->experts_per_token);
+    const int places = (int)pp_writer_inner_rows(w);
+    return pp_writer_call(w, kernel, places, shape->d_ff, is_apart(w) ? places : (int)w->tokens,
+                          is_apart(w) ? 1 : shape->experts_per_token);
+}
+
+static struct pp_ref gates_of(const struct pp_writer *w, int l)
+{
+    return pp_ref_act(w, l, is_apart(w) ? w->slot.received_gates : w->slot.gates);
 }
 
 void pp_write_weighing(struct pp_writer *w, int l)
 {
     struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
     weigh->ref[0] = pp_ref_u(w, l);
-    weigh->ref[1] = pp_ref_act(w, l, w->slot.gates);
-    weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
+    weigh->ref[1] = gates_of(w, l);
+    if (!is_apart(w)) weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
 }
 
 /* x: all tokens. The router is whole in all workers. */
@@ -76,34 +131,82 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
     for (int i = 0; i < 6; i++) call->ref[i] = pp_ref_act(w, l, made[i]);
 }
 
-void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, struct pp_ref places)
+/* What linear1 reads. */
+static struct pp_ref inputs_of(const struct pp_writer *w, int l, const struct pp_expert_places *at)
+{
+    return is_apart(w) ? pp_ref_act(w, l, w->slot.received) : at->places;
+}
+
+static void write_inputs(struct pp_writer *w, int l, struct pp_ref x, const struct pp_expert_places *at)
+{
+    write_sending(w, l, inputs_of(w, l, at), x, at);
+    if (!is_apart(w)) return;
+    write_number_per_place(w, l, PP_KERNEL_DISPATCH, at->gates, pp_ref_act(w, l, w->slot.gates));
+    write_all_to_all(w, false, pp_ref_act(w, l, w->slot.received_gates), at->gates, 1, true);
+}
+
+/* What experts have made in at->places, or its gradient, back to the tokens. */
+static void write_outputs(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref to,
+                          const struct pp_expert_places *at)
+{
+    if (is_apart(w)) write_all_to_all(w, true, at->sent, at->places, w->model->local.d_model, false);
+    write_combine(w, l, mode, to, is_apart(w) ? at->sent : at->places);
+}
+
+void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int capacity = (int)w->capacity, d = shape->d_model;
+    const int rows = expert_rows(w), d = shape->d_model;
     const struct pp_ref u = pp_ref_u(w, l), to = w->by_tokens ? w->full[0] : z;
     x = pp_writer_gather(w, 0, x);
     write_route(w, l, x);
-    write_dispatch(w, l, places, x);
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, pp_linear1_width(shape), d}, PP_GEMM_WRITE,
-                   shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), places,
+    write_inputs(w, l, x, at);
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, pp_linear1_width(shape), d}, PP_GEMM_WRITE,
+                   shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), inputs_of(w, l, at),
                    pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_write_inner(w, l, false);
     if (z.region == PP_MEM_NONE) return;
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){capacity, d, shape->d_ff}, PP_GEMM_WRITE, places, u,
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, d, shape->d_ff}, PP_GEMM_WRITE, at->places, u,
                    pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_combine(w, l, PP_GEMM_WRITE, to, places);
+    write_outputs(w, l, PP_GEMM_WRITE, to, at);
     pp_write_sum(w, z);
+}
+
+static struct pp_ref numbers_of_places(struct pp_writer *w)
+{
+    return pp_writer_scratch(w, pp_writer_inner_rows(w) * (int64_t)sizeof(float));
+}
+
+struct pp_expert_places pp_writer_expert_places(struct pp_writer *w)
+{
+    struct pp_expert_places at = {.places = pp_writer_places(w)};
+    if (!w->capacity || !is_apart(w)) return at;
+    at.sent = pp_writer_places(w);
+    at.gates = numbers_of_places(w);
+    return at;
 }
 
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_expert_scratch scratch = {.dy = pp_writer_places(w)};
-    scratch.places = w->split ? scratch.dy : pp_writer_places(w);
+    struct pp_expert_scratch scratch = {0};
+    if (!is_apart(w) || !w->split) scratch.dy = pp_writer_places(w);
+    if (is_apart(w) && !input_grads) return scratch;
+    if (!w->split || is_apart(w))
+        scratch.at = pp_writer_expert_places(w);
+    else
+        scratch.at.places = scratch.dy;
     if (!input_grads) return scratch;
+    if (is_apart(w)) scratch.there = numbers_of_places(w);
     scratch.dgates = pp_writer_scratch(w, w->tokens * shape->experts_per_token * (int64_t)sizeof(float));
     if (!w->split) scratch.droute = pp_writer_activations(w, w->model->shape.experts);
     return scratch;
+}
+
+/* The gradient at linear2's output, in places: of a split backward, where it has come from others, W needs it again. */
+static struct pp_ref dy_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
+{
+    return is_apart(w) && w->split ? pp_ref_act(w, l, w->slot.received_dy) : scratch->dy;
 }
 
 /* The gradient at the router's output. */
@@ -119,10 +222,15 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
     const struct pp_slot *slot = &w->slot;
     struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH_GRAD);
     weigh->ref[0] = du;
-    weigh->ref[1] = scratch->dgates;
+    weigh->ref[1] = is_apart(w) ? scratch->there : scratch->dgates;
     weigh->ref[2] = pp_ref_u(w, l);
-    weigh->ref[3] = pp_ref_act(w, l, slot->gates);
-    weigh->ref[4] = pp_ref_act(w, l, slot->places);
+    weigh->ref[3] = gates_of(w, l);
+    if (is_apart(w)) {
+        write_all_to_all(w, true, scratch->at.gates, scratch->there, 1, true);
+        write_number_per_place(w, l, PP_KERNEL_COMBINE, scratch->dgates, scratch->at.gates);
+    } else {
+        weigh->ref[4] = pp_ref_act(w, l, slot->places);
+    }
     pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
     struct pp_call *call =
         pp_writer_call(w, PP_KERNEL_ROUTE_GRAD, w->rows, w->seq, w->model->shape.experts, shape->experts_per_token);
@@ -140,20 +248,20 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
                                     struct pp_ref out)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int capacity = (int)w->capacity, d = shape->d_model;
+    const int rows = expert_rows(w), d = shape->d_model;
     const bool shared = pp_shape_tensor(shape) > 1;
     const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : out;
-    write_dispatch(w, l, scratch->dy, dz);
-    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){capacity, shape->d_ff, d}, PP_GEMM_WRITE, du_dh[0], scratch->dy,
-                   pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    write_sending(w, l, dy_of(w, l, scratch), dz, &scratch->at);
+    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, shape->d_ff, d}, PP_GEMM_WRITE, du_dh[0],
+                   dy_of(w, l, scratch), pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_route_grad(w, l, scratch, du_dh[0]);
     pp_write_activation_grad(w, l, (int)pp_writer_inner_rows(w), 1, du_dh[0], du_dh[1]);
-    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){capacity, d, pp_linear1_width(shape)}, PP_GEMM_WRITE,
-                   scratch->places, du_dh[1], pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, d, pp_linear1_width(shape)}, PP_GEMM_WRITE,
+                   scratch->at.places, du_dh[1], pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, d, w->model->shape.experts},
                    w->by_tokens ? PP_GEMM_WRITE : mode, to, droute_of(w, l, scratch),
                    pp_ref_weight(w, l, PP_ROUTER_WEIGHT));
-    write_combine(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, scratch->places);
+    write_outputs(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, &scratch->at);
     return pp_write_gradient_sum(w, mode, out);
 }
 
@@ -173,12 +281,13 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
                              struct pp_ref dh, struct pp_ref x)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int capacity = (int)w->capacity, d = shape->d_model;
-    if (dz.region != PP_MEM_NONE) write_dispatch(w, l, scratch->dy, dz);
-    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, capacity}, scratch->dy, pp_ref_u(w, l));
-    write_dispatch(w, l, scratch->places, x);
-    write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, capacity}, dh,
-                      scratch->places);
+    const int rows = expert_rows(w), d = shape->d_model;
+    const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
+    if (dz.region != PP_MEM_NONE && !is_apart(w)) write_dispatch(w, l, scratch->dy, dz);
+    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, rows}, dy_of(w, l, scratch),
+                      pp_ref_u(w, l));
+    if (!is_apart(w)) write_dispatch(w, l, inputs, x);
+    write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
     write_weight_grad(w, l, PP_ROUTER_WEIGHT, (const int[]){w->model->shape.experts, d, (int)w->tokens},
                       droute_of(w, l, scratch), x);
 }

@@ -110,7 +110,7 @@ static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, stru
     const struct pp_shape *shape = &w->model->local;
     const struct pp_ref u = pp_ref_u(w, l);
     if (shape->experts) {
-        pp_write_experts(w, l, x, z, scratch->places);
+        pp_write_experts(w, l, x, z, &scratch->at);
         return;
     }
     write_linear(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape),
@@ -296,7 +296,7 @@ static void write_norm_last_layers(struct pp_writer *w, bool recompute)
 {
     if (w->part.lowest) write_input(w, layer_output(w, -1), recompute);
     if (w->stage->layers == 0) return;
-    const struct pp_scratch scratch = {.attention = pp_writer_attention_scratch(w), .places = pp_writer_places(w)};
+    const struct pp_scratch scratch = {.attention = pp_writer_attention_scratch(w), .at = pp_writer_expert_places(w)};
     for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), &scratch);
 }
 
@@ -313,7 +313,7 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
     if (w->stage->layers > 0) scratch.z2 = pp_writer_stream(w);
     if (w->part.lowest) write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     if (w->stage->layers > 0) scratch.attention = pp_writer_attention_scratch(w);
-    if (w->stage->layers > 0) scratch.places = pp_writer_places(w);
+    if (w->stage->layers > 0) scratch.at = pp_writer_expert_places(w);
     for (int l = w->part.begin; l < w->part.end; l++)
         write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
                                &scratch);

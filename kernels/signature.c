@@ -66,16 +66,17 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2c1.25": experts, of each token, and by which factor there is room; " x8" of norm and step. */
+/* " x8k2c1.25/4": experts, of each token, by which factor there is room, and how many workers share them; " x8/4" of
+ * norm and step. */
 static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     *text = '\0';
     if (!shape->experts) return;
-    const int used = snprintf(text, size, " x%d", shape->experts);
-    char factor[PP_REAL_BYTES];
+    char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", workers[16] = "";
     if (!tensors)
-        snprintf(text + used, size - (size_t)used, "k%dc%s", shape->experts_per_token,
-                 pp_real_text(shape->capacity_factor, factor));
+        snprintf(room, sizeof room, "k%dc%s", shape->experts_per_token, pp_real_text(shape->capacity_factor, factor));
+    if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
+    snprintf(text, size, " x%d%s%s", shape->experts, room, workers);
 }
 
 static void write_precision(const struct pp_shape *shape, char *text, size_t size)

@@ -67,6 +67,14 @@ static void place_routes(struct placing *p, int chosen, bool split, struct pp_sl
     if (split) out->droute = place(p, p->experts, p->element_bytes);
 }
 
+/* What others have sent, which is not asked for again. */
+static void place_received(struct placing *p, int64_t d, bool split, struct pp_slot *out)
+{
+    out->received = place_once(p, times(p->places, d), p->element_bytes);
+    out->received_gates = place_once(p, p->places, sizeof(float));
+    if (split) out->received_dy = place_once(p, times(p->places, d), p->element_bytes);
+}
+
 static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
 static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
@@ -86,6 +94,7 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);
     if (p->experts) place_routes(p, shape->experts_per_token, split, out);
+    if (pp_shape_expert_parallel(shape) > 1) place_received(p, d, split, out);
     if (shape->activation != PP_RELU) out->a = place_inner(p, pp_linear1_width(shape));
     out->activation_again = spec->training && spec->activation_again;
     if (!out->activation_again) out->u = place_inner(p, shape->d_ff);

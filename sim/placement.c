@@ -134,6 +134,25 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
     return llround(fmin(ns, longest_ns));
 }
 
+static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes, double latency_ns,
+                             double ns_per_byte)
+{
+    const int here = ring->hosts > 1 ? ring->fewest : ring->members;
+    const double part = (double)bytes / ring->members;
+    double ns = latency_ns / 2 + part * (here - 1) * ns_per_byte;
+    if (ring->hosts > 1)
+        ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * p->network.ns_per_byte);
+    return llround(fmin(ns, longest_ns));
+}
+
+int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
+                             double latency_ns, double ns_per_byte)
+{
+    if (join->bytes == 0) return 0;
+    return join->all_to_all ? all_to_all_ns(p, ring, join->bytes, latency_ns, ns_per_byte)
+                            : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, latency_ns, ns_per_byte);
+}
+
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
                                double latency_ns, double ns_per_byte)
 {
@@ -152,8 +171,7 @@ void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *jo
     const struct pp_ring ring = slowest_ring(p, rank, p->plan->replicas, 1, 1, p->plan->tensor);
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        if (join.bytes > 0)
-            ns += (double)pp_placement_sum_ns(p, &ring, join.rounds, join.bytes, latency_ns, ns_per_byte);
+        ns += (double)pp_placement_join_ns(p, &ring, &join, latency_ns, ns_per_byte);
     }
     const int64_t sums_ns = llround(fmin(ns, longest_ns));
     class->ns += sums_ns - class->sums_ns;

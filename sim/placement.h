@@ -43,6 +43,12 @@ struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int st
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte);
 
+/* What the workers of a rank do together inside a task: a sum, or all to all, of whose bytes each keeps its part
+ * and sends the others theirs: to those of its host by its link, and to the rest by its own port to the network, at
+ * once. */
+int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
+                             double latency_ns, double ns_per_byte);
+
 /* What combines: the sum over the replicas of the gradients of a rank's stage; where each replica has a share, one of
  * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of tied gradients. */
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,

@@ -201,8 +201,10 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     bool colour;
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
-    char tensor[24] = "", mode[PP_CHECKPOINT_TEXT];
-    if (plan->tensor > 1) snprintf(tensor, sizeof tensor, ", tensor %d", plan->tensor);
+    char tensor[32] = "", mode[PP_CHECKPOINT_TEXT];
+    if (plan->tensor > 1)
+        snprintf(tensor, sizeof tensor, ", %s %d", plan->expert_parallel > 1 ? "expert parallel" : "tensor",
+                 plan->tensor);
     fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
             pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, plan->microbatches,
             pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",

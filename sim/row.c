@@ -28,11 +28,12 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     char mode[PP_CHECKPOINT_TEXT];
     set(row, "schedule", json_string(plan->schedule));
     set(row, "stages", json_integer(plan->ranks));
-    set(row, "tensor", json_integer(plan->tensor));
+    set(row, "tensor", json_integer(plan->tensor / plan->expert_parallel));
+    set(row, "expert_parallel", json_integer(plan->expert_parallel));
     set(row, "virtual", json_integer(plan->virtual_stages));
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
-    set(row, "replicas", json_integer(plan->replicas));
+    set(row, "replicas", json_integer(pp_plan_data_parallel(plan)));
     set(row, "zero", json_integer(plan->zero));
     set(row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config)));
     set(row, "overlap_param_gather", json_boolean(plan->gathers_first));

@@ -17,7 +17,10 @@ double pp_model_flops(const struct pp_shape *shape, int tokens)
     return 3 * 2 * multiplications * t; /* forward, and for both factors' gradients as much again each */
 }
 
-static double batch_rows(const struct pp_job *job) { return (double)job->config->rows * job->train->replicas; }
+static double batch_rows(const struct pp_job *job)
+{
+    return (double)job->config->rows * pp_plan_data_parallel(job->train);
+}
 
 double pp_tokens_per_s(const struct pp_prediction *prediction)
 {

@@ -107,7 +107,7 @@ template <typename T> struct weighing {
     T *rows;     /* u, du: [places, width] */
     const T *by; /* the gradient's: u */
     const float *gates;
-    const int32_t *index; /* holds; the gradient's: places */
+    const int32_t *index; /* holds; the gradient's: places; NULL: each row has its own */
     float *dgates;
     int width, most; /* of an index */
 };
@@ -123,7 +123,7 @@ static __device__ inline pp_quad times(pp_quad q, float factor)
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh(weighing<T> r)
 {
     const int64_t j = PP_QUAD * column(), left = r.width - j;
-    const unsigned held = (unsigned)r.index[blockIdx.x];
+    const unsigned held = r.index ? (unsigned)r.index[blockIdx.x] : blockIdx.x;
     if (left <= 0 || held >= (unsigned)r.most) return;
     T *const u = r.rows + (int64_t)blockIdx.x * r.width + j;
     pp_store<aligned>(u, left, times(pp_load<aligned>(u, left), r.gates[held]));
@@ -133,7 +133,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh_grad(weighing<T> r)
 {
     PP_SHARED_ONE(pp_by_warp<float>, shared);
-    const unsigned place = (unsigned)r.index[blockIdx.x];
+    const unsigned place = r.index ? (unsigned)r.index[blockIdx.x] : blockIdx.x;
     const float gate = r.gates[blockIdx.x];
     const int width = place < (unsigned)r.most ? r.width : 0;
     float sum = 0;

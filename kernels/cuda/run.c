@@ -4,13 +4,14 @@
 /* What the workers of a rank make together is the run's: the kernels say only where it stands. */
 static cudaError_t meet(const struct pp_cuda_call *c)
 {
-    pp_call_meet(c->call, c->frame, c->p[0]);
+    pp_call_meet(c->call, c->frame);
     return cudaSuccess;
 }
 
 cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_reduce_scatter(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_all_gather(const struct pp_cuda_call *c) { return meet(c); }
+cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c) { return meet(c); }
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
 #define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,

@@ -367,6 +367,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ALL_REDUCE, {7, 12}, PLAIN, FIRST},
     {PP_KERNEL_REDUCE_SCATTER, {6, 12}, PLAIN, FIRST},
     {PP_KERNEL_ALL_GATHER, {6, 12}, PLAIN, FIRST},
+    {PP_KERNEL_ALL_TO_ALL, {8, 12, 2}, PLAIN, FIRST},
     /* rows, width */
     {PP_KERNEL_COLSUM, {1, 1}, PLAIN},
     {PP_KERNEL_COLSUM, {27, 12}, PLAIN},

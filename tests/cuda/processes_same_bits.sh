@@ -83,6 +83,11 @@ compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4
 seldom compare 4 --schedule gpipe --stages 2 --replicas 2 --chunks 3 --batch-w 2 --tie-embeddings yes
 seldom compare 2 --schedule zbv --stages 2 --chunks 3 --tie-embeddings yes --precision bf16
 seldom compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --clip 0
+# Tokens sent to the workers that have their experts.
+experts=(--bias no --experts 6 --norm pre --activation swiglu --chunks 2)
+compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parallel 2 --precision bf16
+compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3
+seldom compare 4 --schedule interleaved --stages 2 --virtual 2 --replicas 4 "${experts[@]}" --expert-parallel 2 --zero 1 --optimizer adamw --lr 0.01 "${parts[@]}"
 # Everything at once.
 compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \
     "${parts[@]}" --overlap-param-gather
@@ -93,10 +98,12 @@ compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 grep -q 'times mean nothing' staged.log || fail "no word about times on a shared GPU"
 seldom compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
 compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --chunks 3
+compare 2 --schedule 1f1b --stages 2 --replicas 2 "${experts[@]}" --expert-parallel 2
 
 seldom follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3
 seldom follow_cpu --schedule 1f1b --stages 2 --tie-embeddings yes --chunks 3
+follow_cpu --schedule 1f1b --stages 2 --replicas 2 "${experts[@]}" --expert-parallel 2
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 cp gpu shared
 train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3

@@ -91,16 +91,14 @@ static void test_kernel(void **state)
 /* ---- where the workers of a rank meet ---- */
 
 struct asked {
-    enum pp_join_op op;
-    void *memory;
-    int64_t elements;
-    int type, calls;
+    struct pp_join_call what;
+    int calls;
 };
 
-static void note(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
+static void note(void *arg, const struct pp_join_call *call)
 {
     struct asked *a = arg;
-    *a = (struct asked){op, memory, elements, type, a->calls + 1};
+    *a = (struct asked){*call, a->calls + 1};
 }
 
 static void check_join(int kernel, enum pp_join_op op, int precision, bool wide, int type)
@@ -108,14 +106,17 @@ static void check_join(int kernel, enum pp_join_op op, int precision, bool wide,
     const struct parity_device *d = &devices[precision];
     char memory[64];
     struct asked asked = {0};
-    struct pp_call call = {
-        .kernel = kernel, .n = {7, 12, 0, 0, wide}, .precision = precision, .ref = {{PP_MEM_WORK, 16, 0, 0}}};
+    struct pp_call call = {.kernel = kernel,
+                           .n = {7, 12, 0, 0, wide},
+                           .precision = precision,
+                           .ref = {{PP_MEM_WORK, 16, 0, 0}, {PP_MEM_WORK, 32, 0, 0}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     const struct pp_join join = {.run = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};
     PARITY_OK(d->backend->queue->run(d->device, &program, &frame));
-    assert_true(asked.calls == 1 && asked.memory == memory + 16 && asked.elements == 7 * 12 && asked.type == type);
-    assert_int_equal(asked.op, op);
+    assert_true(asked.calls == 1 && asked.what.memory == memory + 16 && asked.what.elements == 7 * 12);
+    assert_true(asked.what.type == type && asked.what.from == (op == PP_JOIN_ALL_TO_ALL ? memory + 32 : NULL));
+    assert_int_equal(asked.what.op, op);
 }
 
 static void test_joins(void **state)
@@ -127,6 +128,8 @@ static void test_joins(void **state)
     check_join(PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, PP_BF16, true, PP_SUM_FLOAT);
     check_join(PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, PP_BF16, false, PP_SUM_BF16);
     check_join(PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, PP_TF32, false, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, PP_BF16, false, PP_SUM_BF16);
+    check_join(PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, PP_BF16, true, PP_SUM_FLOAT);
 }
 
 /* ---- the queue's own arithmetic ---- */

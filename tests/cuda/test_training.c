@@ -205,6 +205,12 @@ static void with_experts(void **state)
     expect_near(&whole, &shared, 0.02, "--experts 4 --tensor 2 --precision bf16");
     free(whole.weights);
     free(shared.weights);
+    /* What replicas compute that share experts, those that have all of them compute, too. */
+    run(cuda, SHORT EXPERTS "--chunks 2 --stages 1 --replicas 4", &whole);
+    run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1", &shared);
+    expect_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2");
+    free(whole.weights);
+    free(shared.weights);
 }
 
 static void check_bfloat16(const char *model)

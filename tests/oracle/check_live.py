@@ -34,7 +34,7 @@ TEXT = check_golden.GOLDEN / "text"
 RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0.5, lr=0.2)
 
 
-LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero")
+LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero", "expert_parallel")
 FLAGS = ("sequence_parallel",)
 
 
@@ -95,7 +95,6 @@ def random_options(dice):
         made["d_ff"] = 8 * dice.randint(1, 9)
     if shared:
         made["d_ff"] = 16 * dice.randint(1, 4)
-    pieces = -(-rows // -(-rows // chunks))  # microbatches as torch.chunk cuts them
     if made["preset"] == "lab" and dice.random() < 0.5:
         made.update(data="constant", vocab=dice.randint(2, 50))
         del made["eval_rows"]
@@ -129,8 +128,14 @@ def random_options(dice):
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
+    if made["tensor"] == 1 and made.get("experts") and dice.random() < 0.7:
+        made.update(replicas=dice.choice((2, 3, 4)), rows=dice.randint(2, 5))
+        made.update(chunks=min(made["chunks"], made["rows"]))
+        groups = [n for n in (2, 3, 4) if made["replicas"] % n == 0 and made["experts"] % n == 0]
+        made.update(expert_parallel=dice.choice(groups or [1]))
     if made["replicas"] > 1 and dice.random() < 0.5:
         made.update(zero=1)
+    pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made

@@ -40,7 +40,7 @@ struct check {
     int part, parts;
     struct buffer buffers[BUFFERS];
     int nbuffers;
-    bool norms_summed; /* over the tensor ranks */
+    bool summed; /* over the tensor ranks */
     /* the call in question */
     const struct pp_call *call;
     const char *kind;
@@ -123,25 +123,37 @@ static inline void check_type(const struct check *c, const struct pp_operand *o,
 
 static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
 
-/* Gradients of norms that lie side by side; they are summed once, in the first of NORM and STEP that there is. */
-static inline void check_norm_sum(const struct check *c, const struct pp_operand *o)
+/* Has each worker of a rank all of the tensor, and its gradient of its own tokens alone? */
+static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t)
+{
+    if (pp_shape_expert_parallel(&model->shape) > 1) return t->split == PP_SPLIT_NONE;
+    return pp_shape_parts_tokens(&model->shape) && is_norm(t);
+}
+
+static inline bool has_partial(const struct pp_model *model)
+{
+    return pp_shape_expert_parallel(&model->shape) > 1 || pp_shape_parts_tokens(&model->shape);
+}
+
+/* Such gradients that lie side by side; they are summed once, in the first of NORM and STEP that there is. */
+static inline void check_gradient_sum(const struct check *c, const struct pp_operand *o)
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
     const int64_t first = c->call->ref[0].offset, end = first + o->elements * o->element_bytes;
     bool begins = false;
-    require(c, pp_shape_parts_tokens(&c->model->shape) && !c->norms_summed && o->element_bytes == 4, 0);
+    require(c, has_partial(c->model) && !c->summed && o->element_bytes == 4, 0);
     require(c, !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP"), 0);
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
         const struct pp_tensor *t = &c->model->tensors[k];
-        begins |= t->offset == first && is_norm(t);
+        begins |= t->offset == first && is_partial(c->model, t);
         if (t->offset >= end || t->offset < first) continue;
-        require(c, is_norm(t) && t->split == PP_SPLIT_NONE && t->offset + t->elements * 4 <= end, 0);
+        require(c, is_partial(c->model, t) && t->split == PP_SPLIT_NONE && t->offset + t->elements * 4 <= end, 0);
     }
     require(c, begins, 0);
 }
 
-/* How many of the stage's tensors are norms' that calls sum. */
-static inline int norms_in_sums(const struct pp_model *model, int stage, const struct pp_program *program)
+/* How many of the stage's tensors calls sum. */
+static inline int tensors_in_sums(const struct pp_model *model, int stage, const struct pp_program *program)
 {
     int n = 0;
     for (int i = 0; i < program->ncalls; i++) {
@@ -157,16 +169,17 @@ static inline int norms_in_sums(const struct pp_model *model, int stage, const s
 }
 
 /* All of the stage's, in the program that does it. */
-static inline void check_norm_sums(struct check *c, const struct pp_program *program)
+static inline void check_gradient_sums(struct check *c, const struct pp_program *program)
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
-    int norms = 0;
-    for (int k = 0; k < stage->tensors; k++) norms += is_norm(&c->model->tensors[stage->first_tensor + k]);
-    if (!pp_shape_parts_tokens(&c->model->shape)) return;
+    int partial = 0;
+    for (int k = 0; k < stage->tensors; k++)
+        partial += is_partial(c->model, &c->model->tensors[stage->first_tensor + k]);
+    if (!has_partial(c->model)) return;
     const bool here = !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP");
     if (!strcmp(c->kind, "NORM") || !strcmp(c->kind, "STEP"))
-        assert_int_equal(norms_in_sums(c->model, c->stage, program), here ? norms : 0);
-    c->norms_summed |= here;
+        assert_int_equal(tensors_in_sums(c->model, c->stage, program), here ? partial : 0);
+    c->summed |= here;
 }
 
 /* In regions of parameters: a whole tensor, with or without the padding. */
@@ -176,7 +189,7 @@ static inline void check_tensor(const struct check *c, const struct pp_operand *
     const struct pp_ref *ref = &c->call->ref[i];
     const int rows = c->model->local.vocab, padded = pp_padded_vocab(&c->model->local);
     if (c->call->kernel == PP_KERNEL_ALL_REDUCE) {
-        check_norm_sum(c, o);
+        check_gradient_sum(c, o);
         return;
     }
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
@@ -268,6 +281,8 @@ static inline bool may_be_missing(const struct check *c, int i)
     const int kernel = c->call->kernel;
     const bool again = (c->spec.checkpoint_layers || c->spec.again) && *c->kind == 'B';
     if (is_step(kernel)) return i == 2;
+    if (pp_shape_expert_parallel(&c->model->shape) > 1) /* gates have come with their places */
+        if ((kernel == PP_KERNEL_WEIGH && i == 2) || (kernel == PP_KERNEL_WEIGH_GRAD && i == 4)) return true;
     return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
 }
 
@@ -314,6 +329,14 @@ static inline void check_operand(struct check *c, int i, const struct pp_program
     check_held(c, find_buffer(c, &o, i, program), &o, i);
 }
 
+/* Gates, or their gradients, on the way to other workers' experts or back: numbers of float32, whatever the precision. */
+static inline bool moves_gates(const struct check *c)
+{
+    const int kernel = c->call->kernel;
+    return pp_shape_expert_parallel(&c->model->shape) > 1 && c->call->n[1] == 1 &&
+           (kernel == PP_KERNEL_DISPATCH || kernel == PP_KERNEL_COMBINE);
+}
+
 static inline void check_part(struct check *c, int kind)
 {
     struct pp_program program;
@@ -323,11 +346,11 @@ static inline void check_part(struct check *c, int kind)
     c->kind = pp_kinds[kind].name;
     for (int i = 0; i < program.ncalls; i++) {
         c->call = &program.calls[i];
-        assert_int_equal(c->call->precision, c->model->shape.precision);
+        assert_int_equal(c->call->precision, moves_gates(c) ? PP_FP32 : c->model->shape.precision);
         check_tokens(c);
         for (int k = 0; k < PP_CALL_REFS; k++) check_operand(c, k, &program);
     }
-    check_norm_sums(c, &program);
+    check_gradient_sums(c, &program);
     int kept = 0; /* scratch does not outlive its task */
     for (int k = 0; k < c->nbuffers; k++) {
         c->buffers[k].old = c->buffers[k].region == PP_MEM_WORK;

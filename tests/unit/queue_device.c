@@ -124,8 +124,7 @@ static pp_status put_program(struct pp_device *device, const struct pp_program *
         work.program.ncalls = end - first;
         note_run(device);
         PP_TRY(queued_put(device->compute, &work));
-        if (end < program->ncalls)
-            pp_call_meet(&program->calls[end], frame, pp_ref_address(&program->calls[end].ref[0], frame));
+        if (end < program->ncalls) pp_call_meet(&program->calls[end], frame);
     }
     return PP_OK;
 }

@@ -135,16 +135,14 @@ static void test_parts_of_tokens(void **state)
 /* ---- what the workers make together ---- */
 
 struct asked {
-    enum pp_join_op op;
-    void *memory;
-    int64_t elements;
-    int type, calls;
+    struct pp_join_call what;
+    int calls;
 };
 
-static void note(void *arg, enum pp_join_op op, void *memory, int64_t elements, int type)
+static void note(void *arg, const struct pp_join_call *call)
 {
     struct asked *a = arg;
-    *a = (struct asked){op, memory, elements, type, a->calls + 1};
+    *a = (struct asked){*call, a->calls + 1};
 }
 
 /* Kernels say what is to be done with which memory, and without a join nothing; a ring carries a sum around twice. */
@@ -158,13 +156,16 @@ static void test_joins(void **state)
     } joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2},
                  {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1},
                  {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1},
+                 {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1},
                  {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
-    float memory[84];
-    for (int i = 0; i < 4; i++) {
+    float memory[84], from[84];
+    for (int i = 0; i < 5; i++) {
         struct asked asked = {0};
         const struct pp_join join = {.run = note, .arg = &asked};
-        struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .tensor_rank = 1};
-        const struct pp_call call = {.kernel = joins[i].kernel, .n = {7, 12}, .ref = {{PP_MEM_WORK, 0, 0, 0}}};
+        struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
+        const struct pp_call call = {
+            .kernel = joins[i].kernel, .n = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
+        const bool moves = joins[i].op == PP_JOIN_ALL_TO_ALL;
         const struct pp_program program = {.calls = (struct pp_call *)&call, .ncalls = 1};
         const struct pp_join_work work = pp_call_join(&call);
         assert_int_equal(work.rounds, joins[i].rounds);
@@ -173,8 +174,10 @@ static void test_joins(void **state)
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
         frame.join = &join;
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
-        assert_true(asked.calls == 1 && asked.op == joins[i].op && asked.memory == memory);
-        assert_true(asked.elements == 7 * 12 && asked.type == PP_SUM_FLOAT);
+        assert_true(asked.calls == 1 && asked.what.op == joins[i].op && asked.what.memory == memory);
+        assert_true(asked.what.elements == 7 * 12 && asked.what.type == PP_SUM_FLOAT);
+        assert_true(work.all_to_all == moves && asked.what.from == (moves ? from : NULL));
+        assert_true(asked.what.experts == (moves ? 2 : 0) && asked.what.back == moves);
     }
     const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .n = {7, 12}, .precision = PP_BF16};
     assert_int_equal(pp_call_join(&half).bytes, 7 * 12 * 2);

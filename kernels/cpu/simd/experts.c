@@ -145,7 +145,7 @@ void PP_SIMD(pp_cpu_weigh)(const struct pp_cpu_call *c)
     float *u = c->p[0];
     const int32_t *holds = c->p[2];
     for (int s = 0; s < places; s++, u += width) {
-        const float *gate = row_at(c->p[1], holds[s], choices, 1);
+        const float *gate = row_at(c->p[1], holds ? holds[s] : s, choices, 1);
         for (int j = 0; gate && j < width; j += VL) vf_store(u + j, width - j, vf_load(u + j, width - j) * *gate);
     }
 }
@@ -169,7 +169,7 @@ void PP_SIMD(pp_cpu_weigh_grad)(const struct pp_cpu_call *c)
     const float *u = c->p[2], *gates = c->p[3];
     const int32_t *at = c->p[4];
     for (int k = 0; k < choices; k++) {
-        const float *row = row_at(u, at[k], places, width);
+        const float *row = row_at(u, at ? at[k] : k, places, width);
         const float dot = row ? weigh_grad_row(du + (row - u), row, gates[k], width) : 0;
         dgates[k] = gates[k] != 0 ? dot / gates[k] : 0;
     }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/simd/kernels.h"
 
 /* What the workers of a rank make together is the run's: the kernels say only where it stands. */
-void PP_SIMD(pp_cpu_all_reduce)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame, c->p[0]); }
-void PP_SIMD(pp_cpu_reduce_scatter)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame, c->p[0]); }
-void PP_SIMD(pp_cpu_all_gather)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame, c->p[0]); }
+void PP_SIMD(pp_cpu_all_reduce)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
+void PP_SIMD(pp_cpu_reduce_scatter)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
+void PP_SIMD(pp_cpu_all_gather)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
+void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }

@@ -17,6 +17,16 @@
 
 static _Thread_local char last_error[200];
 static _Thread_local int open_groups;
+
+/* Sends and receives of the open group, until its end. */
+enum { GROUP = 4096 };
+struct waiting {
+    struct pp_nccl_exchange what;
+    cudaStream_t stream;
+    int order;
+};
+static _Thread_local struct waiting *waiting; /* [GROUP] */
+static _Thread_local int nwaiting;
 static atomic_int first_exchanges; /* under way in this process */
 
 void pp_emu_allocates(const char *function)
@@ -271,29 +281,70 @@ static ncclResult_t start(const struct pp_nccl_exchange *what, cudaStream_t hand
     return ncclSuccess;
 }
 
+/* In a group sends and receives are matched whatever their order. Here they run one after the other, in an order that
+ * all ranks have: pair after pair, of each first what the lower rank sends, each way in the order of the calls. */
+static int by_pair(const void *a, const void *b)
+{
+    const struct waiting *x = a, *y = b;
+    const struct pp_nccl_exchange *const of[] = {&x->what, &y->what};
+    int key[2][3];
+    for (int i = 0; i < 2; i++) {
+        const int me = of[i]->comm->mesh.rank, peer = of[i]->peer;
+        const bool lower = of[i]->operation == PP_NCCL_SEND ? me < peer : peer < me;
+        key[i][0] = me < peer ? me : peer;
+        key[i][1] = me < peer ? peer : me;
+        key[i][2] = !lower;
+    }
+    for (int k = 0; k < 3; k++)
+        if (key[0][k] != key[1][k]) return key[0][k] - key[1][k];
+    return x->order - y->order;
+}
+
+static ncclResult_t start_waiting(void)
+{
+    ncclResult_t result = ncclSuccess;
+    qsort(waiting, (size_t)nwaiting, sizeof(*waiting), by_pair);
+    for (int i = 0; i < nwaiting && result == ncclSuccess; i++) result = start(&waiting[i].what, waiting[i].stream);
+    free(waiting);
+    waiting = NULL;
+    nwaiting = 0;
+    return result;
+}
+
+static ncclResult_t start_or_wait(const struct pp_nccl_exchange *what, cudaStream_t stream)
+{
+    if (!open_groups) return start(what, stream);
+    if (!what->comm) return fail(ncclInvalidArgument, "no communicator");
+    if (!waiting) waiting = malloc(GROUP * sizeof(*waiting));
+    if (!waiting || nwaiting == GROUP) return fail(ncclSystemError, "the emulator has no room for such a group");
+    waiting[nwaiting] = (struct waiting){*what, stream, nwaiting};
+    nwaiting++;
+    return ncclSuccess;
+}
+
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return start(&(struct pp_nccl_exchange){.comm = comm,
-                                            .operation = PP_NCCL_SEND,
-                                            .type = type,
-                                            .count = count,
-                                            .peer = peer,
-                                            .bytes = count * bytes_of(type),
-                                            .from = from},
-                 stream);
+    return start_or_wait(&(struct pp_nccl_exchange){.comm = comm,
+                                                    .operation = PP_NCCL_SEND,
+                                                    .type = type,
+                                                    .count = count,
+                                                    .peer = peer,
+                                                    .bytes = count * bytes_of(type),
+                                                    .from = from},
+                         stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    return start(&(struct pp_nccl_exchange){.comm = comm,
-                                            .operation = PP_NCCL_RECV,
-                                            .type = type,
-                                            .count = count,
-                                            .peer = peer,
-                                            .bytes = count * bytes_of(type),
-                                            .to = to},
-                 stream);
+    return start_or_wait(&(struct pp_nccl_exchange){.comm = comm,
+                                                    .operation = PP_NCCL_RECV,
+                                                    .type = type,
+                                                    .count = count,
+                                                    .peer = peer,
+                                                    .bytes = count * bytes_of(type),
+                                                    .to = to},
+                         stream);
 }
 
 static ncclResult_t start_collective(enum pp_nccl_operation operation, const void *from, void *to, size_t count,
@@ -329,7 +380,7 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
     return start_collective(PP_NCCL_GATHER, from, to, count, type, comm, stream);
 }
 
-/* Collectives of one communicator are all that is put into groups: one after the other is as good. */
+/* Collectives of one communicator: one after the other is as good. */
 ncclResult_t ncclGroupStart(void)
 {
     open_groups++;
@@ -340,5 +391,5 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (open_groups == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: no group is open");
     open_groups--;
-    return ncclSuccess;
+    return open_groups || !waiting ? ncclSuccess : start_waiting();
 }

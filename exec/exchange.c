@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members)
+{
+    return (struct pp_pieces){.from = call->from,
+                              .to = call->memory,
+                              .members = members,
+                              .experts = call->experts,
+                              .back = call->back,
+                              .piece_bytes = call->elements * pp_sum_bytes(call->type) / members / call->experts};
+}
+
+static int64_t here(const struct pp_pieces *p, int member, int k) { return (int64_t)member * p->experts + k; }
+static int64_t there(const struct pp_pieces *p, int member, int k) { return (int64_t)k * p->members + member; }
+
+int64_t pp_piece_sent(const struct pp_pieces *p, int member, int k)
+{
+    return (p->back ? there(p, member, k) : here(p, member, k)) * p->piece_bytes;
+}
+
+int64_t pp_piece_received(const struct pp_pieces *p, int member, int k)
+{
+    return (p->back ? here(p, member, k) : there(p, member, k)) * p->piece_bytes;
+}
+
+pp_status pp_exchange_create(struct pp_group group, int me, int most_experts, struct pp_exchange **out)
+{
+    struct pp_exchange *x;
+    PP_TRY(PP_NEW(&x, 1));
+    *out = x; /* the caller frees it, even half made */
+    x->group = group;
+    x->own = pp_group_member(&group, me);
+    x->most = (group.n - 1) * most_experts;
+    x->done = true;
+    PP_TRY(PP_NEW(&x->sends, x->most));
+    return PP_NEW(&x->receives, x->most);
+}
+
+void pp_exchange_free(struct pp_exchange *x)
+{
+    if (!x) return;
+    free(x->sends);
+    free(x->receives);
+    free(x);
+}
+
+static pp_status post(struct pp_world *world, struct pp_exchange *x, const struct pp_pieces *p, int member, int k)
+{
+    const int me = pp_group_worker(&x->group, x->own), peer = pp_group_worker(&x->group, member);
+    char *to = (char *)p->to + pp_piece_received(p, member, k);
+    const char *from = (const char *)p->from + pp_piece_sent(p, member, k);
+    if (member == x->own) {
+        memcpy(to, from, (size_t)p->piece_bytes);
+        return PP_OK;
+    }
+    if (x->n == x->most) return pp_fail(PP_INTERNAL, "more than %d pieces to exchange", x->most);
+    PP_TRY(pp_recv(world, peer, me, PP_MESSAGE_PIECE, to, p->piece_bytes, &x->receives[x->n]));
+    return pp_send(world, me, peer, PP_MESSAGE_PIECE, from, p->piece_bytes, &x->sends[x->n++]);
+}
+
+pp_status pp_exchange_start(struct pp_world *world, struct pp_exchange *x, const struct pp_pieces *p)
+{
+    x->n = 0;
+    x->done = false;
+    for (int i = 0; i < x->group.n; i++) {
+        const int member = (x->own + i) % x->group.n; /* not all to the same member at once */
+        for (int k = 0; k < p->experts; k++) PP_TRY(post(world, x, p, member, k));
+    }
+    return pp_exchange_poll(world, x);
+}
+
+pp_status pp_exchange_poll(struct pp_world *world, struct pp_exchange *x)
+{
+    bool done = true;
+    for (int i = 0; i < x->n && !x->done; i++) {
+        PP_TRY(pp_test(world, &x->sends[i]));
+        PP_TRY(pp_test(world, &x->receives[i]));
+        done = done && x->sends[i].done && x->receives[i].done;
+    }
+    x->done = x->done || done;
+    return PP_OK;
+}

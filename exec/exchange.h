@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All to all: of equal pieces each member of a group sends some to every other. With experts that the members share
+ * (pp_shape.expert_parallel), a piece is the places of one expert that one member's tokens may take.
+ */
+#ifndef PP_EXEC_EXCHANGE_H
+#define PP_EXEC_EXCHANGE_H
+
+#include "core/program.h"
+#include "exec/collective.h"
+
+/* What is exchanged: from and to hold members * experts pieces each. Here pieces lie in the order of all experts, of
+ * which member after member has so many; there, at the member that has them, of each expert one behind the other in the
+ * order of the members that they come from. */
+struct pp_pieces {
+    const void *from;
+    void *to;
+    int members, experts;
+    bool back; /* from there to here; else from here to there */
+    int64_t piece_bytes;
+};
+
+/* Of a join (PP_JOIN_ALL_TO_ALL) of so many workers. */
+struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members);
+
+/* Where the k-th piece for a member begins in any member's `from`, and the k-th one from a member in its `to`; k in
+ * 0 .. experts-1. Bytes. */
+int64_t pp_piece_sent(const struct pp_pieces *pieces, int member, int k);
+int64_t pp_piece_received(const struct pp_pieces *pieces, int member, int k);
+static inline int64_t pp_pieces_bytes(const struct pp_pieces *pieces)
+{
+    return pieces->piece_bytes * pieces->members * pieces->experts;
+}
+
+/* By messages, in memory of the host: a message for each piece. It progresses when it is polled. */
+struct pp_exchange {
+    struct pp_group group;
+    int own; /* this worker's position in the group */
+    struct pp_request *sends, *receives;
+    int n, most; /* requests of each: of the one under way, and that there is room for */
+    bool done;
+};
+
+/* most_experts: of each member. */
+pp_status pp_exchange_create(struct pp_group group, int me, int most_experts, struct pp_exchange **out) PP_MUST_CHECK;
+void pp_exchange_free(struct pp_exchange *exchange); /* NULL is fine */
+/* One at a time, in the same order in all members. */
+pp_status pp_exchange_start(struct pp_world *world, struct pp_exchange *exchange,
+                            const struct pp_pieces *pieces) PP_MUST_CHECK;
+pp_status pp_exchange_poll(struct pp_world *world, struct pp_exchange *exchange) PP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All to all: pieces come to where their experts are, in the order of the workers that they come from, and back to where
+ * they were; by messages, and by carriers over the queue device for tests with random delays.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/movers.h"
+#include "crew.h"
+#include "exec/carrier.h"
+#include "queue_device.h"
+
+enum { ROUNDS = 3, WORDS = 700, MOST_EXPERTS = 3, MOST_WORKERS = 5, MOST = MOST_EXPERTS * MOST_WORKERS * WORDS };
+
+#define OK(expression)                                                                                                 \
+    do {                                                                                                               \
+        if ((expression) != PP_OK) fail_msg("%s", pp_message());                                                       \
+    } while (0)
+
+struct shape {
+    const struct pp_carrier *carrier; /* NULL: messages */
+    int experts, words;               /* of each worker; of a piece */
+};
+
+/* Of what a worker has for an expert of another one. */
+static int32_t word_of(int source, int owner, int expert, int i, int round)
+{
+    return ((((round * MOST_WORKERS + source) * MOST_WORKERS + owner) * MOST_EXPERTS + expert) * WORDS) + i;
+}
+
+/* In the order of all experts: what worker me has for each of them. */
+static void fill(const struct shape *s, int workers, int me, int round, int32_t *out)
+{
+    for (int owner = 0; owner < workers; owner++)
+        for (int expert = 0; expert < s->experts; expert++)
+            for (int i = 0; i < s->words; i++) *out++ = word_of(me, owner, expert, i, round);
+}
+
+/* Of each of its experts, what worker after worker had for it. */
+static pp_status check_there(const struct shape *s, int workers, int me, int round, const int32_t *got)
+{
+    for (int expert = 0; expert < s->experts; expert++)
+        for (int source = 0; source < workers; source++)
+            for (int i = 0; i < s->words; i++)
+                if (*got++ != word_of(source, me, expert, i, round))
+                    return pp_fail(PP_INTERNAL, "expert %d has not word %d of worker %d", expert, i, source);
+    return PP_OK;
+}
+
+static pp_status check_here(const struct shape *s, int workers, int me, int round, const int32_t *got)
+{
+    static _Thread_local int32_t wanted[MOST];
+    fill(s, workers, me, round, wanted);
+    if (!memcmp(got, wanted, sizeof *got * (size_t)(workers * s->experts * s->words))) return PP_OK;
+    return pp_fail(PP_INTERNAL, "what has come back is not what was sent");
+}
+
+static struct pp_pieces pieces_of(const struct shape *s, int workers, const void *from, void *to, bool back)
+{
+    const struct pp_join_call call = {.op = PP_JOIN_ALL_TO_ALL,
+                                      .memory = to,
+                                      .elements = (int64_t)workers * s->experts * s->words,
+                                      .type = PP_SUM_FLOAT,
+                                      .from = from,
+                                      .experts = s->experts,
+                                      .back = back};
+    return pp_pieces_of(&call, workers);
+}
+
+/* --- messages --- */
+
+static pp_status exchange(struct pp_world *world, int me, struct pp_exchange *x, const struct pp_pieces *pieces)
+{
+    PP_TRY(pp_exchange_start(world, x, pieces));
+    for (int64_t idle = 0; !x->done;) {
+        const unsigned seen = pp_bell_seen(world, me);
+        PP_TRY(pp_exchange_poll(world, x));
+        PP_TRY(pp_world_check(world));
+        if (!x->done) pp_world_wait(world, me, seen, &idle);
+    }
+    return PP_OK;
+}
+
+static pp_status by_messages(struct pp_world *world, int me, void *arg)
+{
+    const struct shape *s = arg;
+    static _Thread_local int32_t here[MOST], there[MOST], again[MOST];
+    struct pp_exchange *x;
+    PP_TRY(pp_exchange_create(pp_group_all(world), me, s->experts, &x));
+    for (int round = 0; round < ROUNDS; round++) {
+        const struct pp_pieces to = pieces_of(s, world->workers, here, there, false),
+                               back = pieces_of(s, world->workers, there, again, true);
+        fill(s, world->workers, me, round, here);
+        PP_TRY(exchange(world, me, x, &to));
+        PP_TRY(check_there(s, world->workers, me, round, there));
+        PP_TRY(exchange(world, me, x, &back));
+        PP_TRY(check_here(s, world->workers, me, round, again));
+    }
+    PP_TRY(pp_barrier(world, me));
+    pp_exchange_free(x);
+    return PP_OK;
+}
+
+/* --- carriers --- */
+
+struct at {
+    struct pp_port port;
+    struct pp_sum *sum;
+    struct pp_mark *written;
+    int32_t *memory[3]; /* of the device: here, there, here again */
+};
+
+static pp_status open_at(struct at *at, const struct shape *s, struct pp_world *world, int me)
+{
+    const struct pp_device_spec device = {.worker = me, .workers = world->workers, .on_host = 1, .threads = 1};
+    at->port = (struct pp_port){.world = world, .backend = &pp_backend_queued, .me = me};
+    PP_TRY(at->port.backend->open(&device, &at->port.device));
+    const int64_t elements = (int64_t)world->workers * s->experts * s->words;
+    const struct pp_sum_spec spec = {.port = at->port,
+                                     .group = pp_group_all(world),
+                                     .most_elements = 1,
+                                     .type = PP_SUM_FLOAT,
+                                     .experts = s->experts,
+                                     .exchanged_bytes = elements * (int64_t)sizeof(int32_t)};
+    for (int i = 0; i < 3; i++) {
+        void *memory;
+        PP_TRY(at->port.backend->alloc(at->port.device, elements * (int64_t)sizeof(int32_t), &memory));
+        at->memory[i] = memory;
+    }
+    PP_TRY(at->port.backend->queue->mark_create(at->port.device, false, &at->written));
+    return s->carrier->sum_open(&spec, &at->sum);
+}
+
+static void close_at(struct at *at, const struct shape *s)
+{
+    const int64_t bytes = (int64_t)at->port.world->workers * s->experts * s->words * (int64_t)sizeof(int32_t);
+    s->carrier->sum_close(at->sum);
+    at->port.backend->queue->mark_destroy(at->port.device, at->written);
+    for (int i = 0; i < 3; i++) at->port.backend->release(at->port.device, at->memory[i], bytes);
+    at->port.backend->close(at->port.device);
+}
+
+static pp_status carry(struct at *at, const struct shape *s, const struct pp_pieces *pieces)
+{
+    const struct pp_queue_ops *ops = at->port.backend->queue;
+    struct pp_device *device = at->port.device;
+    struct pp_parcel parcel = {.memory = pieces->to, .pieces = pieces, .bytes = pp_pieces_bytes(pieces)};
+    bool reached = false;
+    PP_TRY(ops->mark_create(device, false, &parcel.done));
+    PP_TRY(ops->record(device, ops->compute(device), at->written));
+    PP_TRY(s->carrier->sum_start(at->sum, &parcel, at->written));
+    while (!parcel.issued) {
+        PP_TRY(s->carrier->sum_poll(at->sum, &parcel));
+        PP_TRY(pp_world_check(at->port.world));
+        if (!parcel.issued) queued_nap();
+    }
+    PP_TRY(ops->wait(device, ops->compute(device), parcel.done)); /* the next one's memory is written behind it */
+    while (!reached) {
+        PP_TRY(ops->reached(device, parcel.done, &reached));
+        if (!reached) queued_nap();
+    }
+    ops->mark_destroy(device, parcel.done);
+    return PP_OK;
+}
+
+static pp_status carry_round(struct at *at, const struct shape *s, int round)
+{
+    static _Thread_local int32_t host[MOST];
+    const int workers = at->port.world->workers, me = at->port.me;
+    const int64_t bytes = (int64_t)workers * s->experts * s->words * (int64_t)sizeof *host;
+    const struct pp_pieces to = pieces_of(s, workers, at->memory[0], at->memory[1], false),
+                           back = pieces_of(s, workers, at->memory[1], at->memory[2], true);
+    fill(s, workers, me, round, host);
+    PP_TRY(at->port.backend->upload(at->port.device, at->memory[0], host, bytes));
+    PP_TRY(carry(at, s, &to));
+    PP_TRY(at->port.backend->download(at->port.device, host, at->memory[1], bytes));
+    PP_TRY(check_there(s, workers, me, round, host));
+    PP_TRY(carry(at, s, &back));
+    PP_TRY(at->port.backend->download(at->port.device, host, at->memory[2], bytes));
+    return check_here(s, workers, me, round, host);
+}
+
+static pp_status by_carrier(struct pp_world *world, int me, void *arg)
+{
+    struct at at = {0};
+    PP_TRY(open_at(&at, arg, world, me));
+    for (int round = 0; round < ROUNDS; round++) PP_TRY(carry_round(&at, arg, round));
+    PP_TRY(pp_barrier(world, me));
+    close_at(&at, arg);
+    return PP_OK;
+}
+
+static void pieces_come_and_go_back(void **state)
+{
+    (void)state;
+    const struct queued_settings settings = {.seed = 5, .most_delay_us = 50};
+    struct shape s = {0};
+    queued_set(&settings);
+    for (int workers = 2; workers <= MOST_WORKERS; workers++)
+        for (s.experts = 1; s.experts <= MOST_EXPERTS; s.experts++)
+            for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) {
+                s.carrier = NULL;
+                OK(crew_run(workers, by_messages, &s));
+                s.carrier = &pp_carrier_inproc;
+                OK(crew_run(workers, by_carrier, &s));
+                s.carrier = &pp_carrier_staged;
+                OK(crew_run(workers, by_carrier, &s));
+            }
+    queued_set(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_come_and_go_back)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
