@@ -48,6 +48,7 @@ TINY = {name: value for name, value in design.TINY.items() if name not in ("pres
 # copy bandwidth that others saw.
 PAPER = {"flops": {"fp32": 67e12, "tf32": 400e12, "bf16": 790e12}, "bytes": 4.3e12}
 TUNING_SECONDS = 90
+RUN_SECONDS = 90  # ten times what a run of `speed` takes; where one hangs, so would those that follow
 WAYS = ("ppexec_ms", "batch_w_ms", "algorithms_ms")
 GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
@@ -90,9 +91,9 @@ class Torch:
 
         if device == "cuda" and not torch.cuda.is_available():
             raise ImportError("PyTorch sees no GPU")
-        torch.set_default_device(device)
         self.torch, self.device, self.model = torch, device, None
-        self.ceilings = self.measure_ceilings(tiny)
+        with torch.device(device):
+            self.ceilings = self.measure_ceilings(tiny)
 
     def wait(self):
         if self.device == "cuda":
@@ -135,13 +136,17 @@ class Torch:
             self.torch.cuda.empty_cache()
 
     def take(self, model, tiny):
+        """No default device in steps: it would take some us of each call. Nor do they make the table of positions."""
         sys.path.insert(0, str(ROOT / "tests" / "oracle"))
         import reference_model
 
         self.model = None
         self.release()
         self.o = reference_model.options({"preset": model, **(TINY if tiny else {})})
-        self.model = reference_model.build(self.o)
+        with self.torch.device(self.device):
+            self.model = reference_model.build(self.o)
+            table = self.model.sinusoids(self.o["tokens"], self.o["d_model"], self.model.decoder.weight.detach())
+        self.model.sinusoids = lambda *_: table
         self.model.train()
         self.optimizer = self.torch.optim.SGD(self.model.parameters(), lr=1e-6)
 
@@ -162,7 +167,7 @@ class Torch:
         """Median of full steps."""
         torch, times = self.torch, []
         self.set_precision(precision)
-        batch = torch.randint(self.o["vocab"], (2, self.o["rows"], self.o["tokens"]))
+        batch = torch.randint(self.o["vocab"], (2, self.o["rows"], self.o["tokens"]), device=self.device)
         autocast = torch.autocast(self.device, torch.bfloat16, enabled=precision == "bf16")
         for _ in range(steps + WARMUP):
             self.wait()
@@ -175,9 +180,9 @@ class Torch:
         return statistics.median(times[WARMUP:])
 
 
-def ppexec(path, words):
+def ppexec(path, words, seconds=None):
     command = [path, *map(str, words), "--format", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     sys.stderr.write(done.stderr)
     if done.returncode:
         raise SystemExit(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
@@ -230,8 +235,8 @@ def ms_of(result):
 def other_way(args, words):
     """[ms/batch]; nothing if it does not work, which does not take the other figures along."""
     try:
-        return [ms_of(ppexec(args.ppexec, words))]
-    except SystemExit as error:
+        return [ms_of(ppexec(args.ppexec, words, RUN_SECONDS))]
+    except (SystemExit, subprocess.TimeoutExpired) as error:
         print(error, file=sys.stderr)
         return []
 
@@ -262,7 +267,7 @@ def turns(args, torch, model, precision, chunks, chosen):
             taken, figures = torch_turn(args, torch, chunks, precision)
             row["torch_ms"] += taken
             row["torch_gpu"].append(figures)
-        result, figures = watched(args, lambda: ppexec(args.ppexec, words))
+        result, figures = watched(args, lambda: ppexec(args.ppexec, words, RUN_SECONDS))
         row["ppexec_ms"].append(ms_of(result))
         row["ppexec_gpu"].append(figures)
         row["command"] = result["command"]

@@ -49,6 +49,10 @@ class Failed(Exception):
     """A program ended with an error; the others may work."""
 
 
+class Untimed(Failed):
+    """Workers take turns on a GPU: so would as many of any other configuration."""
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
@@ -212,7 +216,7 @@ class Block:
             result = tools.run(self.folder, "ppexec", words, processes)[0]
         result.pop("loss", None)
         if result["ms_per_batch"] is None:
-            raise Failed(f"{design.key(config)}: ppexec refuses to tell times:\n{tools.said}")
+            raise Untimed(f"{design.key(config)}: ppexec refuses to tell times:\n{tools.said}")
         busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
         run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time(), **gpu_watch.figures}
         run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))
@@ -282,7 +286,8 @@ def do_block(tools, block, blocks, args):
         except Failed as error:
             say(error)
             failed += 1
-            broken.append(config)
+            alike = isinstance(error, Untimed) and [c for c, _ in left if design.workers(c) == design.workers(config)]
+            broken += alike or [config]
             block.add_failed(config)
     return failed, 0
 

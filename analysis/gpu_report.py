@@ -34,7 +34,7 @@ targets wrongly, and divide by another count. `ppexec`'s are means over tokens."
 SPEED = f"""\
 One worker, a whole step (forward, backward, clipping, SGD); PyTorch and ppexec take turns on the same GPU in the same
 call. Goals: at most {bench.GOAL} of the measured floor with one microbatch, and never slower than PyTorch (the best of
-ppexec's ways counts). The paper floor was computed before anything was measured."""
+ppexec's ways counts). The paper floor is an H200's, computed before anything was measured."""
 FROM = """\
 What `ppsim --machine {} --preset PRESET --precision PRECISION` predicts from, with these files and without a GPU, for a
 GPU for each worker. Links between GPUs cannot be measured on one GPU: they are data-sheet values."""

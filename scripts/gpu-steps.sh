@@ -73,7 +73,7 @@ remember() {
     *) if [ "$taken" -ge 600 ]; then echo "$tree" >"$results/failed/$name"; fi ;;
     esac
     echo "   $state, $((taken / 10)) s" >&2
-    if [ "${state%% *}" = failed ]; then tail -5 "$results/log/$name.log" >&2; fi
+    if [ "${state%% *}" = failed ]; then tail -12 "$results/log/$name.log" >&2; fi
 }
 
 # to_out FILE...: some hosts give back files of 16 MiB at most.

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two workers' shares of a GPU: all that their queues do. Quick, for it is the first that scripts/gpu asks a GPU.
+ * Workers' shares of a GPU: all that their queues do. Quick, for it is the first that scripts/gpu asks a GPU.
  */
+#include "core/clock.h"
 #include "device_case.h"
+
+enum { MOST = 4, LAUNCHES = 250 /* that measure() queues behind its gate, at most */, GATE_OPENS_MS = 100 };
 
 static const char *wanted; /* of the message; a case's process has a copy */
 
@@ -41,27 +44,53 @@ static void use_queues(struct pp_device *device, struct pp_device *other)
     ops->queue_destroy(device, queue);
 }
 
-static void use_shares(const char *says)
+/* A stream has room for all that: else the gate would have to open by itself, and each sample would take as long. */
+static void fill_queue(struct pp_device *device)
 {
-    struct pp_device *device[2];
+    static struct pp_call calls[LAUNCHES];
+    const struct pp_program program = {.calls = calls, .ncalls = LAUNCHES};
+    struct pp_run_time time;
+    struct pp_frame frame = {0};
+    for (int i = 0; i < LAUNCHES; i++)
+        calls[i] =
+            (struct pp_call){.kernel = PP_KERNEL_COPY, .n = {1, 4}, .ref = {{PP_MEM_ACT, 16, 0}, {PP_MEM_ACT, 0, 0}}};
+    MUST_OK(ops->use(device));
+    MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
+    MUST_OK(ops->measure(device, &program, &frame, &time, NULL));
+    printf("%d launches: queued in %.2f ms, run in %.2f ms\n", LAUNCHES, (double)time.host_ns * 1e-6,
+           (double)time.device_ns * 1e-6);
+    MUST(time.host_ns < GATE_OPENS_MS * INT64_C(1000000));
+    cuda->release(device, frame.base[PP_MEM_ACT], 2 * 16);
+}
+
+static void use_shares(int n, const char *says)
+{
+    struct pp_device *device[MOST];
+    const int64_t start = pp_now_ns();
     load_cuda();
-    for (int i = 0; i < 2; i++) device[i] = open_device(i, 2);
+    for (int i = 0; i < n; i++) {
+        device[i] = open_device(i, n);
+        printf("worker %d of %d is open after %.0f ms\n", i, n, (double)(pp_now_ns() - start) * 1e-6);
+    }
     const pp_status probed = ops->probe(device[0]);
     printf("%s: %s\n", cuda->describe(device[0]), probed == PP_OK ? "at the same time" : pp_message());
     MUST(!*wanted || (probed == PP_UNSUPPORTED && strstr(pp_message(), wanted)));
-    for (int i = 0; i < 2; i++) use_queues(device[i], device[1 - i]);
-    for (int i = 0; i < 2; i++) MUST(strstr(cuda->describe(device[i]), says));
-    for (int i = 0; i < 2; i++) cuda->close(device[i]);
+    for (int i = 0; i < n; i++) use_queues(device[i], device[(i + 1) % n]);
+    for (int i = 0; i < n; i++) fill_queue(device[i]);
+    for (int i = 0; i < n; i++) MUST(strstr(cuda->describe(device[i]), says));
+    for (int i = 0; i < n; i++) cuda->close(device[i]);
 }
 
-static void shares_work(void) { use_shares(", share 1/2 ("); }
-static void no_shares_work(void) { use_shares(", 2 workers take turns: times are meaningless"); }
+static void two_shares_work(void) { use_shares(2, ", share 1/2 ("); }
+static void four_shares_work(void) { use_shares(4, ", share 1/4 ("); }
+static void no_shares_work(void) { use_shares(2, ", 2 workers take turns: times are meaningless"); }
 
 static void test_shares(void **state)
 {
     (void)state;
     wanted = "";
-    assert_clean(run_case(shares_work, one_gpu));
+    assert_clean(run_case(two_shares_work, one_gpu));
+    assert_clean(run_case(four_shares_work, one_gpu));
 }
 
 /* Events of the primary context are refused; then those of green contexts, too. */
@@ -81,7 +110,7 @@ static void test_own_events(void **state)
     const char *const own[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_OWN_EVENTS=1", NULL};
     const char *const none[] = {own[0], own[1], fail, NULL};
     wanted = "";
-    assert_clean(run_case(shares_work, own));
+    assert_clean(run_case(two_shares_work, own));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(fail, sizeof fail, "PP_EMULATE_FAIL=%s", cases[i].fails);
         wanted = cases[i].says;

@@ -2,8 +2,8 @@
 """Pretends to be ppprof, ppsim, ppexec or mpirun, whichever name it was given: test_fidelity.py runs it as such.
 
 Adds a line to the file $FAKE_LOG; ends with an error if $FAKE_FAIL is its name and some of its options; as ppexec
-it takes $FAKE_SECONDS. Figures depend on the chunks alone: predicted 100 + chunks ms, measured 2 % more; the
-reference kernel takes 1000 ns in the profile and 1010 in runs.
+it takes $FAKE_SECONDS, and with the options $FAKE_REFUSES it tells no times. Figures depend on the chunks alone:
+predicted 100 + chunks ms, measured 2 % more; the reference kernel takes 1000 ns in the profile and 1010 in runs.
 """
 
 import json
@@ -58,7 +58,7 @@ def main():
         store("run.db", RUN)
         time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
         result.update(ms_per_batch=1.02 * (100 + chunks), bubble=0.24, loss=[1.0], process_bytes=1000)
-        if os.environ.get("FAKE_REFUSES"):  # to tell times
+        if os.environ.get("FAKE_REFUSES", "no words") in " ".join(words):  # to tell times
             print("the workers do not compute at the same time", file=sys.stderr)
             result["ms_per_batch"] = None
     print(json.dumps([result]))

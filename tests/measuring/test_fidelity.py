@@ -123,7 +123,13 @@ class Started(unittest.TestCase):
 
     def test_it_is_told_why_there_are_no_times(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--repeats", "1", "--chunks", "1")
-        self.assertIn("do not compute at the same time", self.start(*words, status=1, FAKE_REFUSES="1")[1])
+        self.assertIn("do not compute at the same time", self.start(*words, status=1, FAKE_REFUSES="--stages 2")[1])
+
+    def test_where_workers_take_turns_as_many_are_tried_once(self):
+        words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--stages", "1,2")
+        log, _ = self.start(*words, status=1, FAKE_REFUSES="--stages 2")
+        runs = [e["option"]["--stages"] for e in log if e["program"] == "ppexec"]
+        self.assertEqual(sorted(runs), ["1"] * 6 + ["2"])
 
     def test_what_failed_is_tried_again_after_all_else(self):
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads")

@@ -8,7 +8,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 ANALYSIS = HERE.parent.parent / "analysis"
@@ -25,6 +27,15 @@ def line(**more):
     made["command"] = "ppexec --x"
     made["ceilings"] = {"flops": {"fp32": 5e13, "tf32": 4e14, "bf16": 7.9e14}, "bytes": 4.3e12}
     return {**made, **more}
+
+
+class Programs(unittest.TestCase):
+    def test_one_that_hangs_does_not_take_all_the_time(self):
+        hangs = ["-c", "exec sleep 60"]
+        with self.assertRaises(subprocess.TimeoutExpired):  # others would hang, too
+            bench.ppexec("sh", hangs, 0.2)
+        with unittest.mock.patch.object(bench, "RUN_SECONDS", 0.2):
+            self.assertEqual(bench.other_way(types.SimpleNamespace(ppexec="sh"), hangs), [])
 
 
 class Floor(unittest.TestCase):

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = """#!/bin/sh
 case "$*" in *--version*) exit 0 ;; *"--precision $FAIL "*) exit 1 ;; esac
 echo "$(basename "$0") $*" >>"$CALLS"
+echo "$CUDA_MODULE_LOADING" >"$CALLS.loading"
 sleep "${SLEEP:-0}"
 while [ $# -gt 0 ]; do if [ "$1" = --db ]; then : >"$2"; fi; shift; done
 printf '# ppkit profile 1\\nrun\\tof this one\\nend\\n'
@@ -267,8 +268,27 @@ class Script(unittest.TestCase):
             (folder / name).chmod(0o755)
         fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
         self.start("build", "parity", **fakes)
-        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(test_parity\n){2}ppexec .*\nppexec "
+        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(ppexec .*\n){3}(test_parity\n){2}$"
         self.assertRegex(self.calls.read_text(), wanted)
+
+    def test_kernels_are_loaded_at_the_start_where_that_is_quick_and_works(self):
+        for eager, lazy, wanted in (
+            (("ok", 3.2), ("ok", 2.5), ""),
+            (("ok", 3.6), ("ok", 2.5), "LAZY"),
+            (("ok", 10.5), ("ok", 9.8), ""),  # numbers, not words
+            (("failed (1)", 0.5), ("ok", 2.5), "LAZY"),
+            (("time limit", 60.0), ("ok", 2.5), "LAZY"),
+            (("failed (1)", 0.5), ("failed (1)", 0.5), ""),
+            (("ok", 3.2), None, ""),
+            (None, None, ""),
+        ):
+            steps = [(way, *of) for way, of in (("EAGER", eager), ("LAZY", lazy)) if of]
+            text = "".join(f"parity.start-{way}\t{state}\t{seconds}\tppexec\n" for way, state, seconds in steps)
+            (self.results / "steps.tsv").write_text(text)
+            status = int(any(state != "ok" for _, state, _ in steps))
+            self.start("profile", status=status, PP_GPU_ONLY="profile.tutorial-bf16-1", CUDA_MODULE_LOADING="")
+            self.assertEqual(pathlib.Path(f"{self.calls}.loading").read_text().strip(), wanted, steps)
+            (self.results / "done" / "profile.tutorial-bf16-1").unlink()
 
     def test_no_such_part(self):
         self.assertIn("there is no part fidel", self.start("fidel", status=2)[1])
