@@ -16,6 +16,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/program_sums.h"
 
 enum { SEQ = 5, BUFFERS = 512, BUFFER_ALIGNMENT = 64 };
 
@@ -121,20 +122,6 @@ static inline void check_type(const struct check *c, const struct pp_operand *o,
         require(c, o->use == PP_USE_READ, i);
 }
 
-static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
-
-/* Has each worker of a rank all of the tensor, and its gradient of its own tokens alone? */
-static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t)
-{
-    if (pp_shape_expert_parallel(&model->shape) > 1) return t->split == PP_SPLIT_NONE;
-    return pp_shape_parts_tokens(&model->shape) && is_norm(t);
-}
-
-static inline bool has_partial(const struct pp_model *model)
-{
-    return pp_shape_expert_parallel(&model->shape) > 1 || pp_shape_parts_tokens(&model->shape);
-}
-
 /* Such gradients that lie side by side; they are summed once, in the first of NORM and STEP that there is. */
 static inline void check_gradient_sum(const struct check *c, const struct pp_operand *o)
 {
@@ -150,22 +137,6 @@ static inline void check_gradient_sum(const struct check *c, const struct pp_ope
         require(c, is_partial(c->model, t) && t->split == PP_SPLIT_NONE && t->offset + t->elements * 4 <= end, 0);
     }
     require(c, begins, 0);
-}
-
-/* How many of the stage's tensors calls sum. */
-static inline int tensors_in_sums(const struct pp_model *model, int stage, const struct pp_program *program)
-{
-    int n = 0;
-    for (int i = 0; i < program->ncalls; i++) {
-        const struct pp_operand o = pp_call_operand(&program->calls[i], 0);
-        const int64_t first = program->calls[i].ref[0].offset, end = first + o.elements * o.element_bytes;
-        if (program->calls[i].kernel != PP_KERNEL_ALL_REDUCE) continue;
-        for (int k = 0; k < model->stages[stage].tensors; k++) {
-            const struct pp_tensor *t = &model->tensors[model->stages[stage].first_tensor + k];
-            n += t->offset >= first && t->offset < end;
-        }
-    }
-    return n;
 }
 
 /* All of the stage's, in the program that does it. */
@@ -329,7 +300,7 @@ static inline void check_operand(struct check *c, int i, const struct pp_program
     check_held(c, find_buffer(c, &o, i, program), &o, i);
 }
 
-/* Gates, or their gradients, on the way to other workers' experts or back: numbers of float32, whatever the precision. */
+/* Gates, or their gradients, on the way to other workers' experts or back: float32, whatever the precision. */
 static inline bool moves_gates(const struct check *c)
 {
     const int kernel = c->call->kernel;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All to all: pieces come to where their experts are, in the order of the workers that they come from, and back to where
- * they were; by messages, and by carriers over the queue device for tests with random delays.
+ * All to all: pieces come to where their experts are, in the order of the workers that they come from, and back to
+ * where they were; by messages, and by carriers over the queue device for tests with random delays.
  */
 #include <setjmp.h>
 #include <stdarg.h>

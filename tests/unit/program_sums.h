@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients that the workers of a rank have still to sum, and what programs sum of them.
+ */
+#ifndef PP_TESTS_PROGRAM_SUMS_H
+#define PP_TESTS_PROGRAM_SUMS_H
+
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
+
+/* Has each worker of a rank all of the tensor, and its gradient of its own tokens alone? */
+static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t)
+{
+    if (pp_shape_expert_parallel(&model->shape) > 1) return t->split == PP_SPLIT_NONE;
+    return pp_shape_parts_tokens(&model->shape) && is_norm(t);
+}
+
+static inline bool has_partial(const struct pp_model *model)
+{
+    return pp_shape_expert_parallel(&model->shape) > 1 || pp_shape_parts_tokens(&model->shape);
+}
+
+/* How many of the stage's tensors calls sum. */
+static inline int tensors_in_sums(const struct pp_model *model, int stage, const struct pp_program *program)
+{
+    int n = 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        const struct pp_operand o = pp_call_operand(&program->calls[i], 0);
+        const int64_t first = program->calls[i].ref[0].offset, end = first + o.elements * o.element_bytes;
+        if (program->calls[i].kernel != PP_KERNEL_ALL_REDUCE) continue;
+        for (int k = 0; k < model->stages[stage].tensors; k++) {
+            const struct pp_tensor *t = &model->tensors[model->stages[stage].first_tensor + k];
+            n += t->offset >= first && t->offset < end;
+        }
+    }
+    return n;
+}
+
+#endif
