@@ -87,6 +87,7 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
     float sum = 0;
     for (int i = 0; i < r.chosen; i++) {
         const uint64_t best = likeliest(row, r.experts, lane);
+        __syncwarp(); /* all have read the row: shuffles put no order on memory */
         sum += probability_of(best);
         if (lane == 0) {
             row[expert_of(best)] = CHOSEN;

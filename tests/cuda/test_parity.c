@@ -39,7 +39,7 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     return !in_place || (c->n[3] && precision != PP_BF16);
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined __SANITIZE_ADDRESS__ || defined PARITY_MEMORY_ONLY
 enum { MEMORY_ONLY = 1, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 1000000 };
 #else
 enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000 };

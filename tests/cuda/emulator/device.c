@@ -79,8 +79,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->uuid.bytes[0] = (char)(device + 1);
     p->totalGlobalMem = pp_emu_settings()->memory_bytes;
     p->sharedMemPerBlock = PP_EMU_SHARED_DEFAULT;
-    p->sharedMemPerBlockOptin = PP_EMU_SHARED_MOST;
-    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->sharedMemPerBlockOptin = (size_t)pp_emu_settings()->shared_bytes;
+    p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin + (1 << 10);
     p->regsPerBlock = 65536;
     p->warpSize = PP_EMU_WARP;
     p->maxThreadsPerBlock = PP_EMU_BLOCK_THREADS;
@@ -98,15 +98,16 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    static const struct {
+    const int shared_bytes = pp_emu_settings()->shared_bytes;
+    const struct {
         enum cudaDeviceAttr attribute;
         int value;
     } table[] = {{cudaDevAttrMultiProcessorCount, PP_EMU_SMS},
                  {cudaDevAttrComputeCapabilityMajor, 9},
                  {cudaDevAttrComputeCapabilityMinor, 0},
                  {cudaDevAttrMaxSharedMemoryPerBlock, PP_EMU_SHARED_DEFAULT},
-                 {cudaDevAttrMaxSharedMemoryPerBlockOptin, PP_EMU_SHARED_MOST},
-                 {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 << 10},
+                 {cudaDevAttrMaxSharedMemoryPerBlockOptin, shared_bytes},
+                 {cudaDevAttrMaxSharedMemoryPerMultiprocessor, shared_bytes + (1 << 10)},
                  {cudaDevAttrMaxThreadsPerBlock, PP_EMU_BLOCK_THREADS},
                  {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
                  {cudaDevAttrMaxBlocksPerMultiprocessor, PP_EMU_SM_BLOCKS},
@@ -200,7 +201,7 @@ static int shared_limit(const void *function)
 /* Whoever asks for a kernel loads it. bytes: what it may have from here on; 0: as before. */
 static cudaError_t load_function(const void *function, int bytes)
 {
-    if (bytes < 0 || bytes > PP_EMU_SHARED_MOST) return cudaErrorInvalidValue;
+    if (bytes < 0 || bytes > pp_emu_settings()->shared_bytes) return cudaErrorInvalidValue;
     pp_emu_lock(&mutex);
     struct function *f = find_function(function);
     if (!f && nfunctions < FUNCTIONS) {

@@ -23,6 +23,7 @@ struct pp_emu_settings {
     bool driver, peers;
     int devices;
     uint64_t memory_bytes;    /* of each device */
+    int shared_bytes;         /* that a block may have */
     int64_t kernel_ns;        /* every launch takes at least so long */
     int64_t jitter_us;        /* every operation starts late by a random time up to this */
     int64_t cold_ns;          /* the clock is slow until kernels have watched it so long */

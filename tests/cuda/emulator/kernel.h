@@ -24,6 +24,21 @@
 
 #define PP_EMULATOR 1
 
+/* PP_EMU_RACES: every access to memory is looked at (race.c). PP_EMU_UNSEEN: but those of the emulator's functions. */
+#ifdef PP_EMU_RACES
+#include <atomic>
+
+#include "race.h"
+#define PP_EMU_UNSEEN __attribute__((no_sanitize("thread")))
+#else
+#define PP_EMU_UNSEEN
+#define pp_emu_race_start(launch, kernel) (void)0
+#define pp_emu_race_barrier() (void)0
+#define pp_emu_race_warp() (void)0
+#define pp_emu_race_variable(p, bytes) (void)0
+#define pp_emu_race_look(p, bytes, writes) (void)0
+#endif
+
 #undef __global__
 #undef __device__
 #undef __host__
@@ -52,12 +67,22 @@ static const int warpSize = PP_EMU_WARP;
 namespace pp_emu
 {
 
+#ifdef PP_EMU_RACES
+inline std::atomic<unsigned> launches;
+static inline unsigned next_launch() { return ++launches; }
+#else
+static inline unsigned next_launch() { return 0; }
+#endif
+
 template <class... P> struct call {
     void (*kernel)(P...);
     std::tuple<std::remove_cv_t<P>...> arguments;
+    const char *name;
+    unsigned launch;
     static void run(void *self)
     {
         auto *c = static_cast<call *>(self);
+        pp_emu_race_start(c->launch, c->name);
         std::apply(c->kernel, c->arguments);
     }
     static void release(void *self) { delete static_cast<call *>(self); }
@@ -77,7 +102,7 @@ void launch(void (*kernel)(P...), const char *name, dim3 grid, dim3 block, size_
     k.shared_bytes = shared_bytes;
     k.body = call<P...>::run;
     k.release = call<P...>::release;
-    k.arguments = new call<P...>{kernel, std::tuple<std::remove_cv_t<P>...>(arguments...)};
+    k.arguments = new call<P...>{kernel, std::tuple<std::remove_cv_t<P>...>(arguments...), name, next_launch()};
     pp_emu_launch(&k, stream);
 }
 
@@ -105,11 +130,20 @@ inline int lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y
 #define PP_SHARED(type, name) type *const name = static_cast<type *>(pp_emu_shared())
 #define PP_SHARED_ONE(type, name)                                                                                      \
     static const char pp_site_of_##name = 0;                                                                           \
-    type &name = *static_cast<std::add_pointer_t<type>>(pp_emu_variable(&pp_site_of_##name, sizeof(type)))
+    type &name = *static_cast<std::add_pointer_t<type>>(pp_emu_variable(&pp_site_of_##name, sizeof(type)));            \
+    pp_emu_race_variable(&name, sizeof(type))
 #define PP_LOOK(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
-static inline void __syncthreads() { pp_emu_syncthreads(); }
-static inline void __syncwarp(unsigned mask = 0xffffffffu) { pp_emu_syncwarp(mask); }
+static inline void __syncthreads()
+{
+    pp_emu_syncthreads();
+    pp_emu_race_barrier();
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    pp_emu_syncwarp(mask);
+    pp_emu_race_warp();
+}
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 

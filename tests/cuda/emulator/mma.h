@@ -19,7 +19,7 @@ namespace pp_emu
 inline std::atomic<int64_t> products, fragments;
 
 /* [PP_EMU_WARP] what the lanes brought, until the next meeting. */
-template <class T> const T *meet(const T &mine)
+template <class T> PP_EMU_UNSEEN const T *meet(const T &mine)
 {
     static_assert(sizeof(T) <= PP_EMU_SHOWN, "a place for what a lane brings is too small");
     return static_cast<const T *>(pp_emu_meet(&mine, sizeof(T)));
@@ -35,21 +35,27 @@ inline float element(uint32_t pair, int i) { return value<float>((uint64_t)(pair
 
 /* "Matrix Fragments for mma.m16n8k16 with floating point type" of the PTX ISA: row of ai = groupID for i < 2 and 4 <= i
  * < 6, else groupID + 8; column = threadID_in_group * 2 + (i & 1), and 8 more for i >= 4. */
-inline float a_element(const mma_operands *lanes, int row, int column)
+PP_EMU_UNSEEN inline float a_element(const mma_operands *lanes, int row, int column)
 {
     return lanes[row % 8 * 4 + column % 8 / 2].a[column / 8 * 4 + row / 8 * 2 + column % 2];
 }
 
 /* Row of bi = threadID_in_group * 2 + (i & 1), and 8 more for i >= 2; column = groupID. */
-inline float b_element(const mma_operands *lanes, int row, int column)
+PP_EMU_UNSEEN inline float b_element(const mma_operands *lanes, int row, int column)
 {
     return lanes[column * 4 + row % 8 / 2].b[row / 8 * 2 + row % 2];
 }
 
-inline uint32_t element_at(const void *row, int i) { return static_cast<const uint16_t *>(row)[i]; }
-
-inline void land(const pp_emu_copy &copy)
+PP_EMU_UNSEEN inline uint32_t element_at(const void *row, int i)
 {
+    const uint16_t *at = static_cast<const uint16_t *>(row) + i;
+    pp_emu_race_look(at, sizeof *at, false);
+    return *at;
+}
+
+PP_EMU_UNSEEN inline void land(const pp_emu_copy &copy)
+{
+    pp_emu_race_look(copy.to, copy.bytes, true);
     if (copy.real)
         memcpy(copy.to, copy.from, copy.bytes);
     else
@@ -59,7 +65,7 @@ inline void land(const pp_emu_copy &copy)
 } // namespace pp_emu
 
 /* Row of ci = groupID for i < 2, else groupID + 8; column = threadID_in_group * 2 + (i & 1). */
-static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+PP_EMU_UNSEEN static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     pp_emu::mma_operands mine;
     pp_emu::products += pp_emu::lane() == 0;
@@ -79,7 +85,7 @@ static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, 
 
 /* "ldmatrix": threads 8m .. 8m + 7 have the addresses of matrix m's rows; thread l gets elements 2 (l % 4) and the next
  * of row l / 4 of each. */
-static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
+PP_EMU_UNSEEN static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
 {
     pp_emu_check_aligned(row, 16);
     pp_emu::fragments += pp_emu::lane() == 0;
@@ -91,7 +97,7 @@ static inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
 }
 
 /* .trans: of the transposed matrices. */
-static inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const void *row)
+PP_EMU_UNSEEN static inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const void *row)
 {
     pp_emu_check_aligned(row, 16);
     pp_emu::fragments += pp_emu::lane() == 0;
@@ -107,6 +113,8 @@ template <int bytes> static inline void pp_copy_start(void *to, const void *from
     const pp_emu_copy copy = {to, from, bytes, real};
     pp_emu_check_aligned(to, bytes);
     pp_emu_check_aligned(from, bytes);
+    pp_emu_race_look(to, bytes, true);
+    if (real) pp_emu_race_look(from, bytes, false);
     if (!pp_emu_copy_put(&copy)) pp_emu::land(copy);
 }
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Races that the emulator finds, and none where there is the barrier that was left out.
+ */
+#include "test_emulator.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "kernels/cuda/mma.cuh"
+
+namespace
+{
+
+enum { THREADS = 64, BLOCKS = 2 };
+using numbers = float[THREADS];
+
+__device__ inline void barrier(bool ordered)
+{
+    if (ordered) __syncthreads();
+}
+
+/* A thread of another warp reads what was written. */
+__global__ void read_written(float *out, bool ordered)
+{
+    PP_SHARED_ONE(numbers, shared);
+    shared[threadIdx.x] = 1;
+    barrier(ordered);
+    out[blockIdx.x * THREADS + threadIdx.x] = shared[THREADS - 1 - threadIdx.x];
+}
+
+/* It is written while others may still read. */
+__global__ void write_read(float *out, bool ordered)
+{
+    PP_SHARED(float, shared);
+    float sum = 0;
+    for (int i = 0; i < 2; i++) {
+        shared[threadIdx.x] = (float)i;
+        __syncthreads();
+        sum += shared[THREADS - 1 - threadIdx.x];
+        barrier(ordered);
+    }
+    out[blockIdx.x * THREADS + threadIdx.x] = sum;
+}
+
+/* A shuffle brings the lanes together, but puts no order on memory. */
+__global__ void shuffled(float *out, bool ordered)
+{
+    PP_SHARED_ONE(numbers, shared);
+    shared[threadIdx.x] = 1;
+    const float other = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+    if (ordered) __syncwarp();
+    out[blockIdx.x * THREADS + threadIdx.x] = shared[threadIdx.x ^ 1] + other;
+}
+
+/* Two blocks write one place. */
+__global__ void one_place(float *out, bool ordered)
+{
+    const int place = ordered ? (int)(blockIdx.x * THREADS + threadIdx.x) : (int)threadIdx.x;
+    out[place] = 1;
+}
+
+/* A copy may land while its place is still read. */
+__global__ void copied(float *out, bool ordered)
+{
+    PP_SHARED_ONE(numbers, shared);
+    shared[threadIdx.x] = 1;
+    __syncthreads();
+    const float other = shared[threadIdx.x ^ PP_WARP];
+    barrier(ordered);
+    pp_copy_start<sizeof(float)>(&shared[threadIdx.x], &out[blockIdx.x * THREADS + threadIdx.x], true);
+    pp_copy_wait();
+    __syncthreads();
+    out[blockIdx.x * THREADS + threadIdx.x] = other + shared[threadIdx.x];
+}
+
+typedef void (*kernel)(float *, bool);
+
+/* state: the kernel. */
+void test_kernel_races(void **state)
+{
+    void *out;
+    cudaStream_t stream;
+    assert_true(!cudaMalloc(&out, sizeof(float) * THREADS * BLOCKS));
+    assert_true(!cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (int ordered = 1; ordered >= 0; ordered--) {
+        const int before = pp_emu_races();
+        PP_LAUNCH(*static_cast<const kernel *>(*state), BLOCKS, THREADS, sizeof(numbers), stream,
+                  static_cast<float *>(out), ordered);
+        assert_true(!cudaStreamSynchronize(stream));
+        assert_int_equal(pp_emu_races() == before, ordered);
+    }
+    assert_true(!cudaStreamDestroy(stream) && !cudaFree(out));
+}
+
+} // namespace
+
+int main(void)
+{
+    static kernel kernels[] = {read_written, write_read, shuffled, one_place, copied};
+    const struct CMUnitTest tests[] = {{"read after write", test_kernel_races, NULL, NULL, &kernels[0]},
+                                       {"write after read", test_kernel_races, NULL, NULL, &kernels[1]},
+                                       {"shuffle", test_kernel_races, NULL, NULL, &kernels[2]},
+                                       {"blocks", test_kernel_races, NULL, NULL, &kernels[3]},
+                                       {"copies", test_kernel_races, NULL, NULL, &kernels[4]}};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
