@@ -71,7 +71,9 @@ static const struct pp_row_column columns[] = {
 static void print_sums(const json_t *row, FILE *out)
 {
     const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
-    if (sums > 0) fprintf(out, "\nsums over tensor ranks: %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
+    const bool shares = number(row, "expert_parallel") > 1;
+    const char *what = shares ? "exchanges and sums of workers that share experts" : "sums over tensor ranks";
+    if (sums > 0) fprintf(out, "\n%s: %.3f of %.3f ms/batch, on the rank with most\n", what, sums, ms);
 }
 
 static void print_path(const json_t *row, FILE *out)

@@ -127,9 +127,36 @@ static void test_two_speeds(void **state)
         }
 }
 
+/* All to all of 8000 bytes: by the links to those of a host, by the network to all others at the same time. */
+static void test_all_to_all(void **state)
+{
+    (void)state;
+    static const struct {
+        int devices, members;
+        int64_t ns;
+    } cases[] = {{8, 4, 1500 + 3 * 2000 / 200}, /* one host */
+                 {4, 8, 5000 + 4 * 1000 / 10},  /* two: of eight parts four leave it */
+                 {2, 8, 5000 + 6 * 1000 / 10},
+                 {0, 8, 1500 + 7 * 1000 / 200}};
+    const struct pp_join_work work = {.bytes = 8000, .rounds = 1, .all_to_all = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_machine m = round_machine(cases[i].devices);
+        const struct pp_placement p = pp_placement_on(&m);
+        const struct pp_ring ring = pp_placement_ring(&p, 0, 1, cases[i].members);
+        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), cases[i].ns);
+    }
+    struct pp_machine near = round_machine(4);
+    near.network_latency_ns = 1;
+    near.network_bytes_per_ns = 1000;
+    const struct pp_placement p = pp_placement_on(&near);
+    const struct pp_ring ring = pp_placement_ring(&p, 0, 1, 8);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 1500 + 3 * 1000 / 200);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement), cmocka_unit_test(test_faster_between_hosts),
-                                       cmocka_unit_test(test_two_speeds)};
+                                       cmocka_unit_test(test_two_speeds), cmocka_unit_test(test_all_to_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,10 +137,57 @@ static void test_memory_of_experts(void **state)
     }
 }
 
+static int64_t scratch_of(const struct pp_model *model, int kind, bool split)
+{
+    const struct pp_class cls = {kind, 1, 16};
+    struct pp_program program;
+    assert_int_equal(pp_model_program(model, &cls, &(struct pp_program_spec){35, 16, true, split}, &program), PP_OK);
+    const int64_t bytes = program.work_bytes;
+    pp_program_free(&program);
+    return bytes;
+}
+
+/* Of experts that workers share: what has come from others is kept, and what is sent has scratch. */
+static void test_memory_of_shared_experts(void **state)
+{
+    (void)state;
+    enum { PLACES = 16 * 88, D = 1024, ROW = D * 2 };
+    static const struct {
+        int kind, rows, numbers; /* of scratch for places more than without */
+        bool split;
+    } tasks[] = {
+        {PP_F, 1, 1, false}, {PP_B, 1, 2, false}, {PP_I, 1, 2, true}, {PP_W, -1, 0, true}, {PP_R, 1, 1, false}};
+    struct pp_shape shape = {.d_model = D, .heads = 16, .d_ff = 512, .layers = 6, .vocab = 2048};
+    shape.bias = PP_NO_BIAS;
+    shape.precision = PP_BF16;
+    shape.experts = 16;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 1.25;
+    struct pp_model *one, *four;
+    assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &one), PP_OK);
+    shape.expert_parallel = 4;
+    assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &four), PP_OK);
+    for (int split = 0; split < 2; split++) {
+        const struct pp_program_spec spec = {35, 16, true, split};
+        assert_int_equal(pp_model_act_bytes(four, 1, &spec) - pp_model_act_bytes(one, 1, &spec),
+                         2 * PLACES * ((1 + split) * ROW + 4));
+    }
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+        assert_int_equal(scratch_of(four, tasks[i].kind, tasks[i].split) -
+                             scratch_of(one, tasks[i].kind, tasks[i].split),
+                         PLACES * (tasks[i].rows * ROW + tasks[i].numbers * 4));
+    /* three quarters of two layers' experts, two matrices each, are others' */
+    assert_int_equal(one->stages[1].param_bytes - four->stages[1].param_bytes, 2 * 12 * 2 * 512 * D * 4);
+    assert_int_equal(one->parameters, four->parameters);
+    pp_model_free(one);
+    pp_model_free(four);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_of_experts),
+        cmocka_unit_test(test_memory_of_shared_experts),
         cmocka_unit_test(test_copies_of_weights),
         cmocka_unit_test(test_memory_formula),
     };
