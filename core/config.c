@@ -128,11 +128,6 @@ static pp_status check_expert_parallel(const struct pp_config *config)
         return pp_fail(PP_USAGE,
                        "--expert-parallel %d does not divide --replicas %d, which share experts; choose a divisor", n,
                        config->replicas);
-    for (int i = 0; i < config->tensor.n; i++)
-        if (config->tensor.v[i] > 1)
-            return pp_fail(
-                PP_USAGE, "--expert-parallel %d: with --tensor %d its workers share the experts already; leave one out",
-                n, config->tensor.v[i]);
     return PP_OK;
 }
 
@@ -228,6 +223,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
+    /* A preset's T is for those who share experts by it. */
     if ((gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */

@@ -17,7 +17,7 @@ pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost 
     cost->nclasses = plan->nclasses;
     cost->source = source;
     cost->workers = pp_plan_workers(plan);
-    cost->tensor = plan->tensor;
+    cost->members = plan->members;
     pp_status status = PP_NEW(&cost->classes, plan->nclasses);
     if (status != PP_OK) {
         pp_cost_free(cost);

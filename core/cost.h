@@ -77,7 +77,7 @@ struct pp_cost {
      * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly
      * between, and at cores/active of that when more are active than there are cores. */
     int cores, workers;
-    int tensor; /* of these so many successive ones are a rank, and do the same at the same time; 0: 1 */
+    int members; /* of these so many successive ones are a rank, and do the same at the same time; 0: 1 */
     /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
      * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
     int sharers;

@@ -18,7 +18,7 @@ struct summary {
     const struct pp_plan *plan;
     int first_step, steps, workers;
     struct busy *busy;  /* [steps][workers] */
-    int64_t *posted_ns; /* [steps][replicas][tensor][ntasks] the last post of a transfer or collective */
+    int64_t *posted_ns; /* [steps][replicas][members][ntasks] the last post of a transfer or collective */
 };
 
 /* Who shares it: the workers that meet in a task; those with other parts of the tensors only in the norm. */
@@ -27,8 +27,8 @@ static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
     const struct pp_plan *plan = s->plan;
     const int kind = plan->tasks[e->task].kind;
     const int64_t replica = pp_joins_replicas(plan, kind) ? 0 : pp_worker_replica(plan, e->worker);
-    const int64_t tensor_rank = kind == PP_NORM_ALL ? 0 : pp_worker_tensor_rank(plan, e->worker);
-    const int64_t place = ((e->step - s->first_step) * (int64_t)plan->replicas + replica) * plan->tensor + tensor_rank;
+    const int64_t member = kind == PP_NORM_ALL ? 0 : pp_worker_member(plan, e->worker);
+    const int64_t place = ((e->step - s->first_step) * (int64_t)plan->replicas + replica) * plan->members + member;
     return &s->posted_ns[place * plan->ntasks + e->task];
 }
 
@@ -73,7 +73,7 @@ static pp_status summary_create(struct summary *s, const struct pp_plan *plan, c
     PP_TRY(PP_NEW(&s->busy, (int64_t)s->steps * s->workers));
     for (int64_t i = 0; i < (int64_t)s->steps * s->workers; i++)
         s->busy[i] = (struct busy){.first_ns = INT64_MAX, .last_ns = INT64_MIN};
-    int64_t ends = (int64_t)s->steps * plan->replicas * plan->tensor * plan->ntasks;
+    int64_t ends = (int64_t)s->steps * plan->replicas * plan->members * plan->ntasks;
     PP_TRY(PP_NEW(&s->posted_ns, ends));
     for (int64_t i = 0; i < ends; i++) s->posted_ns[i] = INT64_MIN;
     for (int64_t i = 0; i < trace->nevents; i++) summarise(s, &trace->events[i]);

@@ -36,7 +36,7 @@ static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const str
         "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tensor, tasks) "
         "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         PP_VALUES(PP_TEXT(hash), PP_TEXT(workload), PP_INT(plan->ranks), PP_INT(plan->virtual_stages),
-                  PP_INT(plan->microbatches), PP_INT(plan->replicas), PP_INT(plan->tensor), PP_INT(plan->ntasks))));
+                  PP_INT(plan->microbatches), PP_INT(plan->replicas), PP_INT(plan->members), PP_INT(plan->ntasks))));
     bool found;
     PP_TRY(pp_db_integer(db, "SELECT id FROM plan WHERE hash = ?1 AND workload = ?2",
                          PP_VALUES(PP_TEXT(hash), PP_TEXT(workload)), id, &found));
@@ -74,7 +74,7 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
                                    PP_INT(plan->microbatches), PP_INT(plan->replicas),
                                    PP_TEXT(pp_checkpoint_text(plan->checkpoint, mode)), PP_REAL(parameters),
-                                   PP_TEXT(job->accumulation_key), PP_INT(plan->tensor),
+                                   PP_TEXT(job->accumulation_key), PP_INT(plan->members),
                                    PP_INT(plan->expert_parallel)));
 }
 
@@ -192,7 +192,7 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 pp_status pp_db_add_worker_memory(struct pp_db *db, int64_t run_id, int worker, const struct pp_layout *layout,
                                   int64_t process_bytes)
 {
-    const int rank = worker / layout->tensor % layout->ranks;
+    const int rank = worker / layout->members % layout->ranks;
     for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
         PP_TRY(pp_db_add_memory(db, run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
     PP_TRY(pp_db_add_memory(db, run_id, worker, "arena", layout->arena_bytes[rank]));

@@ -243,20 +243,21 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
-    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[32] = "";
+    char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[32] = "",
+         experts[24] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
-    if (plan->expert_parallel > 1)
-        snprintf(tensor, sizeof tensor, " experts/%d", plan->expert_parallel);
-    else if (plan->tensor > 1)
-        snprintf(tensor, sizeof tensor, " T%d%s", plan->tensor, pp_shape_parts_tokens(shape) ? " sequence" : "");
+    if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
+    if (pp_plan_tensor(plan) > 1)
+        snprintf(tensor, sizeof tensor, " T%d%s", pp_plan_tensor(plan),
+                 pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const size_t size = sizeof job->accumulation_key;
-    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s threads %d%s%s%s rows %s%s%s",
-                              job->config->replicas, plan->microbatches, tensor, job->config->threads, precision,
-                              columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s%s threads %d%s%s%s rows %s%s%s",
+                              job->config->replicas, plan->microbatches, tensor, experts, job->config->threads,
+                              precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }

@@ -325,12 +325,12 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
                            int n, struct pp_layout **out)
 {
     struct build b = {.model = model, .ops = ops, .phases = phases, .n = n};
-    b.left = most_bytes / ((int64_t)phases[0].plan->replicas * phases[0].plan->tensor);
+    b.left = most_bytes / ((int64_t)phases[0].plan->replicas * phases[0].plan->members);
     pp_status status;
     *out = NULL;
     PP_TRY(PP_NEW(&b.layout, 1));
     b.layout->ranks = phases[0].plan->ranks;
-    b.layout->tensor = phases[0].plan->tensor;
+    b.layout->members = phases[0].plan->members;
     b.layout->nstages = model->nstages;
     PP_TRY_DONE(PP_NEW(&b.plans, n));
     PP_TRY_DONE(allocate(b.layout));

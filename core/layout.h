@@ -38,7 +38,7 @@ struct pp_phase {
 };
 
 struct pp_layout {
-    int ranks, tensor, nstages, nplans;  /* tensor: workers of each rank, all with the same arena */
+    int ranks, members, nstages, nplans; /* members: workers of each rank, all with the same arena */
     int64_t *param_offset, *grad_offset; /* [nstages], in the arena of the stage's rank */
     int64_t *param16_offset;             /* [nstages] of the bfloat16 copies (PP_MEM_PARAM16); -1: there are none */
     int64_t *state_offset;               /* [nstages] of what the optimizer keeps (PP_MEM_STATE); -1: nothing */

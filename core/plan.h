@@ -199,14 +199,13 @@ struct pp_plan {
     char schedule[PP_SCHEDULE_NAME];
     uint64_t hash;
     int ranks, virtual_stages, stages, microbatches, replicas;
-    /* Tensor parallelism (Shoeybi et al. 2019, Megatron-LM): each rank is T workers that do the same tasks, each with a
-     * part of the stage's tensors (pp_shape.tensor), and sum what they made of it inside a task. Like the replicas
-     * these are a multiplicity. */
-    int tensor;
-    /* Expert parallelism: `tensor` are N workers of a rank that have rows of their own, as replicas have, and share the
-     * experts of the stage's layers (pp_shape.expert_parallel). Then D / N replicas have N parts of the batch each. 1:
-     * they are tensor ranks. */
-    int expert_parallel;
+    /* Workers of each rank, who do the same tasks at the same time: like the replicas a multiplicity. Tensor
+     * parallelism (Shoeybi et al. 2019, Megatron-LM): T tensor ranks have a part of the stage's tensors each
+     * (pp_shape.tensor), and sum what they made of it inside a task. Expert parallelism: N of such groups have rows of
+     * their own, as replicas have, and share the experts of the stage's layers (pp_shape.expert_parallel); D / N
+     * replicas have N parts of the batch each then. Member = expert rank * T + tensor rank. */
+    int members;         /* T N */
+    int expert_parallel; /* N */
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
@@ -302,37 +301,50 @@ static inline bool pp_combines_on(const struct pp_plan *plan, const struct pp_cl
     return pp_combines(cls->kind) && (last || plan->stage_rank[cls->stage] == rank);
 }
 
-/* Workers are numbered (replica * ranks + rank) * tensor + tensor rank. */
-static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->tensor; }
-static inline int pp_worker_at(const struct pp_plan *plan, int replica, int rank, int tensor_rank)
+/* Workers are numbered (replica * ranks + rank) * members + member. */
+static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->members; }
+static inline int pp_worker_at(const struct pp_plan *plan, int replica, int rank, int member)
 {
-    return (replica * plan->ranks + rank) * plan->tensor + tensor_rank;
+    return (replica * plan->ranks + rank) * plan->members + member;
 }
 static inline int pp_worker_replica(const struct pp_plan *plan, int worker)
 {
-    return worker / (plan->ranks * plan->tensor);
+    return worker / (plan->ranks * plan->members);
 }
-static inline int pp_worker_rank(const struct pp_plan *plan, int worker) { return worker / plan->tensor % plan->ranks; }
-static inline int pp_worker_tensor_rank(const struct pp_plan *plan, int worker) { return worker % plan->tensor; }
+static inline int pp_worker_rank(const struct pp_plan *plan, int worker)
+{
+    return worker / plan->members % plan->ranks;
+}
+static inline int pp_worker_member(const struct pp_plan *plan, int worker) { return worker % plan->members; }
 
-/* Parts of a batch, D: those of the replicas, or of each worker that shares its experts; a worker's part, in 0 .. D-1.
- */
+/* T; which of the T, and which of the N, a worker is. */
+static inline int pp_plan_tensor(const struct pp_plan *plan) { return plan->members / plan->expert_parallel; }
+static inline int pp_worker_tensor_rank(const struct pp_plan *plan, int worker)
+{
+    return worker % pp_plan_tensor(plan);
+}
+static inline int pp_worker_expert_rank(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_member(plan, worker) / pp_plan_tensor(plan);
+}
+
+/* Parts of a batch, D: those of the replicas, or of each of a replica's expert ranks; a worker's part, in 0 .. D-1; the
+ * first worker of a rank that has a part. */
 static inline int pp_plan_data_parallel(const struct pp_plan *plan) { return plan->replicas * plan->expert_parallel; }
 static inline int pp_worker_data_rank(const struct pp_plan *plan, int worker)
 {
-    const int replica = pp_worker_replica(plan, worker);
-    return plan->expert_parallel > 1 ? replica * plan->tensor + pp_worker_tensor_rank(plan, worker) : replica;
+    return pp_worker_replica(plan, worker) * plan->expert_parallel + pp_worker_expert_rank(plan, worker);
 }
-/* The first of the workers of a rank that have a part of the batch. */
 static inline int pp_data_rank_worker(const struct pp_plan *plan, int data_rank, int rank)
 {
-    return pp_worker_at(plan, data_rank / plan->expert_parallel, rank, data_rank % plan->expert_parallel);
+    const int expert_rank = data_rank % plan->expert_parallel;
+    return pp_worker_at(plan, data_rank / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
 }
 
 /* Workers between which the norm is made: successive ones. */
 static inline int pp_norm_workers(const struct pp_plan *plan)
 {
-    return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->tensor;
+    return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->members;
 }
 
 /* The rank that computes the loss: that of the last stage. */

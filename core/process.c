@@ -32,31 +32,57 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
-static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program, bool exchanged)
+/* What is asked of joins: their sums, or what they exchange. */
+struct wanted_joins {
+    enum pp_join_group group;
+    bool exchanged;
+};
+
+static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program, struct wanted_joins wanted)
 {
     int64_t most = 0;
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        if (join.all_to_all == exchanged && join.bytes > most) most = join.bytes;
+        if (join.all_to_all == wanted.exchanged && join.group == wanted.group && join.bytes > most) most = join.bytes;
     }
     return most;
 }
 
-static int64_t most_of_programs(const struct pp_job *job, bool exchanged)
+static int64_t most_of_programs(const struct pp_job *job, struct wanted_joins wanted)
 {
     int64_t most = 0;
     for (int i = 0; i < PP_PHASES; i++) {
         const struct pp_phase *phase = &job->phase[i];
         for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
-            const int64_t bytes = most_of_program(job, &phase->programs[c], exchanged);
+            const int64_t bytes = most_of_program(job, &phase->programs[c], wanted);
             if (bytes > most) most = bytes;
         }
     }
     return most;
 }
 
-int64_t pp_most_joined_bytes(const struct pp_job *job) { return most_of_programs(job, false); }
-int64_t pp_most_exchanged_bytes(const struct pp_job *job) { return most_of_programs(job, true); }
+int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group)
+{
+    return most_of_programs(job, (struct wanted_joins){group, false});
+}
+
+int64_t pp_most_exchanged_bytes(const struct pp_job *job)
+{
+    return most_of_programs(job, (struct wanted_joins){PP_JOIN_EXPERT_RANKS, true});
+}
+
+/* Room for the sums inside tasks. */
+static int64_t joined_bytes(const struct pp_job *job)
+{
+    const int members[PP_JOIN_GROUPS] = {
+        [PP_JOIN_TENSOR_RANKS] = pp_plan_tensor(job->train), [PP_JOIN_EXPERT_RANKS] = job->train->expert_parallel};
+    int64_t bytes = 0;
+    for (int g = 0; g < PP_JOIN_GROUPS; g++)
+        if (members[g] > 1)
+            bytes += pp_arena_whole_bytes(
+                pp_reduce_staging_bytes(members[g], pp_most_joined_bytes(job, (enum pp_join_group)g)));
+    return bytes;
+}
 
 /* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
 static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
@@ -81,11 +107,9 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
     const int rank = pp_worker_rank(job->train, worker), replicas = job->train->replicas;
-    const int tensor = job->train->tensor;
-    int64_t bytes = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
+    int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     if (replicas > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
-    if (tensor > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(tensor, pp_most_joined_bytes(job)));
     if (pp_ties_ranks(job->train, rank))
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(2, pp_tied_gradient(job->model, 0, 0).bytes));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);
@@ -108,5 +132,5 @@ int64_t pp_process_table_bytes(const struct pp_job *job, bool first)
 {
     int64_t bytes = plan_bytes(job->train) + plan_bytes(job->eval);
     for (int i = 0; i < PP_PHASES; i++) bytes += program_bytes(&job->phase[i]);
-    return bytes + (first ? job->train->replicas * job->train->tensor * event_bytes(job, 0, job->train->ranks) : 0);
+    return bytes + (first ? job->train->replicas * job->train->members * event_bytes(job, 0, job->train->ranks) : 0);
 }

@@ -22,7 +22,7 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
 /* The largest sum over the workers of a rank that a task has: they have room for its pieces. */
-int64_t pp_most_joined_bytes(const struct pp_job *job);
+int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group);
 /* The most that a task exchanges with the others who share its experts: what all of them send to one. */
 int64_t pp_most_exchanged_bytes(const struct pp_job *job);
 

@@ -104,8 +104,12 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
  * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
 enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER, PP_JOIN_ALL_TO_ALL };
 
+/* Which of them do it: the T with parts of the tensors, or the N with the same parts who share the experts. */
+enum pp_join_group { PP_JOIN_TENSOR_RANKS, PP_JOIN_EXPERT_RANKS, PP_JOIN_GROUPS };
+
 struct pp_join_call {
     enum pp_join_op op;
+    enum pp_join_group group;
     void *memory;
     int64_t elements;
     int type; /* enum pp_sum_type */
@@ -131,6 +135,7 @@ struct pp_join_work {
     int64_t bytes;
     int rounds;      /* 2 of an all-reduce, 1 of the others */
     bool all_to_all; /* each part goes to another worker, at once, and none around */
+    enum pp_join_group group;
 };
 
 /* What changes from task to task while the program stays. */
@@ -196,6 +201,7 @@ struct pp_tensor {
     int stage;
     int init; /* enum pp_init */
     double bound;
+    bool of_experts; /* its rows are experts': all members of a rank share these, of others the tensor ranks do */
     bool copy; /* of the model's first tensor, the embedding (pp_shape.tied): counts in no norm, stands in no file */
 };
 

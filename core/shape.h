@@ -131,6 +131,9 @@ static inline int pp_shape_sharers(const struct pp_shape *shape)
     return pp_shape_tensor(shape) * pp_shape_expert_parallel(shape);
 }
 
+/* Experts whose matrices a worker has. */
+static inline int pp_own_experts(const struct pp_shape *shape) { return shape->experts / pp_shape_sharers(shape); }
+
 /* Does each of these workers have a part of the tokens, where tensors are whole? */
 static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
 {

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
--- Workers are numbered (replica * stages + rank) * tensor + tensor rank. Workers of a rank that share experts count as tensor ranks, and
--- those replicas that have all experts as replicas: v_configuration has both as they were asked for.
+-- Workers are numbered (replica * stages + rank) * tensor + tensor rank. All workers of a rank count as tensor ranks, also those that share
+-- experts, and those replicas that have all experts as replicas: v_configuration has both as they were asked for.
 
 -- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
 -- Quantiles are those of the plain steps, by nearest rank.

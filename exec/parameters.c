@@ -23,12 +23,11 @@ static struct kept kept_of(const struct pp_worker *w, int tensor)
     return kept;
 }
 
-/* Of the elements that worker `tensor_rank` of a rank has of a tensor, and of the whole tensor. */
-static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int tensor_rank, int64_t local, int64_t most)
+/* Of the elements that a member of a rank has of a tensor, and of the whole tensor. */
+static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int member, int64_t local, int64_t most)
 {
     const struct pp_model *model = w->job->model;
-    struct pp_slice slice =
-        pp_tensor_slice(&model->tensors[tensor], pp_shape_sharers(&model->shape), tensor_rank, local);
+    struct pp_slice slice = pp_tensor_slice(&model->tensors[tensor], &model->shape, member, local);
     if (slice.n > most) slice.n = most;
     return slice;
 }
@@ -47,7 +46,7 @@ static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reade
                       float *out)
 {
     for (int64_t done = 0; done < n;) {
-        const struct pp_slice s = slice_of(w, number % w->job->model->ntensors, w->tensor_rank, first + done, n - done);
+        const struct pp_slice s = slice_of(w, number % w->job->model->ntensors, w->member, first + done, n - done);
         if (s.whole < 0)
             memset(out + done, 0, (size_t)s.n * sizeof *out);
         else
@@ -75,7 +74,7 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
         if (reader)
             status = take(w, reader, part * model->ntensors + i, first, n, values);
         else
-            init(model, source_of(model, i), seed, w->tensor_rank, values);
+            init(model, source_of(model, i), seed, w->member, values);
         if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
         free(values);
     }
@@ -124,17 +123,16 @@ pp_status pp_parameters_copy(struct pp_worker *w, float *to)
 
 /* --- between workers --- */
 
-/* Of the elements that the workers `tensor_rank` of a rank have of a tensor. */
+/* Of the elements that a member of a rank has of a tensor. */
 struct piece {
-    int tensor, part, tensor_rank, owner; /* owner: a worker that has it */
+    int tensor, part, member, owner; /* owner: a worker that has it */
     int64_t first, n;
     const float *copy; /* NULL, or where the owner has it */
 };
 
 /* The longest piece from `first` on, but not to `end`, that one worker has: its replica may have a share of the
  * tensor. */
-static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int tensor_rank, int64_t first,
-                               int64_t end)
+static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int member, int64_t first, int64_t end)
 {
     const struct pp_model *model = w->job->model;
     const struct pp_plan *plan = w->job->train;
@@ -145,8 +143,8 @@ static struct piece next_piece(const struct pp_worker *w, int tensor, int part, 
     const int64_t left = (shared && share_end < end ? share_end : end) - first;
     return (struct piece){.tensor = tensor,
                           .part = part,
-                          .tensor_rank = tensor_rank,
-                          .owner = pp_worker_at(plan, replica, plan->stage_rank[t->stage], tensor_rank),
+                          .member = member,
+                          .owner = pp_worker_at(plan, replica, plan->stage_rank[t->stage], member),
                           .first = first,
                           .n = left < PIECE ? left : PIECE};
 }
@@ -154,7 +152,7 @@ static struct piece next_piece(const struct pp_worker *w, int tensor, int part, 
 /* A piece of a weight that is split, to the first replica, which evaluates with all of it. */
 static pp_status restore_piece(struct pp_worker *w, const struct piece *p, float *buffer)
 {
-    const int to = pp_worker_at(w->job->train, 0, w->rank, w->tensor_rank);
+    const int to = pp_worker_at(w->job->train, 0, w->rank, w->member);
     const int64_t bytes = p->n * (int64_t)sizeof *buffer;
     if (p->owner == to) return PP_OK;
     if (w->me == p->owner) {
@@ -176,7 +174,7 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         if (!pp_worker_has(w, tensor->stage)) continue;
         if (kept.n) PP_TRY(pp_worker_set(w, i, 0, kept.first, kept.n, from));
         for (int64_t first = 0; first < tensor->local_elements && tensor->value_offset < 0;) {
-            struct piece piece = next_piece(w, i, 0, w->tensor_rank, first, tensor->local_elements);
+            struct piece piece = next_piece(w, i, 0, w->member, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);
             PP_TRY(restore_piece(w, &piece, buffer));
             first += piece.n;
@@ -197,11 +195,11 @@ struct window {
 
 /* The workers that share a tensor have their elements in the order of the whole one: where those before its element
  * `whole` end, from `local` on. */
-static int64_t local_end(const struct pp_worker *w, int tensor, int tensor_rank, int64_t local, int64_t whole)
+static int64_t local_end(const struct pp_worker *w, int tensor, int member, int64_t local, int64_t whole)
 {
     const int64_t elements = w->job->model->tensors[tensor].local_elements;
     while (local < elements) {
-        const struct pp_slice s = slice_of(w, tensor, tensor_rank, local, elements);
+        const struct pp_slice s = slice_of(w, tensor, member, local, elements);
         const int64_t before = s.whole < 0 ? s.n : whole - s.whole;
         if (before < s.n) return before > 0 ? local + before : local;
         local += s.n;
@@ -212,7 +210,7 @@ static int64_t local_end(const struct pp_worker *w, int tensor, int tensor_rank,
 static void put(const struct pp_worker *w, const struct piece *p, const float *values, const struct window *window)
 {
     for (int64_t done = 0; done < p->n;) {
-        const struct pp_slice s = slice_of(w, p->tensor, p->tensor_rank, p->first + done, p->n - done);
+        const struct pp_slice s = slice_of(w, p->tensor, p->member, p->first + done, p->n - done);
         if (s.whole >= 0)
             memcpy(window->values + (s.whole - window->first), values + done, (size_t)s.n * sizeof *values);
         done += s.n;
@@ -234,16 +232,16 @@ static pp_status collect_piece(struct pp_worker *w, const struct piece *p, const
     return PP_OK;
 }
 
-/* from: NULL, or a copy of what this worker keeps of the tensor. reached: [tensor ranks] how many of their elements
+/* from: NULL, or a copy of what this worker keeps of the tensor. reached: [members] how many of their elements
  * earlier windows had. */
 static pp_status collect(struct pp_worker *w, int tensor, int part, const float *from, int64_t *reached,
                          const struct window *window)
 {
     const struct pp_model *model = w->job->model;
-    const int sharers = model->tensors[tensor].split == PP_SPLIT_NONE ? 1 : pp_shape_sharers(&model->shape);
+    const int sharers = pp_tensor_sharers(&model->tensors[tensor], &model->shape);
     const struct kept kept = kept_of(w, tensor);
     for (int k = 0; k < sharers; k++) {
-        if (w->me != 0 && w->tensor_rank != k) continue;
+        if (w->me != 0 && w->member != k) continue;
         const int64_t end = local_end(w, tensor, k, reached[k], window->end);
         while (reached[k] < end) {
             struct piece piece = next_piece(w, tensor, part, k, reached[k], end);

@@ -9,7 +9,7 @@
 #include "exec/worker.h"
 
 /* Initial values of what a worker has of one tensor, [local_elements]: kernels/model.h has it. */
-typedef void (*pp_init_tensor_fn)(const struct pp_model *model, int tensor, uint64_t seed, int tensor_rank, float *out);
+typedef void (*pp_init_tensor_fn)(const struct pp_model *model, int tensor, uint64_t seed, int member, float *out);
 
 /* Each worker fills in its stages: from the file, or by `init` where file is NULL. Between two tensors it sees that the
  * run is to stop (pp_world_check()). */

@@ -22,7 +22,7 @@ static const char *unit_of(int64_t bytes, double *scale)
 }
 
 /* Where a rank is several workers, each has an arena. */
-static const char *of_what(const struct pp_layout *layout) { return layout->tensor > 1 ? " a worker" : ""; }
+static const char *of_what(const struct pp_layout *layout) { return layout->members > 1 ? " a worker" : ""; }
 
 static void memory_line(const struct pp_layout *layout, int first, int end)
 {
@@ -102,14 +102,13 @@ static void pipeline_line(const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
-    char tensor[48] = "", text[PP_CHECKPOINT_TEXT];
+    char tensor[48] = "", experts[32] = "", text[PP_CHECKPOINT_TEXT];
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
-    if (plan->expert_parallel > 1)
-        snprintf(tensor, sizeof tensor, ", expert parallel %d", plan->expert_parallel);
-    else if (plan->tensor > 1)
-        snprintf(tensor, sizeof tensor, ", tensor %d%s", plan->tensor, parts ? ", sequence parallel" : "");
-    pp_info("pipeline    %s, %d rank%s x %d stage%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule, plan->ranks,
-            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor,
+    if (pp_plan_tensor(plan) > 1)
+        snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
+    if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
+    pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule,
+            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
             pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), plan->zero ? ", zero 1" : "",
             overlap_words(job->config), mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
 }

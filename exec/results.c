@@ -94,7 +94,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     *out = (struct pp_result){.point = s->job->point,
                               .microbatches = plan->microbatches,
                               .replicas = pp_plan_data_parallel(plan),
-                              .tensor = plan->tensor / plan->expert_parallel,
+                              .tensor = pp_plan_tensor(plan),
                               .expert_parallel = plan->expert_parallel,
                               .zero = plan->zero,
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),

@@ -78,7 +78,7 @@ static bool crosses(const struct pp_world *world, int src, int dst) { return src
 static pp_status open_lane(const struct pp_port *port, const struct pp_job *job, int replica,
                            const struct pp_lane *lane, struct pp_routes *routes)
 {
-    for (int t = 0; t < job->train->tensor; t++) {
+    for (int t = 0; t < job->train->members; t++) {
         const int src = pp_worker_at(job->train, replica, lane->src, t);
         const int dst = pp_worker_at(job->train, replica, lane->dst, t);
         PP_TRY(open_route(port, job, lane, src, dst, routes));
@@ -111,46 +111,56 @@ static pp_status open_sum(const struct pp_sum_spec *spec, struct pp_sum_route *o
 static int crossing_lanes(const struct pp_world *world, const struct pp_job *job, int worker)
 {
     const struct pp_plan *plan = job->train;
-    const int replica = pp_worker_replica(plan, worker), tensor_rank = pp_worker_tensor_rank(plan, worker);
+    const int replica = pp_worker_replica(plan, worker), member = pp_worker_member(plan, worker);
     int n = 0;
     for (int l = 0; l < plan->nlanes; l++) {
         const struct pp_lane *lane = &plan->lanes[l];
-        const int src = pp_worker_at(plan, replica, lane->src, tensor_rank);
-        const int dst = pp_worker_at(plan, replica, lane->dst, tensor_rank);
+        const int src = pp_worker_at(plan, replica, lane->src, member);
+        const int dst = pp_worker_at(plan, replica, lane->dst, member);
         n += lane->kind == PP_LANE_CHANNEL && (src == worker || dst == worker) && crosses(world, src, dst);
     }
     return n;
 }
 
-/* Does a rank's program sum numbers of this type over its workers? Activations; where the loss is, what is told of each
- * row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of gates. */
-static bool joins(const struct pp_job *job, int rank, int type)
+struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_join_group group)
 {
-    const int activations = job->model->shape.precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
-    if (job->train->tensor == 1) return false;
-    const bool small = pp_shape_parts_tokens(&job->model->shape) || job->model->shape.experts;
-    return type == activations || (type == PP_SUM_FLOAT && (small || rank == pp_loss_rank(job->train)));
+    const int tensor = pp_plan_tensor(plan), first = worker - pp_worker_member(plan, worker);
+    if (group == PP_JOIN_TENSOR_RANKS)
+        return (struct pp_group){first + pp_worker_expert_rank(plan, worker) * tensor, 1, tensor};
+    return (struct pp_group){first + pp_worker_tensor_rank(plan, worker), tensor, plan->expert_parallel};
 }
 
-/* Of each worker that shares experts; else 0. */
-static int exchanged_experts(const struct pp_job *job)
+/* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
+ * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of
+ * gates; where they have tokens of their own, of all that is no expert's. */
+static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
-    return job->train->expert_parallel > 1 ? job->model->shape.experts / job->train->expert_parallel : 0;
+    const struct pp_shape *shape = &job->model->shape;
+    const int activations = shape->precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
+    if (pp_join_members(job->train, worker, group).n == 1) return false;
+    if (type == activations) return true;
+    return type == PP_SUM_FLOAT && (pp_shape_parts_tokens(shape) || shape->experts ||
+                                    pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
 }
 
-static int joined_sums(const struct pp_job *job, int rank)
+/* One after the other, those of each group together. */
+enum { ALL_JOINED = PP_JOIN_GROUPS * PP_SUM_TYPES };
+#define JOINED(routes, i) (&(routes)->joined[(i) / PP_SUM_TYPES][(i) % PP_SUM_TYPES])
+
+static int joined_sums(const struct pp_job *job, int worker)
 {
     int n = 0;
-    for (int type = 0; type < PP_SUM_TYPES; type++) n += joins(job, rank, type);
+    for (int i = 0; i < ALL_JOINED; i++)
+        n += joins(job, worker, (enum pp_join_group)(i / PP_SUM_TYPES), i % PP_SUM_TYPES);
     return n;
 }
 
-struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int tensor_rank)
+struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int member)
 {
     const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
     const int apart = first < last ? last - first : first - last;
-    return (struct pp_group){pp_worker_at(plan, replica, first < last ? first : last, tensor_rank),
-                             apart * plan->tensor, apart ? 2 : 1};
+    return (struct pp_group){pp_worker_at(plan, replica, first < last ? first : last, member), apart * plan->members,
+                             apart ? 2 : 1};
 }
 
 /* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
@@ -164,8 +174,7 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
         const int lines = crossing_lanes(world, job, i) + sums +
-                          pp_ties_ranks(job->train, pp_worker_rank(job->train, i)) +
-                          joined_sums(job, pp_worker_rank(job->train, i));
+                          pp_ties_ranks(job->train, pp_worker_rank(job->train, i)) + joined_sums(job, i);
         if (lines <= most) continue;
         most = lines;
         worker = i;
@@ -180,7 +189,7 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
-    const int workers = plan->ranks * plan->tensor, mine = port->me % workers;
+    const int workers = plan->ranks * plan->members, mine = port->me % workers;
     for (int worker = 0; worker < workers && plan->replicas > 1; worker++) {
         const int64_t most_bytes = pp_most_gradient_bytes(job, pp_worker_rank(plan, worker));
         const struct pp_sum_spec spec = {.port = *port,
@@ -195,19 +204,19 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
     return PP_OK;
 }
 
-/* Of the copies of the embedding, replica after replica, one tensor rank after the other. */
+/* Of the copies of the embedding, replica after replica, one member after the other. */
 static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
-    for (int i = 0; i < plan->replicas * plan->tensor; i++) {
+    for (int i = 0; i < plan->replicas * plan->members; i++) {
         const struct pp_sum_spec spec = {.port = *port,
-                                         .group = pp_tied_group(plan, i / plan->tensor, i % plan->tensor),
+                                         .group = pp_tied_group(plan, i / plan->members, i % plan->members),
                                          .most_elements =
                                              pp_tied_gradient(job->model, 0, 0).bytes / (int64_t)sizeof(float),
                                          .type = PP_SUM_FLOAT,
                                          .sums = true};
-        const bool mine = pp_worker_replica(plan, port->me) == i / plan->tensor &&
-                          pp_worker_tensor_rank(plan, port->me) == i % plan->tensor;
+        const bool mine = pp_worker_replica(plan, port->me) == i / plan->members &&
+                          pp_worker_member(plan, port->me) == i % plan->members;
         if (mine && pp_ties_ranks(plan, pp_worker_rank(plan, port->me))) PP_TRY(open_sum(&spec, &out->tied));
         PP_TRY(meet(port));
     }
@@ -231,24 +240,43 @@ static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job 
     return PP_OK;
 }
 
-/* Over the workers of a rank, rank after rank, one type after the other. */
-static pp_status open_joined_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
+                                    int type)
 {
-    const int tensor = job->train->tensor, all = pp_plan_workers(job->train);
-    for (int i = 0; i < all / tensor * PP_SUM_TYPES; i++) {
-        const int first = i / PP_SUM_TYPES * tensor, type = i % PP_SUM_TYPES;
-        const struct pp_sum_spec spec = {.port = *port,
-                                         .group = {first, 1, tensor},
-                                         .most_elements = pp_most_joined_bytes(job) / pp_sum_bytes(type),
-                                         .type = type,
-                                         .sums = job->train->expert_parallel == 1 || type == PP_SUM_FLOAT,
-                                         .shares = pp_shape_parts_tokens(&job->model->shape),
-                                         .experts = exchanged_experts(job),
-                                         .exchanged_bytes = pp_most_exchanged_bytes(job)};
-        if (!joins(job, pp_worker_rank(job->train, first), type)) continue;
-        if (port->me >= first && port->me < first + tensor) PP_TRY(open_sum(&spec, &out->joined[type]));
+    const bool exchanges = group == PP_JOIN_EXPERT_RANKS;
+    struct pp_sum_spec spec = {.port = *port,
+                               .most_elements = pp_most_joined_bytes(job, group) / pp_sum_bytes(type),
+                               .type = type,
+                               .sums = !exchanges || type == PP_SUM_FLOAT,
+                               .shares = !exchanges && pp_shape_parts_tokens(&job->model->shape)};
+    if (!exchanges) return spec;
+    spec.experts = pp_own_experts(&job->model->shape);
+    spec.exchanged_bytes = pp_most_exchanged_bytes(job);
+    return spec;
+}
+
+/* A kind of group: by the group's first worker, of each the types. */
+static pp_status open_joined_in(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
+                                struct pp_routes *out)
+{
+    const struct pp_plan *plan = job->train;
+    const struct pp_group mine = pp_join_members(plan, port->me, group);
+    for (int i = 0; i < pp_plan_workers(plan) * PP_SUM_TYPES; i++) {
+        const int worker = i / PP_SUM_TYPES, type = i % PP_SUM_TYPES;
+        struct pp_sum_spec spec = join_spec(port, job, group, type);
+        spec.group = pp_join_members(plan, worker, group);
+        if (spec.group.first != worker || !joins(job, worker, group, type)) continue;
+        if (mine.first == worker) PP_TRY(open_sum(&spec, &out->joined[group][type]));
         PP_TRY(meet(port));
     }
+    return PP_OK;
+}
+
+/* Inside tasks, one group after the other. */
+static pp_status open_joined_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    for (int group = 0; group < PP_JOIN_GROUPS; group++)
+        PP_TRY(open_joined_in(port, job, (enum pp_join_group)group, out));
     return PP_OK;
 }
 
@@ -278,7 +306,7 @@ void pp_routes_close(struct pp_routes *routes)
     close_sum(&routes->gradient);
     close_sum(&routes->tied);
     close_sum(&routes->norm);
-    for (int type = 0; type < PP_SUM_TYPES; type++) close_sum(&routes->joined[type]);
+    for (int i = 0; i < ALL_JOINED; i++) close_sum(JOINED(routes, i));
     free(routes->routes);
     *routes = (struct pp_routes){0};
 }
@@ -294,7 +322,7 @@ pp_status pp_routes_check(const struct pp_routes *routes)
         const struct pp_route *route = &routes->routes[i];
         if (route->carrier->check) PP_TRY(route->carrier->check(route->channel));
     }
-    for (int type = 0; type < PP_SUM_TYPES; type++) PP_TRY(check_sum(&routes->joined[type]));
+    for (int i = 0; i < ALL_JOINED; i++) PP_TRY(check_sum(JOINED(routes, i)));
     PP_TRY(check_sum(&routes->gradient));
     PP_TRY(check_sum(&routes->tied));
     return check_sum(&routes->norm);
@@ -314,7 +342,7 @@ void pp_routes_abort(const struct pp_routes *routes)
     abort_sum(&routes->gradient);
     abort_sum(&routes->tied);
     abort_sum(&routes->norm);
-    for (int type = 0; type < PP_SUM_TYPES; type++) abort_sum(&routes->joined[type]);
+    for (int i = 0; i < ALL_JOINED; i++) abort_sum(JOINED(routes, i));
 }
 
 const struct pp_route *pp_routes_find(const struct pp_routes *routes, int src, int dst, int kind)

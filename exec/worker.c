@@ -83,7 +83,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
     PP_TRY(open_reductions(w));
-    if (w->job->train->tensor > 1) PP_TRY(pp_shares_create_plain(&w->parts));
+    if (pp_plan_tensor(w->job->train) > 1) PP_TRY(pp_shares_create_plain(&w->parts));
     PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
@@ -102,7 +102,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->me = me;
     w->rank = pp_worker_rank(job->train, me);
     w->replica = pp_worker_replica(job->train, me);
-    w->tensor_rank = pp_worker_tensor_rank(job->train, me);
+    w->member = pp_worker_member(job->train, me);
     w->nsums = job->model->ntensors * pp_shape_sums(&job->model->shape);
     return pp_context(open_parts(w, trace_steps), "worker %d", me);
 }
@@ -164,7 +164,7 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct p
     const int64_t bytes = call->elements * pp_sum_bytes(call->type);
     if (call->op == PP_JOIN_ALL_REDUCE || call->op == PP_JOIN_ALL_TO_ALL) return NULL;
     pp_shares_set_plain(w->parts, call->op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
-                        bytes / w->job->train->tensor);
+                        bytes / pp_plan_tensor(w->job->train));
     return w->parts;
 }
 
@@ -210,7 +210,7 @@ static void set_share(const struct pp_worker *w, int stage, struct pp_frame *fra
 {
     const struct pp_model *model = w->job->model;
     frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_sums(&model->shape) +
-                  (int64_t)w->tensor_rank * pp_shape_parts(&model->shape);
+                  (int64_t)w->member * pp_shape_parts(&model->shape);
     if (!model->shape.zero) return;
     frame->sums += w->replica;
     frame->act_row = w->replica;
@@ -301,9 +301,9 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .learning_rate = (float)fmin(step->learning_rate, FLT_MAX),
                                  .adamw = pp_adamw_at(&config->adamw, step->learning_rate, step->number),
                                  .clip_factor = 1,
-                                 .tensor = plan->tensor / plan->expert_parallel,
-                                 .tensor_rank = plan->expert_parallel > 1 ? 0 : w->tensor_rank,
-                                 .expert_rank = plan->expert_parallel > 1 ? w->tensor_rank : 0,
+                                 .tensor = pp_plan_tensor(plan),
+                                 .tensor_rank = pp_worker_tensor_rank(plan, w->me),
+                                 .expert_rank = pp_worker_expert_rank(plan, w->me),
                                  .join = w->join.run ? &w->join : NULL};
 }
 

@@ -90,7 +90,7 @@ struct pp_worker {
     struct pp_device *device;
     const struct pp_worker_ops *ops;
     struct pp_worker_queue *queue; /* of a device with queues, else NULL */
-    int me, rank, replica, tensor_rank;
+    int me, rank, replica, member;
     char *arena;
     struct pp_track tracks[PP_TRACKS];
     struct pp_track *track; /* the step's */
@@ -105,8 +105,8 @@ struct pp_worker {
     struct pp_reduce *reduce;  /* NULL with one replica */
     struct pp_reduce *tied;    /* with the rank that has the other copy of the embedding; NULL where none is there */
     struct pp_reduce *busy;    /* which of the two is under way; NULL: what needs no others */
-    struct pp_exchange *exchange; /* as joined, where they share experts */
-    struct pp_reduce *joined;  /* over the workers of the rank; NULL with one, and on devices with queues */
+    struct pp_reduce *joined[PP_JOIN_GROUPS]; /* inside tasks; NULL with one, and on devices with queues */
+    struct pp_exchange *exchange;             /* among those who share experts, likewise */
     struct pp_join join;       /* of the rank's workers; no run() with one */
     struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */
     struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */

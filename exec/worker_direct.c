@@ -33,10 +33,10 @@ static int most_tensors(const struct pp_job *job)
 
 static bool has_joined(struct pp_worker *w, const void *arg)
 {
-    (void)arg;
-    const pp_status status = pp_reduce_poll(w->world, w->joined);
+    struct pp_reduce *joined = w->joined[*(const enum pp_join_group *)arg];
+    const pp_status status = pp_reduce_poll(w->world, joined);
     if (status != PP_OK) w->status = status;
-    return w->joined->done;
+    return joined->done;
 }
 
 static bool has_exchanged(struct pp_worker *w, const void *arg)
@@ -51,11 +51,11 @@ static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call
 {
     const struct pp_shares *parts = pp_worker_join_parts(w, call);
     if (call->op == PP_JOIN_ALL_TO_ALL) {
-        const struct pp_pieces pieces = pp_pieces_of(call, w->job->train->tensor);
+        const struct pp_pieces pieces = pp_pieces_of(call, w->job->train->expert_parallel);
         return pp_exchange_start(w->world, w->exchange, &pieces);
     }
-    return parts ? pp_reduce_start_shares(w->world, w->joined, call->memory, parts)
-                 : pp_reduce_start(w->world, w->joined, call->memory, call->elements);
+    return parts ? pp_reduce_start_shares(w->world, w->joined[call->group], call->memory, parts)
+                 : pp_reduce_start(w->world, w->joined[call->group], call->memory, call->elements);
 }
 
 /* pp_join.run: what else is under way goes on meanwhile. The device computes in float32. */
@@ -64,25 +64,29 @@ static void join(void *arg, const struct pp_join_call *call)
     struct pp_worker *w = arg;
     pp_worker_condition *const has_ended = call->op == PP_JOIN_ALL_TO_ALL ? has_exchanged : has_joined;
     if (w->status == PP_OK) w->status = start_join(w, call);
-    if (w->status == PP_OK) w->status = pp_worker_wait(w, has_ended, NULL);
+    if (w->status == PP_OK) w->status = pp_worker_wait(w, has_ended, &call->group);
     w->join.failed = w->status != PP_OK;
 }
 
-static pp_status open_join(struct pp_worker *w)
+static pp_status open_joins(struct pp_worker *w)
 {
-    const int tensor = w->job->train->tensor;
-    const struct pp_group group = {w->me - w->tensor_rank, 1, tensor};
-    if (tensor == 1) return PP_OK;
-    w->join = (struct pp_join){.run = join, .arg = w};
-    if (w->job->train->expert_parallel > 1)
-        PP_TRY(pp_exchange_create(group, w->me, w->job->model->shape.experts / tensor, &w->exchange));
-    return pp_reduce_create(group, w->me, w->backend, w->device, pp_most_joined_bytes(w->job), &w->joined);
+    const struct pp_plan *plan = w->job->train;
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) {
+        const struct pp_group members = pp_join_members(plan, w->me, group);
+        if (members.n == 1) continue;
+        w->join = (struct pp_join){.run = join, .arg = w};
+        PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, pp_most_joined_bytes(w->job, group),
+                                &w->joined[group]));
+    }
+    if (plan->expert_parallel == 1) return PP_OK;
+    return pp_exchange_create(pp_join_members(plan, w->me, PP_JOIN_EXPERT_RANKS), w->me,
+                              pp_own_experts(&w->job->model->shape), &w->exchange);
 }
 
 static pp_status open_tied(struct pp_worker *w)
 {
     const struct pp_plan *plan = w->job->train;
-    const struct pp_group group = pp_tied_group(plan, w->replica, w->tensor_rank);
+    const struct pp_group group = pp_tied_group(plan, w->replica, w->member);
     if (!pp_ties_ranks(plan, w->rank)) return PP_OK;
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
 }
@@ -102,9 +106,9 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(PP_NEW(&w->losses, microbatches));
     PP_TRY(PP_NEW(&w->sums, w->nsums));
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
-    PP_TRY(open_join(w));
+    PP_TRY(open_joins(w));
     PP_TRY(open_tied(w));
-    const struct pp_group group = {pp_worker_at(plan, 0, w->rank, w->tensor_rank), plan->ranks * plan->tensor,
+    const struct pp_group group = {pp_worker_at(plan, 0, w->rank, w->member), plan->ranks * plan->members,
                                    plan->replicas};
     return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
                                           &w->reduce)
@@ -114,7 +118,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
-    pp_reduce_free(w->joined);
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) pp_reduce_free(w->joined[group]);
     pp_exchange_free(w->exchange);
     pp_reduce_free(w->tied);
     free(w->reduction_posted_ns);
@@ -161,7 +165,7 @@ static pp_status end(struct pp_worker *w, const double **losses)
 /* Of another rank: the one that holds the same part. */
 static int worker_of(const struct pp_worker *w, int rank)
 {
-    return pp_worker_at(w->job->train, w->replica, rank, w->tensor_rank);
+    return pp_worker_at(w->job->train, w->replica, rank, w->member);
 }
 
 static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
@@ -251,7 +255,7 @@ static void copy_sums(struct pp_worker *w, int worker, double *block, bool into_
 {
     const struct pp_plan *plan = w->job->train;
     const int sums_each = pp_shape_sums(&w->job->model->shape), each = sums_of_tensor(w->job);
-    const int share = pp_worker_tensor_rank(plan, worker) * pp_shape_parts(&w->job->model->shape) +
+    const int share = pp_worker_member(plan, worker) * pp_shape_parts(&w->job->model->shape) +
                       (plan->zero ? pp_worker_replica(plan, worker) : 0);
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &w->job->model->stages[s];

@@ -85,11 +85,11 @@ static pp_status bound_lead(struct pp_worker *w)
     return PP_OK;
 }
 
-static bool is_summed(struct pp_worker *w, const void *arg)
+static bool is_joined(struct pp_worker *w, const void *arg)
 {
-    const int type = *(const int *)arg;
-    const struct pp_sum_route *route = &w->queue->routes.joined[type];
-    struct pp_parcel *parcel = &w->queue->joined[type].parcel;
+    const struct pp_join_call *call = arg;
+    const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
+    struct pp_parcel *parcel = &w->queue->joined[call->group].parcel;
     w->status = route->carrier->sum_poll(route->sum, parcel);
     return w->status == PP_OK && parcel->issued;
 }
@@ -98,10 +98,10 @@ static bool is_summed(struct pp_worker *w, const void *arg)
  * that a carrier queues for it is in the compute queue, so it counts for more. */
 static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
 {
-    const int members = w->job->train->tensor;
+    const int members = pp_join_members(w->job->train, w->me, call->group).n;
     const bool exchanges = call->op == PP_JOIN_ALL_TO_ALL;
-    const struct pp_sum_route *route = &w->queue->routes.joined[call->type];
-    struct pp_summing *summing = &w->queue->joined[call->type];
+    const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
+    struct pp_summing *summing = &w->queue->joined[call->group];
     w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? call->experts : 1);
     PP_TRY(bound_lead(w));
     if (exchanges) summing->pieces = pp_pieces_of(call, members);
@@ -112,7 +112,7 @@ static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
                                          .done = summing->marks.done};
     PP_TRY(record(w, summing->after));
     PP_TRY(start_sum(route, summing));
-    if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_summed, &call->type));
+    if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_joined, call));
     return hold_for(w, summing->parcel.done);
 }
 

@@ -31,7 +31,7 @@ static void destroy_parcel_marks(struct pp_worker *w, const struct pp_parcel_mar
 
 static pp_status make_flow(struct pp_worker *w, const struct pp_channel_end *end, bool receives, struct pp_flow *flow)
 {
-    const int peer = pp_worker_at(w->job->train, w->replica, end->peer, w->tensor_rank), src = receives ? peer : w->me;
+    const int peer = pp_worker_at(w->job->train, w->replica, end->peer, w->member), src = receives ? peer : w->me;
     flow->route = pp_routes_find(&w->queue->routes, src, receives ? w->me : peer, pp_message_of(end->transfer));
     flow->after = flow->route->carrier->posts_in_order ? end->place : end->after;
     for (int i = 0; i < end->n; i++) PP_TRY(make_parcel_marks(w, &flow->transfers[i].marks));
@@ -108,10 +108,10 @@ static pp_status make_sums(struct pp_worker *w)
 static pp_status make_join(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
-    for (int type = 0; type < PP_SUM_TYPES; type++) {
-        if (!q->routes.joined[type].sum) continue;
-        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].marks.done));
-        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[type].after));
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) {
+        if (pp_join_members(w->job->train, w->me, (enum pp_join_group)group).n == 1) continue;
+        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[group].marks.done));
+        PP_TRY(PP_OPS(w, mark_create, false, &q->joined[group].after));
         w->join = (struct pp_join){.run = pp_worker_queue_join, .arg = w};
     }
     return PP_OK;
@@ -190,7 +190,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     for (int i = 0; q->gradients && i < w->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
     destroy_summing(w, &q->norm);
-    for (int type = 0; type < PP_SUM_TYPES; type++) destroy_summing(w, &q->joined[type]);
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) destroy_summing(w, &q->joined[group]);
     for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);
     for (int i = 0; i < PP_LEADS; i++) destroy_mark(w, q->lead[i]);
     destroy_mark(w, q->ended);

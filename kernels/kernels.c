@@ -273,7 +273,7 @@ struct pp_join_work pp_call_join(const struct pp_call *call)
     if (rounds == 0) return (struct pp_join_work){0};
     const struct pp_operand memory = pp_call_operand(call, 0);
     return (struct pp_join_work){memory.elements * memory.element_bytes, rounds,
-                                 joins[call->kernel].op == PP_JOIN_ALL_TO_ALL};
+                                 joins[call->kernel].op == PP_JOIN_ALL_TO_ALL, (enum pp_join_group)call->n[5]};
 }
 
 void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
@@ -281,6 +281,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
     const struct pp_join *join = frame->join;
     const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL;
     const struct pp_join_call what = {.op = joins[call->kernel].op,
+                                      .group = (enum pp_join_group)call->n[5],
                                       .memory = pp_ref_address(&call->ref[0], frame),
                                       .from = exchanges ? pp_ref_address(&call->ref[1], frame) : NULL,
                                       .elements = (int64_t)call->n[0] * call->n[1],

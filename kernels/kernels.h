@@ -110,18 +110,18 @@
  *                 greatest), the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
  * cross_entropy_join  rows, seq, vocab, gradient, columns, whole  logits, bias, targets, dlogits (as cross_entropy's),
  *                 parts of all: loss, and gradient of the worker's logits. Columns of no word become 0
- * all_reduce      rows, width, 0, 0, wide                memory [rows,width]: frame.join, if there is one.
- *                 wide: float32 whatever the precision
+ * all_reduce      rows, width, 0, 0, wide, group         memory [rows,width]: frame.join, if there is one.
+ *                 wide: float32 whatever the precision; group: enum pp_join_group
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
- * all_to_all      rows, width, experts, back, wide       to [rows,width], from [rows,width]: the places of all
- *                 experts, of which each worker of the rank has so many, equal pieces. frame.join, if there is one,
+ * all_to_all      rows, width, experts, back, wide, group  to [rows,width], from [rows,width]: the places of all
+ *                 experts, of which each worker of the group has so many, equal pieces. frame.join, if there is one,
  *                 sends the pieces of the others' experts to them: from [all experts] to [experts, workers], of each
  *                 expert what worker after worker has for it; back: the other way
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
- *                 of a tensor that all tensor ranks have: 0 in others than the first
+ *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first
  * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
  *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory. sparse: most of
  *                 g is zero, so it pays to leave those weights alone; the same result
@@ -242,6 +242,13 @@ static inline bool pp_gemm_adds(int mode, const struct pp_frame *frame)
 {
     return mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && frame->accumulate) ||
            (mode == PP_GEMM_ADD_ONCE && frame->tensor_rank == 0);
+}
+
+/* Who has all of a tensor, so that it counts in the first of these only. */
+enum pp_once { PP_ONCE_TENSOR = 1, PP_ONCE_EXPERT = 2 };
+static inline bool pp_counts_elsewhere(int once, const struct pp_frame *frame)
+{
+    return (once & PP_ONCE_TENSOR && frame->tensor_rank > 0) || (once & PP_ONCE_EXPERT && frame->expert_rank > 0);
 }
 
 /* Numbers that a worker tells of a row of logits: greatest, sum of exp(logit - greatest), the target's or 0. */

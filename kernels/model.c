@@ -291,6 +291,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
+        t->of_experts = is_experts(shape, &rows[i]);
         set_init(shape, &rows[i], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;

@@ -44,7 +44,7 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
 void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 /* The same, of what one worker has of it, out: [local_elements]; zero where that fills up what cannot be shared evenly.
  * It draws no others: T workers together draw each element about once. */
-void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int tensor_rank, float *out);
+void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int member, float *out);
 
 /* Cuts shape->layers into layers_out[stages], each at least 1 (see pp_model_ops.create). */
 pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,

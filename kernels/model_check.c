@@ -35,6 +35,9 @@ static pp_status check_tensor(const struct pp_shape *shape)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].size % tensor)
             return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
+    if (shape->experts % pp_shape_sharers(shape))
+        return pp_fail(PP_USAGE, "--experts %d cannot be shared evenly by --expert-parallel %d x --tensor %d workers",
+                       shape->experts, pp_shape_expert_parallel(shape), pp_shape_tensor(shape));
     if (tensor > 1 && !shape->experts && shape->d_ff / tensor % DROPOUT_QUAD)
         return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
                        tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
@@ -62,12 +65,6 @@ static pp_status check_experts(const struct pp_shape *shape)
     if (!(shape->aux_loss >= 0)) return pp_fail(PP_USAGE, "--aux-loss %g is less than 0", shape->aux_loss);
     if (shape->bias != PP_NO_BIAS)
         return pp_fail(PP_USAGE, "--experts %d have no biases: add --bias no", shape->experts);
-    if (shape->experts % pp_shape_expert_parallel(shape))
-        return pp_fail(PP_USAGE, "--expert-parallel %d does not divide --experts %d", shape->expert_parallel,
-                       shape->experts);
-    if (shape->expert_parallel > 1 && shape->tensor > 1)
-        return pp_fail(PP_USAGE, "--expert-parallel %d and --tensor %d: workers share experts in one way or the other",
-                       shape->expert_parallel, shape->tensor);
     if (shape->experts * width > INT_MAX)
         return pp_fail(PP_USAGE, "--experts %d of --d-ff %d and --d-model %d are too large for one layer",
                        shape->experts, shape->d_ff, shape->d_model);

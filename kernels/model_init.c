@@ -43,7 +43,8 @@ static void normal_quad(philox4x32_ctr_t random, double deviation, float *out)
 /* Elements first .. end-1 of what is made: of the whole tensor, or of what one worker has of it. */
 struct part {
     const struct pp_tensor *tensor;
-    int index, tensors, tensor_rank; /* tensors 0: the whole */
+    const struct pp_shape *shape; /* NULL: the whole */
+    int index, member;
     uint64_t seed;
     int64_t first, end;
     float *out; /* element 0 */
@@ -71,7 +72,7 @@ static void *fill(void *arg)
     const struct part *p = arg;
     for (int64_t i = p->first; i < p->end;) {
         struct pp_slice s = {i, p->end - i};
-        if (p->tensors) s = pp_tensor_slice(p->tensor, p->tensors, p->tensor_rank, i);
+        if (p->shape) s = pp_tensor_slice(p->tensor, p->shape, p->member, i);
         if (s.n > p->end - i) s.n = p->end - i;
         if (s.whole < 0)
             memset(p->out + i, 0, (size_t)s.n * sizeof *p->out);
@@ -119,14 +120,10 @@ void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t see
     share(&(struct part){.tensor = t, .index = tensor, .seed = seed, .out = out}, t->elements);
 }
 
-void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int tensor_rank, float *out)
+void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int member, float *out)
 {
     const struct pp_tensor *t = &model->tensors[tensor];
-    const struct part all = {.tensor = t,
-                             .index = tensor,
-                             .tensors = pp_shape_sharers(&model->shape),
-                             .tensor_rank = tensor_rank,
-                             .seed = seed,
-                             .out = out};
+    const struct part all = {
+        .tensor = t, .index = tensor, .shape = &model->shape, .member = member, .seed = seed, .out = out};
     share(&all, t->local_elements);
 }

@@ -194,6 +194,6 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .clip_factor = 1,
         .loss = arena->results,
         .sums = arena->results + 1,
-        .tensor = plan->tensor / plan->expert_parallel,
+        .tensor = pp_plan_tensor(plan),
     };
 }

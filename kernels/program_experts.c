@@ -44,6 +44,7 @@ static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, s
     struct pp_call *call =
         pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, (int)pp_writer_inner_rows(w), width, own_experts(w), back);
     call->n[4] = wide;
+    call->n[5] = PP_JOIN_EXPERT_RANKS;
     call->ref[0] = to;
     call->ref[1] = from;
 }

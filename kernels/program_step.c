@@ -52,20 +52,21 @@ static void write_norm_sums(struct pp_writer *w)
                            pp_writer_last_tensor(w, PP_LAST_NORM_BIAS));
 }
 
-/* Workers that share experts have seen tokens of their own: what each has whole is summed over them, neighbours in
- * memory at once, or tensor by tensor a replica's share. */
-static void write_whole_sums(struct pp_writer *w)
+/* Workers that share experts have seen tokens of their own: of all but these, gradients are summed over them,
+ * neighbours in memory at once, or tensor by tensor a replica's share. */
+static void write_expert_rank_sums(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor], *const end = t + w->stage->tensors;
     for (; t < end; t++) {
         const struct pp_tensor *first = t;
-        if (t->split != PP_SPLIT_NONE) continue;
-        while (!shape->zero && t + 1 < end && t[1].split == PP_SPLIT_NONE) t++;
+        if (t->of_experts) continue;
+        while (!shape->zero && t + 1 < end && !t[1].of_experts) t++;
         const int64_t n = shape->zero ? t->part_elements : (end_of(w, t) - first->offset) / (int64_t)sizeof(float);
         struct pp_call *call =
             pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)((n + TENSOR_LINE - 1) / TENSOR_LINE), TENSOR_LINE, 0, 0);
         call->n[4] = true;
+        call->n[5] = PP_JOIN_EXPERT_RANKS;
         call->ref[0] = share_of(w, first, pp_ref_to(PP_MEM_GRAD, first->offset), sizeof(float));
     }
 }
@@ -74,7 +75,7 @@ static void write_whole_sums(struct pp_writer *w)
 static void write_sums(struct pp_writer *w)
 {
     if (w->by_tokens) write_norm_sums(w);
-    if (pp_shape_expert_parallel(&w->model->local) > 1) write_whole_sums(w);
+    if (pp_shape_expert_parallel(&w->model->local) > 1) write_expert_rank_sums(w);
 }
 
 int pp_norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
@@ -83,11 +84,14 @@ void pp_write_norm(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = pp_norm_calls(shape);
+    const bool apart = pp_shape_expert_parallel(shape) > 1;
     if (w->clip) write_sums(w);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         for (int k = 0; k < calls && !t->copy; k++) {
-            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, t->split == PP_SPLIT_NONE);
+            const int once =
+                (t->split == PP_SPLIT_NONE ? PP_ONCE_TENSOR : 0) | (apart && !t->of_experts ? PP_ONCE_EXPERT : 0);
+            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, once);
             const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
             set_extent(t, parts > 1, call);
             call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));

@@ -28,8 +28,8 @@ pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
 {
     *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1, .width = ranks};
     const bool shares = cost->cores == 0 && cost->sharers > 1;
-    const int together = shares ? cost->sharers : cost->workers, tensor = cost->tensor > 1 ? cost->tensor : 1;
-    if (shares) c->width = smaller(together > tensor ? together / tensor : 1, ranks);
+    const int together = shares ? cost->sharers : cost->workers, members = cost->members > 1 ? cost->members : 1;
+    if (shares) c->width = smaller(together > members ? together / members : 1, ranks);
     if (together > c->width) c->alike = together / c->width;
     c->domains = (ranks + c->width - 1) / c->width;
     PP_TRY(PP_NEW(&c->active, c->domains));

@@ -186,7 +186,7 @@ struct sheet {
     struct rates rates;
     const struct pp_model_ops *ops;
     struct pp_placement placement;
-    struct pp_ring ring;
+    struct pp_ring rings[PP_JOIN_GROUPS];
 };
 
 static pp_status call_ns(void *from, const struct pp_call *call, double *out)
@@ -196,7 +196,7 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
     const struct pp_join_work join = sheet->ops->call_join(call);
     const struct pp_machine *m = sheet->machine;
     *out = m->call_overhead_ns + work_ns(&work, 1, &sheet->rates, sheet->rates.bytes_per_ns);
-    *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->ring, &join, m->reduce_latency_ns,
+    *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->rings[join.group], &join, m->reduce_latency_ns,
                                          1 / m->reduce_bytes_per_ns);
     return PP_OK;
 }
@@ -204,7 +204,9 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
     struct sheet sheet = {.machine = m, .rates = rates_of(m, 1), .ops = ops, .placement = pp_placement_on(m)};
-    sheet.ring = pp_placement_ring(&sheet.placement, 0, 1, config->tensor.v[0] * config->expert_parallel);
+    const int tensor = config->tensor.v[0];
+    sheet.rings[PP_JOIN_TENSOR_RANKS] = pp_placement_ring(&sheet.placement, 0, 1, tensor);
+    sheet.rings[PP_JOIN_EXPERT_RANKS] = pp_placement_ring(&sheet.placement, 0, tensor, config->expert_parallel);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));
     return pp_split_time_by(config, ops, &times);

@@ -135,7 +135,7 @@ static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, 
 
 static bool has_sums(const struct pp_plan *plan)
 {
-    return plan->replicas * plan->tensor > 1 || pp_ties_ranks(plan, plan->stage_rank[0]);
+    return plan->replicas * plan->members > 1 || pp_ties_ranks(plan, plan->stage_rank[0]);
 }
 
 /* Links of the asked transport; "auto": the first that was measured. What was measured is within a host if a machine is

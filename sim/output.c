@@ -71,8 +71,10 @@ static const struct pp_row_column columns[] = {
 static void print_sums(const json_t *row, FILE *out)
 {
     const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
-    const bool shares = number(row, "expert_parallel") > 1;
-    const char *what = shares ? "exchanges and sums of workers that share experts" : "sums over tensor ranks";
+    const bool tensor = number(row, "tensor") > 1, shares = number(row, "expert_parallel") > 1;
+    const char *what = !shares  ? "sums over tensor ranks"
+                       : tensor ? "sums over tensor ranks, exchanges and sums of workers that share experts"
+                                : "exchanges and sums of workers that share experts";
     if (sums > 0) fprintf(out, "\n%s: %.3f of %.3f ms/batch, on the rank with most\n", what, sums, ms);
 }
 

@@ -33,13 +33,13 @@ static int host_of(const struct pp_placement *p, int worker)
 
 bool pp_placement_several(const struct pp_placement *p) { return host_of(p, pp_plan_workers(p->plan) - 1) > 0; }
 
-/* Workers whose message from one rank to the other leaves the host: each sends to the one of its own tensor rank. */
+/* Workers whose message from one rank to the other leaves the host: each sends to the member that it is of its own. */
 static int apart(const struct pp_placement *p, int source, int target)
 {
     const struct pp_plan *plan = p->plan;
     int n = 0;
     for (int replica = 0; replica < plan->replicas; replica++)
-        for (int t = 0; t < plan->tensor; t++)
+        for (int t = 0; t < plan->members; t++)
             n += host_of(p, pp_worker_at(plan, replica, source, t)) !=
                  host_of(p, pp_worker_at(plan, replica, target, t));
     return n;
@@ -68,7 +68,7 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
         if (!several || !pp_is_transfer(cls->kind)) continue;
         const int n =
             apart(p, plan->stage_rank[cls->stage], plan->stage_rank[pp_transfer_target(cls->kind, cls->stage)]);
-        cost->classes[c].between_hosts = n == plan->replicas * plan->tensor || (n > 0 && slower);
+        cost->classes[c].between_hosts = n == plan->replicas * plan->members || (n > 0 && slower);
     }
 }
 
@@ -96,13 +96,26 @@ static struct pp_ring slower_ring(struct pp_ring a, struct pp_ring b)
     return a.fewest <= b.fewest ? a : b;
 }
 
-/* The slowest of the rings that begin at a rank's workers, in so many replicas and of so many tensor ranks. */
-static struct pp_ring slowest_ring(const struct pp_placement *p, int rank, int replicas, int tensor, int stride, int n)
+/* The slowest of the rings that begin at a rank's workers, in so many replicas and of so many members. */
+static struct pp_ring slowest_ring(const struct pp_placement *p, int rank, int replicas, int members, int stride, int n)
 {
     struct pp_ring slowest = {0};
     for (int replica = 0; replica < replicas; replica++)
-        for (int t = 0; t < tensor; t++)
-            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(p->plan, replica, rank, t), stride, n));
+        for (int k = 0; k < members; k++)
+            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(p->plan, replica, rank, k), stride, n));
+    return slowest;
+}
+
+/* Those who join inside the rank's tasks (enum pp_join_group). */
+static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum pp_join_group group)
+{
+    const struct pp_plan *plan = p->plan;
+    const int tensor = pp_plan_tensor(plan);
+    struct pp_ring slowest = {0};
+    if (group == PP_JOIN_EXPERT_RANKS)
+        return slowest_ring(p, rank, plan->replicas, tensor, tensor, plan->expert_parallel);
+    for (int part = 0; part < pp_plan_data_parallel(plan); part++)
+        slowest = slower_ring(slowest, pp_placement_ring(p, pp_data_rank_worker(plan, part, rank), 1, tensor));
     return slowest;
 }
 
@@ -110,7 +123,7 @@ static struct pp_ring slowest_ring(const struct pp_placement *p, int rank, int r
 static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank)
 {
     const struct pp_plan *plan = p->plan;
-    return slowest_ring(p, rank, 1, plan->tensor, pp_worker_at(plan, 1, 0, 0), plan->replicas);
+    return slowest_ring(p, rank, 1, plan->members, pp_worker_at(plan, 1, 0, 0), plan->replicas);
 }
 
 /* The two workers of the first and the last stage of a replica that have the same part; one, if it has both. */
@@ -119,7 +132,7 @@ static struct pp_ring ring_of_tied(const struct pp_placement *p)
     const struct pp_plan *plan = p->plan;
     const int a = plan->stage_rank[0], b = plan->stage_rank[plan->stages - 1], low = a < b ? a : b;
     const int stride = pp_worker_at(plan, 0, a + b - 2 * low, 0), n = a == b ? 1 : 2;
-    return slowest_ring(p, low, plan->replicas, plan->tensor, stride, n);
+    return slowest_ring(p, low, plan->replicas, plan->members, stride, n);
 }
 
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
@@ -166,12 +179,14 @@ void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *jo
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     double ns = 0;
-    if (p->plan->tensor == 1 || program->ncalls == 0) return;
+    if (p->plan->members == 1 || program->ncalls == 0) return;
     const int rank = p->plan->stage_rank[p->plan->classes[cls].stage];
-    const struct pp_ring ring = slowest_ring(p, rank, p->plan->replicas, 1, 1, p->plan->tensor);
+    struct pp_ring rings[PP_JOIN_GROUPS];
+    for (int group = 0; group < PP_JOIN_GROUPS; group++)
+        rings[group] = ring_of_join(p, rank, (enum pp_join_group)group);
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        ns += (double)pp_placement_join_ns(p, &ring, &join, latency_ns, ns_per_byte);
+        ns += (double)pp_placement_join_ns(p, &rings[join.group], &join, latency_ns, ns_per_byte);
     }
     const int64_t sums_ns = llround(fmin(ns, longest_ns));
     class->ns += sums_ns - class->sums_ns;
@@ -184,7 +199,7 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
     if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
-    const int each = p->plan->ranks * p->plan->tensor;
+    const int each = p->plan->ranks * p->plan->members;
     for (int first = 0; first < pp_plan_workers(p->plan); first += each)
         if (host_of(p, first) != host_of(p, first + each - 1)) return longer(p->network.latency_ns, latency_ns);
     return latency_ns;

@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group gr
 static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
     norm_tensor t;
-    const bool first = c->frame->tensor_rank + c->frame->expert_rank == 0, others = c->call->n[3] && !first;
+    const bool others = pp_counts_elsewhere(c->call->n[3], c->frame); /* the first one's: nothing is added up */
     t.g = static_cast<const float *>(c->p[0]);
     t.n = others ? 0 : (int64_t)c->call->n[0] * c->call->n[1];
     const int64_t share = PP_QUAD * ((t.n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));

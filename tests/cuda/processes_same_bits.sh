@@ -87,6 +87,7 @@ seldom compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --o
 experts=(--bias no --experts 6 --norm pre --activation swiglu --chunks 2)
 compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parallel 2 --precision bf16
 compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3
+compare 8 --schedule 1f1b --stages 1 --replicas 4 --tensor 2 --sequence-parallel "${experts[@]}" --experts 8 --expert-parallel 4 --precision bf16
 seldom compare 4 --schedule interleaved --stages 2 --virtual 2 --replicas 4 "${experts[@]}" --expert-parallel 2 --zero 1 --optimizer adamw --lr 0.01 "${parts[@]}"
 # Everything at once.
 compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \

@@ -209,8 +209,11 @@ static void with_experts(void **state)
     run(cuda, SHORT EXPERTS "--chunks 2 --stages 1 --replicas 4", &whole);
     run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1", &shared);
     expect_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2");
-    free(whole.weights);
     free(shared.weights);
+    run(cuda, SHORT EXPERTS "--chunks 2 --replicas 4 --expert-parallel 2 --tensor 2 --sequence-parallel", &shared);
+    expect_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2 --tensor 2");
+    free(shared.weights);
+    free(whole.weights);
 }
 
 static void check_bfloat16(const char *model)

@@ -128,10 +128,10 @@ def random_options(dice):
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
-    if made["tensor"] == 1 and made.get("experts") and dice.random() < 0.7:
+    if made.get("experts") and dice.random() < 0.7:
         made.update(replicas=dice.choice((2, 3, 4)), rows=dice.randint(2, 5))
         made.update(chunks=min(made["chunks"], made["rows"]))
-        groups = [n for n in (2, 3, 4) if made["replicas"] % n == 0 and made["experts"] % n == 0]
+        groups = [n for n in (2, 3, 4) if made["replicas"] % n == 0 and made["experts"] % (n * made["tensor"]) == 0]
         made.update(expert_parallel=dice.choice(groups or [1]))
     if made["replicas"] > 1 and dice.random() < 0.5:
         made.update(zero=1)

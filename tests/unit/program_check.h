@@ -127,14 +127,15 @@ static inline void check_gradient_sum(const struct check *c, const struct pp_ope
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
     const int64_t first = c->call->ref[0].offset, end = first + o->elements * o->element_bytes;
+    const enum pp_join_group group = (enum pp_join_group)c->call->n[5];
     bool begins = false;
-    require(c, has_partial(c->model) && !c->summed && o->element_bytes == 4, 0);
+    require(c, !c->summed && o->element_bytes == 4, 0);
     require(c, !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP"), 0);
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
         const struct pp_tensor *t = &c->model->tensors[k];
-        begins |= t->offset == first && is_partial(c->model, t);
+        begins |= t->offset == first && is_partial(c->model, t, group);
         if (t->offset >= end || t->offset < first) continue;
-        require(c, is_partial(c->model, t) && t->split == PP_SPLIT_NONE && t->offset + t->elements * 4 <= end, 0);
+        require(c, is_partial(c->model, t, group) && t->offset + t->local_elements * 4 <= end, 0);
     }
     require(c, begins, 0);
 }
@@ -142,11 +143,8 @@ static inline void check_gradient_sum(const struct check *c, const struct pp_ope
 /* All of the stage's, in the program that does it. */
 static inline void check_gradient_sums(struct check *c, const struct pp_program *program)
 {
-    const struct pp_stage *stage = &c->model->stages[c->stage];
-    int partial = 0;
-    for (int k = 0; k < stage->tensors; k++)
-        partial += is_partial(c->model, &c->model->tensors[stage->first_tensor + k]);
-    if (!has_partial(c->model)) return;
+    const int partial = partial_sums(c->model, c->stage);
+    if (!partial) return;
     const bool here = !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP");
     if (!strcmp(c->kind, "NORM") || !strcmp(c->kind, "STEP"))
         assert_int_equal(tensors_in_sums(c->model, c->stage, program), here ? partial : 0);

@@ -11,16 +11,27 @@
 
 static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
 
-/* Has each worker of a rank all of the tensor, and its gradient of its own tokens alone? */
-static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t)
+static inline bool is_experts(const struct pp_model *model, const struct pp_tensor *t)
 {
-    if (pp_shape_expert_parallel(&model->shape) > 1) return t->split == PP_SPLIT_NONE;
+    return model->shape.experts && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
+}
+
+/* Has each of the group's workers all of the tensor that the others have, and its gradient of its own tokens alone? */
+static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t, enum pp_join_group group)
+{
+    if (group == PP_JOIN_EXPERT_RANKS) return pp_shape_expert_parallel(&model->shape) > 1 && !is_experts(model, t);
     return pp_shape_parts_tokens(&model->shape) && is_norm(t);
 }
 
-static inline bool has_partial(const struct pp_model *model)
+/* Sums of the stage's tensors that there are to be: a tensor's over each group. */
+static inline int partial_sums(const struct pp_model *model, int stage)
 {
-    return pp_shape_expert_parallel(&model->shape) > 1 || pp_shape_parts_tokens(&model->shape);
+    int n = 0;
+    for (int k = 0; k < model->stages[stage].tensors; k++) {
+        const struct pp_tensor *t = &model->tensors[model->stages[stage].first_tensor + k];
+        for (int group = 0; group < PP_JOIN_GROUPS; group++) n += is_partial(model, t, (enum pp_join_group)group);
+    }
+    return n;
 }
 
 /* How many of the stage's tensors calls sum. */

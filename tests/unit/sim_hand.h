@@ -26,7 +26,8 @@ static inline struct hand begin(int ranks, int cores, int workers)
                              .stages = ranks,
                              .microbatches = 1,
                              .replicas = workers / ranks,
-                             .tensor = 1,
+                             .members = 1,
+                             .expert_parallel = 1,
                              .nlanes = ranks + 2};
     assert_int_equal(PP_NEW(&plan->tasks, MOST), PP_OK);
     assert_int_equal(PP_NEW(&plan->classes, MOST), PP_OK);

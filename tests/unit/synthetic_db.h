@@ -168,8 +168,8 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
     must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
     must(pp_db_add_tasks(db, &s.job, plan));
     for (int step = 0; step < steps; step++) {
-        for (int i = 0; i < (predicted ? 1 : plan->replicas * plan->tensor); i++)
-            ns = synthetic_step(plan, 20 + step, i / plan->tensor, i % plan->tensor, factor, predicted ? 0 : 0.04,
+        for (int i = 0; i < (predicted ? 1 : plan->replicas * plan->members); i++)
+            ns = synthetic_step(plan, 20 + step, i / plan->members, i % plan->members, factor, predicted ? 0 : 0.04,
                                 origin, &trace);
         origin += ns;
     }
@@ -178,7 +178,7 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
         must(pp_db_add_step(db, run, step, 0, ns + (step % 5 - 2) * ns / 100, 5.0, 700, step >= 20));
     struct pp_metrics metrics;
     must(pp_trace_metrics(plan, &trace, 0, 20, &metrics, NULL));
-    for (int w = 0; w < plan->ranks * plan->tensor * (predicted ? 1 : plan->replicas); w++) {
+    for (int w = 0; w < plan->ranks * plan->members * (predicted ? 1 : plan->replicas); w++) {
         must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * pp_worker_rank(plan, w)));
         must(pp_db_add_memory(db, run, w, "parameters", 30000000));
         must(pp_db_add_memory(db, run, w, "gradients", 30000000));

@@ -91,7 +91,7 @@ static double norms_ns(const struct pp_job *job, const struct pp_class *class, s
 static double sums_ns(const struct pp_job *job, const struct pp_class *class, struct figures of)
 {
     const struct pp_shape *shape = &job->model->shape;
-    const int t = job->train->tensor, seq = job->config->tokens;
+    const int t = job->train->members, seq = job->config->tokens;
     const bool parts = job->config->sequence_parallel;
     const int rounds = parts ? part_rounds(job, class) : whole_rounds(job, class);
     const double tokens = (double)class->rows * seq, around = 2.0 * (t - 1) / t / of.rate;
@@ -160,7 +160,7 @@ static void test_data_sheet(void **state)
                 assert_in_range(cost->classes[c].ns - cost->classes[c].sums_ns, 0, 1);
                 assert_in_range(cost->classes[c].loaded_ns - cost->classes[c].sums_ns, 0, 1);
             }
-        assert_int_equal(cost->workers, 3 * job->train->tensor * job->train->replicas);
+        assert_int_equal(cost->workers, 3 * job->train->members * job->train->replicas);
         pp_cost_free(cost);
         pp_job_free(job);
     }
@@ -285,7 +285,7 @@ static void test_bytes(void **state)
             }
         const int tokens = o == 3 ? (job->config->tokens + 1) / 2 * 2 : job->config->tokens;
         const int64_t hidden = (int64_t)job->train->rows[0] * tokens * job->model->shape.d_model * 2;
-        assert_int_equal(most, job->train->tensor == 1 ? 0 : hidden);
+        assert_int_equal(most, job->train->members == 1 ? 0 : hidden);
         pp_job_free(job);
     }
 }

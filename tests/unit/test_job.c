@@ -206,7 +206,7 @@ static void test_presets(void **state)
             fixed += job->layout->bytes[r][PP_BYTES_PARAM] + job->layout->bytes[r][PP_BYTES_GRAD];
             assert_true(job->layout->live_peak_bytes[r] <= job->layout->arena_bytes[r]);
         }
-        assert_true(job->train->tensor * fixed >= 8 * job->model->parameters);
+        assert_true(job->train->members * fixed >= 8 * job->model->parameters);
         pp_job_free(job);
     }
 }

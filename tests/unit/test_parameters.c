@@ -119,7 +119,7 @@ static pp_status check_copies(const struct pp_worker *w)
         if (t->offset16 < 0 || !pp_worker_has(w, t->stage)) continue;
         const char *at = w->arena + w->job->layout->param16_offset[t->stage] + t->offset16;
         for (int64_t e = 0; e < t->local_elements && status == PP_OK; e++) {
-            const struct pp_slice slice = pp_tensor_slice(t, pp_shape_tensor(&model->shape), w->tensor_rank, e);
+            const struct pp_slice slice = pp_tensor_slice(t, &model->shape, w->member, e);
             float value = 0;
             uint16_t copy;
             memcpy(&copy, at + e * (int64_t)sizeof copy, sizeof copy);
@@ -154,7 +154,7 @@ static pp_status be_worker(struct pp_world *world, int me, void *arg)
                           .me = me,
                           .rank = pp_worker_rank(plan, me),
                           .replica = pp_worker_replica(plan, me),
-                          .tensor_rank = pp_worker_tensor_rank(plan, me)};
+                          .member = pp_worker_member(plan, me)};
     float *best = NULL;
     pp_status status = PP_NEW(&w.arena, s->job->layout->arena_bytes[w.rank]);
     if (status == PP_OK) status = PP_NEW(&best, pp_parameters_count(&w));

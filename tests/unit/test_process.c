@@ -96,7 +96,7 @@ static void test_what_a_worker_has_that_shares_tensors(void **state)
     const int64_t staging = pp_arena_whole_bytes(pp_reduce_staging_bytes(2, ACTIVATIONS));
     const int64_t *start = job->train->issue_start, event = config.trace_steps * (int64_t)sizeof(struct pp_event);
     int64_t kept = 0, held = 0;
-    assert_int_equal(pp_most_joined_bytes(job), ACTIVATIONS);
+    assert_int_equal(pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS), ACTIVATIONS);
     assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, NULL, &evaluating), PP_OK);
     for (int worker = 0; worker < 4; worker++) {
         const int rank = worker / 2;

@@ -12,8 +12,7 @@ static void check_experts(struct pp_shape shape, int stages, int tensor)
     shape.experts_per_token = 1 + stages % 2;
     shape.capacity_factor = stages == 3 ? 1.25 : 0.6;
     check_model(&shape, stages);
-    if (tensor > 1) return;
-    shape.experts *= 3; /* of three workers */
+    shape.experts *= 3; /* of three times the workers */
     shape.expert_parallel = 3;
     check_model(&shape, stages);
 }

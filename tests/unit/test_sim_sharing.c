@@ -66,14 +66,14 @@ static void test_tensor_ranks_share(void **state)
 {
     (void)state;
     struct hand h = begin(2, 0, 4);
-    h.c.cost->tensor = h.c.cost->sharers = 2; /* a device for each rank */
+    h.c.cost->members = h.c.cost->sharers = 2; /* a device for each rank */
     int a = add(&h, PP_F, 0, -1, 1000, 1500), b = add(&h, PP_F, 1, -1, 3000, 4500);
     run(&h, false);
     assert_int_equal(end_of(&h, a), 1500);
     assert_int_equal(end_of(&h, b), 4500);
     finish(&h);
     h = begin(4, 0, 8);
-    h.c.cost->tensor = 2, h.c.cost->sharers = 4; /* one for two ranks */
+    h.c.cost->members = 2, h.c.cost->sharers = 4; /* one for two ranks */
     a = add(&h, PP_F, 0, -1, 1000, 2500), b = add(&h, PP_F, 1, a, 1000, 2500);
     const int c = add(&h, PP_F, 3, a, 1000, 2500);
     run(&h, false);
@@ -82,7 +82,7 @@ static void test_tensor_ranks_share(void **state)
     assert_int_equal(end_of(&h, c), 2500);
     finish(&h);
     h = begin(1, 2, 4);
-    h.c.cost->tensor = 4; /* on two cores */
+    h.c.cost->members = 4; /* on two cores */
     a = add(&h, PP_F, 0, -1, 1000, 1200);
     run(&h, false);
     assert_int_equal(end_of(&h, a), 2400);

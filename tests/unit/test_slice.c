@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the workers of a rank have of each tensor (core/slice.h), against what Megatron-LM's rules say of its name.
+ * What the workers of a rank have of each tensor (core/slice.h), against what Megatron-LM's rules say of its name; of
+ * experts each tensor rank has so many that lie together, and its expert ranks share these.
  */
 #include "core/slice.h"
 
@@ -44,7 +45,8 @@ static struct pp_shape random_shape(void)
     shape.replicas = 1 + below(3);
     shape.zero = shape.replicas > 1 && below(2);
     if (below(3) > 0) return shape;
-    shape.experts = tensor * (1 + below(3));
+    shape.expert_parallel = below(2) ? 1 + below(3) : 0;
+    shape.experts = pp_shape_sharers(&shape) * (1 + below(3));
     shape.experts_per_token = 1;
     shape.d_ff = 1 + below(3);
     shape.capacity_factor = 1;
@@ -73,9 +75,11 @@ static int64_t gates_row(const struct pp_shape *s, int k, int64_t row)
 }
 
 /* Whole experts, one behind the other; each has so many rows. */
-static int64_t experts_row(const struct pp_shape *s, int k, int64_t row, int64_t each)
+static int64_t experts_row(const struct pp_shape *s, int member, int64_t row, int64_t each)
 {
-    return (int64_t)k * s->experts / s->tensor * each + row;
+    const int tensor_rank = member % s->tensor, expert_rank = member / s->tensor;
+    const int first = tensor_rank * (s->experts / s->tensor) + expert_rank * pp_own_experts(s);
+    return first * each + row;
 }
 
 static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
@@ -84,15 +88,16 @@ static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
     return word < s->vocab ? word : PADDING;
 }
 
-/* Where worker k's element lies in the whole tensor. */
-static struct place expected_place(const struct pp_shape *s, const char *name, int k, struct place at)
+/* Where a worker's element lies in the whole tensor. */
+static struct place expected_place(const struct pp_shape *s, const char *name, int member, struct place at)
 {
+    const int k = member % s->tensor;
     if (strstr(name, "in_proj")) at.row = heads_row(s, k, at.row);
     if (strstr(name, "linear1"))
-        at.row = s->experts ? experts_row(s, k, at.row, pp_linear1_width(s)) : gates_row(s, k, at.row);
+        at.row = s->experts ? experts_row(s, member, at.row, pp_linear1_width(s)) : gates_row(s, k, at.row);
     if (strstr(name, "embedding") || strstr(name, "decoder")) at.row = words_row(s, k, at.row);
     if (strstr(name, "out_proj.weight")) at.column += (int64_t)k * s->heads / s->tensor * s->head_dim;
-    if (strstr(name, "linear2.weight") && s->experts) at.row = experts_row(s, k, at.row, s->d_model);
+    if (strstr(name, "linear2.weight") && s->experts) at.row = experts_row(s, member, at.row, s->d_model);
     if (strstr(name, "linear2.weight") && !s->experts) at.column += (int64_t)k * s->d_ff / s->tensor;
     return at;
 }
@@ -110,19 +115,19 @@ static int64_t expected_whole(const struct pp_shape *s, const struct pp_tensor *
 static void check_worker(const struct pp_shape *s, const struct pp_tensor *t, int k, int *count)
 {
     for (int64_t i = 0; i < t->local_elements; i++) {
-        const struct pp_slice slice = pp_tensor_slice(t, s->tensor, k, i);
+        const struct pp_slice slice = pp_tensor_slice(t, s, k, i);
         const int64_t whole = expected_whole(s, t, k, i);
         int64_t n = 1;
         if (slice.whole != whole)
-            fail_msg("%s: element %lld of worker %d of %d is %lld, not %lld", t->name, (long long)i, k, s->tensor,
-                     (long long)slice.whole, (long long)whole);
+            fail_msg("%s: element %lld of worker %d of %d is %lld, not %lld", t->name, (long long)i, k,
+                     pp_shape_sharers(s), (long long)slice.whole, (long long)whole);
         while (i + n < t->local_elements && expected_whole(s, t, k, i + n) == (whole < 0 ? PADDING : whole + n)) n++;
         if (slice.n != n)
             fail_msg("%s: %lld elements from %lld of worker %d of %d on, not %lld", t->name, (long long)slice.n,
-                     (long long)i, k, s->tensor, (long long)n);
+                     (long long)i, k, pp_shape_sharers(s), (long long)n);
         if (whole >= 0) count[whole]++;
-        if (whole < 0 && (k < s->tensor - 1 || i + n < t->local_elements))
-            fail_msg("%s: worker %d of %d has filling before its end", t->name, k, s->tensor);
+        if (whole < 0 && (k % s->tensor < s->tensor - 1 || i + n < t->local_elements))
+            fail_msg("%s: worker %d of %d has filling before its end", t->name, k, pp_shape_sharers(s));
     }
 }
 
@@ -130,6 +135,14 @@ static bool is_whole_in_each(const struct pp_tensor *t)
 {
     return strstr(t->name, "norm") || strstr(t->name, "positions") || strstr(t->name, "out_proj.bias") ||
            strstr(t->name, "linear2.bias") || strstr(t->name, "router");
+}
+
+/* So many workers have each element. */
+static int times_of(const struct pp_shape *s, const struct pp_tensor *t)
+{
+    const bool of_experts = s->experts && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
+    if (is_whole_in_each(t)) return pp_shape_sharers(s);
+    return of_experts ? 1 : pp_shape_expert_parallel(s);
 }
 
 static void test_workers_have_each_element_once(void **unused)
@@ -142,16 +155,15 @@ static void test_workers_have_each_element_once(void **unused)
         if (pp_model_create(&shape, 1, "uniform", NULL, &model) != PP_OK) fail_msg("%s", pp_message());
         for (int i = 0; i < model->ntensors; i++) {
             const struct pp_tensor *t = &model->tensors[i];
-            const int times = is_whole_in_each(t) ? shape.tensor : 1;
+            const int times = times_of(&shape, t), workers = pp_shape_sharers(&shape);
             int *count = calloc((size_t)t->elements, sizeof *count);
             assert_non_null(count);
-            for (int k = 0; k < shape.tensor; k++) check_worker(&shape, t, k, count);
+            for (int k = 0; k < workers; k++) check_worker(&shape, t, k, count);
             for (int64_t e = 0; e < t->elements; e++)
                 if (count[e] != times)
-                    fail_msg("%s: %d workers have element %lld %d times", t->name, shape.tensor, (long long)e,
-                             count[e]);
-            filled += times == 1 && shape.tensor * t->local_elements > t->elements;
-            shared += times == 1 && shape.tensor > 1;
+                    fail_msg("%s: %d workers have element %lld %d times", t->name, workers, (long long)e, count[e]);
+            filled += times == 1 && workers * t->local_elements > t->elements;
+            shared += times < workers;
             free(count);
         }
         pp_model_free(model);
@@ -160,7 +172,7 @@ static void test_workers_have_each_element_once(void **unused)
 }
 
 /* Drawn by each worker alone, initial weights are those of the whole at the same places. */
-static void check_drawn(const struct pp_model *model, int tensor, int tensor_rank)
+static void check_drawn(const struct pp_model *model, int tensor, int member)
 {
     const struct pp_tensor *t = &model->tensors[tensor];
     float *whole = calloc((size_t)t->elements, sizeof *whole);
@@ -168,11 +180,11 @@ static void check_drawn(const struct pp_model *model, int tensor, int tensor_ran
     assert_true(whole && local);
     memset(local, 0xff, (size_t)t->local_elements * sizeof *local); /* NAN */
     pp_model_init_tensor(model, tensor, 9, whole);
-    pp_model_init_local(model, tensor, 9, tensor_rank, local);
+    pp_model_init_local(model, tensor, 9, member, local);
     for (int64_t i = 0; i < t->local_elements; i++) {
-        const int64_t at = pp_tensor_slice(t, pp_shape_tensor(&model->shape), tensor_rank, i).whole;
+        const int64_t at = pp_tensor_slice(t, &model->shape, member, i).whole;
         if (local[i] != (at < 0 ? 0 : whole[at]))
-            fail_msg("%s: element %lld of tensor rank %d", t->name, (long long)i, tensor_rank);
+            fail_msg("%s: element %lld of worker %d", t->name, (long long)i, member);
     }
     free(whole);
     free(local);
@@ -187,7 +199,7 @@ static void test_workers_draw_their_own_elements(void **unused)
         struct pp_model *model;
         if (pp_model_create(&shape, 1, "uniform", NULL, &model) != PP_OK) fail_msg("%s", pp_message());
         for (int tensor = 0; tensor < model->ntensors; tensor++)
-            for (int rank = 0; rank < shape.tensor; rank++) check_drawn(model, tensor, rank);
+            for (int k = 0; k < pp_shape_sharers(&shape); k++) check_drawn(model, tensor, k);
         pp_model_free(model);
     }
 }

@@ -51,11 +51,11 @@ static int64_t sweep(const struct pp_plan *plan, const struct habits *h, struct 
         if (moves) start += h->receiver_ns;
         end[i] = lane_free[task->lane] = start + synthetic_ns(plan, task) + h->longer_ns[task->kind];
         if (moves) {
-            synthetic_event(trace, lane->src * plan->tensor, i, PP_SIDE_SEND, send, start, end[i]);
-            synthetic_event(trace, lane->dst * plan->tensor, i, PP_SIDE_RECV, start, start, end[i]);
+            synthetic_event(trace, lane->src * plan->members, i, PP_SIDE_SEND, send, start, end[i]);
+            synthetic_event(trace, lane->dst * plan->members, i, PP_SIDE_RECV, start, start, end[i]);
         } else {
             for (int k = 0; k < pp_lane_ranks(plan, lane); k++)
-                synthetic_event(trace, pp_lane_rank(lane, k) * plan->tensor, i, PP_SIDE_RUN, computes ? posted : start,
+                synthetic_event(trace, pp_lane_rank(lane, k) * plan->members, i, PP_SIDE_RUN, computes ? posted : start,
                                 start, end[i]);
         }
         if (computes && end[i] > last) last = end[i];
@@ -262,7 +262,7 @@ static void test_any_trace(void **state)
         struct pp_run info = {"ppexec", "cpu", "synthetic", "inproc", NULL, 1, 2};
         must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
         must(pp_db_add_tasks(db, &s.job, s.job.train));
-        const int shared = s.job.train->tensor;
+        const int shared = s.job.train->members;
         for (int w = 0; w < c->replicas * shared; w++)
             synthetic_step(s.job.train, 0, w / shared, w % shared, 1, 0.3, 1000, &trace);
         if (round >= (int)(sizeof shapes / sizeof *shapes)) disturb(&trace, 1 + dice(round % 2 ? 100000 : 100000000));

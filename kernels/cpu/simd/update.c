@@ -48,7 +48,7 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
     const int64_t n = (int64_t)c->call->n[0] * c->call->n[1], part = n / STREAMS / VL * VL;
     const float *g = c->p[0];
     vd sum[STREAMS] = {{0}};
-    if (c->call->n[3] && c->frame->tensor_rank + c->frame->expert_rank > 0) {
+    if (pp_counts_elsewhere(c->call->n[3], c->frame)) {
         c->frame->sums[c->call->n[2]] = 0;
         return;
     }
