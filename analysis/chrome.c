@@ -49,13 +49,15 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
     fputs("}}", c->out);
 }
 
-/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. */
+/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. Workers that share experts are replicas. */
 static const char *thread_text(const struct pp_timeline *t, int thread, char *buf, size_t size)
 {
-    const int worker = thread / THREADS;
+    const int worker = thread / THREADS, group = worker / (t->ranks * t->tensor), own = worker % t->tensor;
+    const bool apart = t->expert_parallel > 1;
     char replica[24] = "", tensor[24] = "";
-    if (t->replicas > 1) snprintf(replica, sizeof replica, "replica %d ", worker / (t->ranks * t->tensor));
-    if (t->tensor > 1) snprintf(tensor, sizeof tensor, " tensor %d", worker % t->tensor);
+    if (t->replicas > 1 || apart)
+        snprintf(replica, sizeof replica, "replica %d ", apart ? group * t->tensor + own : group);
+    if (t->tensor > 1 && !apart) snprintf(tensor, sizeof tensor, " tensor %d", own);
     snprintf(buf, size, "%srank %d%s: %s", replica, worker / t->tensor % t->ranks, tensor,
              thread_names[thread % THREADS]);
     return buf;

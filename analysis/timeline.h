@@ -18,7 +18,7 @@ struct pp_bar {
 
 struct pp_timeline {
     int64_t run;
-    int ranks, virtual_stages, replicas, tensor; /* P, V, D, T */
+    int ranks, virtual_stages, replicas, tensor, expert_parallel; /* as in struct pp_plan */
     int64_t nbars;
     struct pp_bar *bars; /* in order of start, then task */
 };
