@@ -49,13 +49,15 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
     fputs("}}", c->out);
 }
 
-/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. */
+/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. Those that share experts are replicas. */
 static const char *thread_text(const struct pp_timeline *t, int thread, char *buf, size_t size)
 {
-    const int worker = thread / THREADS;
+    const int worker = thread / THREADS, tensor_ranks = t->tensor / t->expert_parallel;
+    const int member = worker % t->tensor, group = worker / (t->ranks * t->tensor);
     char replica[24] = "", tensor[24] = "";
-    if (t->replicas > 1) snprintf(replica, sizeof replica, "replica %d ", worker / (t->ranks * t->tensor));
-    if (t->tensor > 1) snprintf(tensor, sizeof tensor, " tensor %d", worker % t->tensor);
+    if (t->replicas * t->expert_parallel > 1)
+        snprintf(replica, sizeof replica, "replica %d ", group * t->expert_parallel + member / tensor_ranks);
+    if (tensor_ranks > 1) snprintf(tensor, sizeof tensor, " tensor %d", member % tensor_ranks);
     snprintf(buf, size, "%srank %d%s: %s", replica, worker / t->tensor % t->ranks, tensor,
              thread_names[thread % THREADS]);
     return buf;

@@ -27,6 +27,7 @@ static const struct pp_column columns[] = {
     {"microbatches", "", "M", 0, 0},
     {"replicas", "", "D", 0, 0},
     {"tensor", "", "T", 0, 0},
+    {"expert_parallel", "", NULL, 0, 0}, /* of a workload there is one */
     {"checkpoint", "", "checkpoint", 0, 0},
     {"transport", "", "transport", 0, 0},
     {"predicted_ms", "ms/batch", "predicted", 1, 2},
@@ -60,13 +61,10 @@ static const struct pp_column kind_columns[] = {
 
 #define CONFIGURATION                                                                                                  \
     "SELECT preset, workload, device, threads, plan, cost_source, schedule, stages, virtual_stages, chunks, "          \
-    "microbatches, "                                                                                                   \
-    "replicas, tensor, checkpoint, transport, predicted_ms, measured_ms, error_percent, measured_p5_ms, "              \
-    "measured_p95_ms, "                                                                                                \
-    "steps, "                                                                                                          \
-    "predicted_bubble, measured_bubble, bubble_error_points, predicted_peak_bytes, measured_peak_bytes, "              \
-    "predicted_process_bytes, measured_process_bytes, "                                                                \
-    "predicted_run, measured_run FROM v_configuration "
+    "microbatches, replicas, tensor, expert_parallel, checkpoint, transport, predicted_ms, measured_ms, "              \
+    "error_percent, measured_p5_ms, measured_p95_ms, steps, predicted_bubble, measured_bubble, bubble_error_points, "  \
+    "predicted_peak_bytes, measured_peak_bytes, predicted_process_bytes, measured_process_bytes, predicted_run, "      \
+    "measured_run FROM v_configuration "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
                                            "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport";
@@ -97,8 +95,10 @@ static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
 {
     static const struct {
         const char *key, *option; /* that limits it */
-    } shapes[] = {{"stages", "stages"},     {"virtual", "virtual"}, {"chunks", "chunks"},  {"microbatches", "chunks"},
-                  {"replicas", "replicas"}, {"tensor", "tensor"},   {"threads", "threads"}};
+    } shapes[] = {{"stages", "stages"},     {"virtual", "virtual"},
+                  {"chunks", "chunks"},     {"microbatches", "chunks"},
+                  {"replicas", "replicas"}, {"tensor", "tensor"},
+                  {"threads", "threads"},   {"expert_parallel", "expert-parallel"}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int64_t value = pp_cell_integer(pp_table_cell(table, row, shapes[i].key));
@@ -154,13 +154,21 @@ static int whole_of(const struct pp_table *table, int64_t row, const char *key)
     return (int)pp_cell_integer(pp_table_cell(table, row, key));
 }
 
+void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT])
+{
+    const int tensor = whole_of(table, row, "tensor"), experts = whole_of(table, row, "expert_parallel");
+    int used = 0;
+    *buf = '\0';
+    if (tensor > 1) used = snprintf(buf, PP_SHARED_TEXT, ", T = %d", tensor);
+    if (experts > 1) snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", N = %d", experts);
+}
+
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
 {
     int chunks = whole_of(table, row, "chunks"), microbatches = whole_of(table, row, "microbatches");
-    const int tensor = whole_of(table, row, "tensor");
-    char cut[48] = "", shared[24] = "";
+    char cut[48] = "", shared[PP_SHARED_TEXT];
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
-    if (tensor > 1) snprintf(shared, sizeof shared, ", T = %d", tensor);
+    pp_compare_shared(table, row, shared);
     snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s, D = %d%s, checkpoint %s", text_of(table, row, "preset"),
              text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual"), chunks,
              pp_plural(chunks), cut, whole_of(table, row, "replicas"), shared, text_of(table, row, "checkpoint"));

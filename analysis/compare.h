@@ -18,6 +18,9 @@ pp_status pp_compare_read(struct pp_db *db, int run, struct pp_table *out) PP_MU
 struct pp_pair pp_compare_pair(const struct pp_table *table, int64_t row);
 /* The row to look at closely: of those that were predicted and measured the newest, else the newest. */
 int64_t pp_compare_main(const struct pp_table *table);
+/* ", T = 2, N = 4": how workers of a rank share it; what is 1 is not said. */
+enum { PP_SHARED_TEXT = 40 };
+void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT]);
 /* "small, 1f1b, P = 2, V = 1, 4 chunks (4 microbatches), D = 1, checkpoint never" */
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size);
 

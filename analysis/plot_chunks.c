@@ -139,14 +139,13 @@ static void write_tics(const struct picture *picture, FILE *script)
 
 static pp_status draw(struct pp_plots *plots, struct picture *picture, const char *name)
 {
-    char title[256], text[LINE_TEXT], shared[24] = "";
+    char title[256], text[LINE_TEXT], shared[PP_SHARED_TEXT];
     const struct pp_table *table = picture->table;
-    const int tensor = (int)pp_cell_integer(pp_table_cell(table, picture->first, "tensor"));
     find_lines(picture);
     if (picture->beyond > 0)
         pp_info("%" PRId64 " configuration%s not in %s: it has %d lines at most; the tables have all.", picture->beyond,
                 picture->beyond == 1 ? " is" : "s are", name, LINES_MAX);
-    if (tensor > 1) snprintf(shared, sizeof shared, ", T = %d", tensor);
+    pp_compare_shared(table, picture->first, shared);
     snprintf(title, sizeof title, "%s, P = %d, D = %d%s, checkpoint %s",
              pp_cell_text(pp_table_cell(table, picture->first, "preset")),
              (int)pp_cell_integer(pp_table_cell(table, picture->first, "stages")),

@@ -18,7 +18,8 @@ struct pp_bar {
 
 struct pp_timeline {
     int64_t run;
-    int ranks, virtual_stages, replicas, tensor; /* P, V, D, T */
+    int ranks, virtual_stages, replicas;
+    int tensor, expert_parallel; /* workers of a rank, and groups of these with rows of their own */
     int64_t nbars;
     struct pp_bar *bars; /* in order of start, then task */
 };

@@ -146,15 +146,22 @@ static bool gives_times(const struct pp_config *config)
     return config->times || pp_device_kind(config->device)->waits;
 }
 
-/* Whose times are given, its sums are not. (What a preset says counts for models only.) */
-static pp_status check_tensor(const struct pp_config *config)
+/* Whose times are given, is not told what its workers send and sum inside. (What a preset says counts for models only.)
+ */
+static pp_status check_joins(const struct pp_config *config)
 {
+    const char *const says = config->times ? "--times says" : "--device delay waits";
     for (int i = 0; i < config->tensor.n && gives_times(config); i++)
         if (config->tensor.v[i] > 1)
             return pp_fail(PP_USAGE,
                            "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
                            "inside them; leave --tensor out",
-                           config->tensor.v[i], config->times ? "--times says" : "--device delay waits");
+                           config->tensor.v[i], says);
+    if (config->expert_parallel > 1 && gives_times(config))
+        return pp_fail(PP_USAGE,
+                       "--expert-parallel %d: %s how long a rank's tasks take as a whole, and knows nothing of what is "
+                       "sent inside them; leave --expert-parallel out",
+                       config->expert_parallel, says);
     return PP_OK;
 }
 
@@ -200,7 +207,7 @@ static pp_status check(const struct pp_config *config)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
-    PP_TRY(check_tensor(config));
+    PP_TRY(check_joins(config));
     PP_TRY(check_checkpoints(config));
     PP_TRY(check_overlap(config));
     if (config->db) PP_TRY(pp_config_check_database(config->db));

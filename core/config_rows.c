@@ -173,9 +173,9 @@ const struct pp_opt pp_config_rows[] = {
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)", 0},
     {"expert-parallel", PP_OPT_INT, AT(expert_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
-     "with --experts: so many of the --replicas, N, have equal numbers of the experts, and send tokens to where these "
-     "are (Megatron-LM's --expert-model-parallel-size); divides --replicas, and times --tensor (1 unless "
-     "given) the --experts",
+     "with --experts: each N of the --replicas share the experts of a layer, an equal number each, and send tokens to "
+     "where their experts are (Megatron-LM's --expert-model-parallel-size); N divides --replicas, and N times --tensor "
+     "(1 unless given) the --experts",
      TIMED},
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
      "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "

@@ -145,7 +145,7 @@ struct pp_frame {
     int64_t act_row;
     uint64_t seed;
     uint32_t step;     /* training step, counted over the whole run: part of the dropout key */
-    int64_t first_row; /* global row of the microbatch's first row: replica * rows + row. Part of the dropout key */
+    int64_t first_row; /* global row of the microbatch's first row: data rank * rows + row. Part of the dropout key */
     bool training;     /* dropout on */
     bool accumulate;   /* add to the gradients instead of writing them */
     float loss_scale;  /* 1 / tokens of the whole batch over all replicas */
@@ -155,8 +155,9 @@ struct pp_frame {
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    /* NORM: sums[i * tensor * parts + k] = sum of squares of part k of the stage's i-th gradient tensor
-     * (pp_shape_parts). Of a share, or of a tensor rank, whose number is then in the address: of its part alone */
+    /* NORM: sums[i * sharers * parts + k] = sum of squares of part k of the stage's i-th gradient tensor
+     * (pp_shape_sharers, pp_shape_parts). Of a share, or of one of several sharers, whose number is then in the
+     * address: of its part alone */
     double *sums;
     struct pp_wait wait;
     /* So many workers share the stage's tensors, and which of them this is; 0 and 1: it has them whole. Part of the
