@@ -118,7 +118,8 @@
  * all_to_all      rows, width, experts, back, wide, group  to [rows,width], from [rows,width]: the places of all
  *                 experts, of which each worker of the group has so many, equal pieces. frame.join, if there is one,
  *                 sends the pieces of the others' experts to them: from [all experts] to [experts, workers], of each
- *                 expert what worker after worker has for it; back: the other way
+ *                 expert what worker after worker has for it; back: the other way. Without, where a worker is
+ *                 measured alone: to = from, so that numbers are there which cost what numbers do
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first

@@ -11,7 +11,14 @@ static cudaError_t meet(const struct pp_cuda_call *c)
 cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_reduce_scatter(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_all_gather(const struct pp_cuda_call *c) { return meet(c); }
-cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c) { return meet(c); }
+
+cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
+{
+    const struct pp_operand to = pp_call_operand(c->call, 0);
+    if (c->frame->join) return meet(c);
+    return cudaMemcpyAsync(c->p[0], c->p[1], (size_t)(to.elements * to.element_bytes), cudaMemcpyDeviceToDevice,
+                           c->stream);
+}
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
 #define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,

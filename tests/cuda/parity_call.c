@@ -163,8 +163,7 @@ static void place_operands(struct run *r)
     for (int i = 0; i < PP_CALL_REFS; i++) {
         struct operand *o = &r->operand[i];
         if (!o->present) continue;
-        o->scratch =
-            !strcmp(o->info.name, "scratch") || r->call.kernel == PP_KERNEL_ALL_TO_ALL; /* no join: nothing comes */
+        o->scratch = !strcmp(o->info.name, "scratch");
         o->written = o->info.use & PP_USE_WRITE;
         o->poisoned = is_overwritten(r, i);
         o->bytes = o->info.elements * o->info.element_bytes;

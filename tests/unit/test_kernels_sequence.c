@@ -158,7 +158,8 @@ static void test_joins(void **state)
                  {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1},
                  {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1},
                  {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
-    float memory[84], from[84];
+    float memory[84] = {0}, from[84];
+    for (int i = 0; i < 84; i++) from[i] = (float)i;
     for (int i = 0; i < 5; i++) {
         struct asked asked = {0};
         const struct pp_join join = {.run = note, .arg = &asked};
@@ -172,6 +173,7 @@ static void test_joins(void **state)
         assert_int_equal(work.bytes, joins[i].rounds ? 7 * 12 * 4 : 0);
         if (!work.rounds) continue;
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+        assert_true(memory[83] == (moves ? 83 : 0)); /* alone it has what it sends */
         frame.join = &join;
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
         assert_true(asked.calls == 1 && asked.what.op == joins[i].op && asked.what.memory == memory);

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "kernels/cpu/simd/kernels.h"
 
 /* What the workers of a rank make together is the run's: the kernels say only where it stands. */
 void PP_SIMD(pp_cpu_all_reduce)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 void PP_SIMD(pp_cpu_reduce_scatter)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 void PP_SIMD(pp_cpu_all_gather)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
-void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
+
+void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
+{
+    const struct pp_operand to = pp_call_operand(c->call, 0);
+    if (c->frame->join)
+        pp_call_meet(c->call, c->frame);
+    else
+        memcpy(c->p[0], c->p[1], (size_t)(to.elements * to.element_bytes));
+}
