@@ -59,13 +59,11 @@ static pp_status open_sum_parts(struct pp_sum *s, const struct pp_sum_spec *spec
 {
     if (spec->experts) PP_TRY(open_exchange(s, spec));
     PP_TRY(s->ops->queue_create(s->port.device, &s->queue));
-    PP_TRY(pp_reduce_create_host(spec->group, s->port.me, spec->type, s->segment_bytes, &s->reduce));
+    for (int i = 0; i < SEGMENTS; i++) PP_TRY(s->ops->mark_create(s->port.device, false, &s->fetched_mark[i]));
+    if (!spec->sums && !spec->shares) return PP_OK;
+    for (int i = 0; i < SEGMENTS; i++) PP_TRY(s->ops->host_alloc(s->port.device, s->segment_bytes, &s->segment[i]));
     PP_TRY(pp_shares_create_plain(&s->packed));
-    for (int i = 0; i < SEGMENTS; i++) {
-        PP_TRY(s->ops->host_alloc(s->port.device, s->segment_bytes, &s->segment[i]));
-        PP_TRY(s->ops->mark_create(s->port.device, false, &s->fetched_mark[i]));
-    }
-    return PP_OK;
+    return pp_reduce_create_host(spec->group, s->port.me, spec->type, s->segment_bytes, &s->reduce);
 }
 
 /* Bytes of a share, rounded up so that segments end where lines of it do. */
