@@ -298,7 +298,7 @@ static pp_status summing(struct pp_world *world, int me, void *arg)
     void *values;
     PP_TRY(port.backend->open(&device, &port.device));
     const struct pp_sum_spec spec = {
-        .port = port, .group = pp_group_all(world), .most_elements = s->n, .type = s->type};
+        .port = port, .group = pp_group_all(world), .most_elements = s->n, .type = s->type, .sums = true};
     PP_TRY(port.backend->alloc(port.device, bytes, &values));
     PP_TRY(s->carrier->sum_open(&spec, &sum));
     PP_TRY(sum_twice(&port, s, sum, values));
