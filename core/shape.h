@@ -84,8 +84,8 @@ struct pp_shape {
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
     /* Expert parallelism (GShard; Megatron-LM's): so many workers of a stage share its experts, each has rows of its
-     * own and whole tensors else, and tokens go to where their experts are, and back; 0 and 1: each has all. A divisor
-     * of experts; not together with `tensor`. */
+     * own and of all else what it would have without, and tokens go to where their experts are, and back; 0 and 1: each
+     * has all. Times `tensor` a divisor of experts. */
     int expert_parallel;
 };
 

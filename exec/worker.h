@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: one rank of one replica, or one of the workers that share the rank's tensors (--tensor). It owns an arena
- * and walks the plan step after step: computations run in the order of the plan, and beside them whatever it has under
- * way: receives (posted as soon as their slot is free, or, if the carrier asks for it, at their place in the list),
- * sends (posted as soon as their data is there), the reduction of gradients, the global norm. It waits only where the
- * next computation lacks its input or its output slot, and inside one where the rank's other workers are not as far.
- * Nothing is allocated in a step.
+ * A worker: one rank of one replica, or one of the workers that share the rank's tensors or experts (--tensor,
+ * --expert-parallel). It owns an arena and walks the plan step after step: computations run in the order of the plan,
+ * and beside them whatever it has under way: receives (posted as soon as their slot is free, or, if the carrier asks
+ * for it, at their place in the list), sends (posted as soon as their data is there), the reduction of gradients, the
+ * global norm. It waits only where the next computation lacks its input or its output slot, and inside one where the
+ * rank's other workers are not as far. Nothing is allocated in a step.
  *
  * A device without queues computes in the worker's own thread, which polls between kernels. With queues (core/queue.h)
  * the thread only puts work into them, ahead of the device: "done" then means issued, with a mark behind it that the

@@ -32,7 +32,7 @@
  * Where N workers share the experts (pp_shape.expert_parallel), each gives its tokens their places as above, and what
  * places of others' experts hold is sent to these workers: what linear1 reads then is kept, received [S,d], with the
  * gates of these rows, received_gates [S], and in a split backward the gradients at linear2's output, received_dy
- * [S,d]. Rows are of E / N experts, of each those of worker after worker, and so are those of a, u and dh.
+ * [S,d]. Rows are of the worker's experts, of each those of worker after worker, and so are those of a, u and dh.
  *
  * Where workers share the tensors (pp_shape.tensor) heads, ff and vocabulary are a worker's part (pp_model.local), and
  * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
