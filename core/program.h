@@ -23,6 +23,7 @@
 #include "core/plan.h"
 #include "core/shape.h"
 #include "core/status.h"
+#include "core/work.h"
 
 /* Where an operand lies. */
 enum pp_region {
@@ -63,14 +64,6 @@ struct pp_call {
     int32_t precision;       /* enum pp_precision */
     float f[2];              /* scalars: scale, probability, ... */
     struct pp_ref ref[PP_CALL_REFS];
-};
-
-/* What a device does for a call. */
-struct pp_work {
-    double flops[PP_PRECISIONS]; /* by the arithmetic that does them: of GPUs fp32 is all that no tensor core does */
-    double bytes;                /* of operands read and written */
-    double again_bytes;          /* added to bytes where the frame accumulates gradients; may be negative */
-    double shared_bytes;         /* of a GPU: moved inside its multiprocessors, where that may take longest */
 };
 
 struct pp_program {

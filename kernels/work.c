@@ -117,12 +117,24 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
     }
 }
 
+static void add_product(const struct pp_call *call, struct pp_work *work)
+{
+    work->flops[call->precision] = pp_call_flops(call);
+    work->product = (struct pp_product){.m = call->n[0],
+                                        .n = call->n[1],
+                                        .k = call->n[2],
+                                        .times = PP_TIMES(call->n),
+                                        .element_bytes = pp_call_operand(call, 0).element_bytes};
+}
+
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu)
 {
     struct pp_work work = {.bytes = pp_call_bytes(call), .again_bytes = pp_call_again_bytes(call)};
     if (is_flash(call) || call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD)
         add_attention(call, gpu, &work);
+    else if (pp_kernel_is_product(call->kernel))
+        add_product(call, &work);
     else
-        work.flops[pp_kernel_is_product(call->kernel) ? call->precision : PP_FP32] = pp_call_flops(call);
+        work.flops[PP_FP32] = pp_call_flops(call);
     return work;
 }

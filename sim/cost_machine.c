@@ -50,6 +50,8 @@ int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_wo
 struct rates {
     bool gpu;
     double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
+    double peak_flops_per_ns[PP_PRECISIONS];
+    struct pp_tiles tiles[PP_PRECISIONS];
 };
 
 static pp_status check_sharers(const struct pp_job *job)
@@ -74,7 +76,12 @@ static struct rates rates_of(const struct pp_machine *m, int sharers)
                           .bytes_per_ns = m->bytes_per_ns,
                           .loaded_bytes_per_ns = m->loaded_bytes_per_ns / sharers,
                           .shared_bytes_per_ns = m->shared_bytes_per_ns / sharers};
-    for (int i = 0; i < PP_PRECISIONS; i++) rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
+    for (int i = 0; i < PP_PRECISIONS; i++) {
+        rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
+        rates.peak_flops_per_ns[i] = m->peak_flops_per_ns[i] / sharers;
+        rates.tiles[i] = m->tiles[i];
+        rates.tiles[i].multiprocessors /= sharers;
+    }
     return rates;
 }
 
@@ -109,8 +116,13 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
 static double work_ns(const struct pp_work *work, double again, const struct rates *rates, double bytes_per_ns)
 {
     double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
-    for (int i = 0; i < PP_PRECISIONS; i++)
-        if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
+    for (int i = 0; i < PP_PRECISIONS; i++) {
+        if (work->flops[i] == 0) continue;
+        if (work->product.times > 0 && rates->tiles[i].multiprocessors > 0)
+            return rates->tiles[i].start_ns +
+                   fmax(ns, pp_product_ns(&rates->tiles[i], &work->product, rates->peak_flops_per_ns[i], bytes_per_ns));
+        ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
+    }
     return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;
 }
 
@@ -180,10 +192,15 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     return PP_OK;
 }
 
-/* A machine, what it has for a worker, what tells the work of calls, and the workers of a rank, who make sums. */
+double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work)
+{
+    const struct rates rates = rates_of(m, 1);
+    return work_ns(work, 1, &rates, rates.bytes_per_ns);
+}
+
+/* A machine, what tells the work of calls, and the workers of a rank, who make sums. */
 struct sheet {
     const struct pp_machine *machine;
-    struct rates rates;
     const struct pp_model_ops *ops;
     struct pp_placement placement;
     struct pp_ring rings[PP_JOIN_GROUPS];
@@ -192,10 +209,10 @@ struct sheet {
 static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 {
     const struct sheet *sheet = from;
-    const struct pp_work work = sheet->ops->call_work(call, sheet->rates.gpu);
+    const struct pp_work work = sheet->ops->call_work(call, sheet->machine->cores == 0);
     const struct pp_join_work join = sheet->ops->call_join(call);
     const struct pp_machine *m = sheet->machine;
-    *out = m->call_overhead_ns + work_ns(&work, 1, &sheet->rates, sheet->rates.bytes_per_ns);
+    *out = m->call_overhead_ns + pp_machine_work_ns(m, &work);
     *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->rings[join.group], &join, m->reduce_latency_ns,
                                          1 / m->reduce_bytes_per_ns);
     return PP_OK;
@@ -203,7 +220,7 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
-    struct sheet sheet = {.machine = m, .rates = rates_of(m, 1), .ops = ops, .placement = pp_placement_on(m)};
+    struct sheet sheet = {.machine = m, .ops = ops, .placement = pp_placement_on(m)};
     const int tensor = config->tensor.v[0];
     sheet.rings[PP_JOIN_TENSOR_RANKS] = pp_placement_ring(&sheet.placement, 0, 1, tensor);
     sheet.rings[PP_JOIN_EXPERT_RANKS] = pp_placement_ring(&sheet.placement, 0, tensor, config->expert_parallel);

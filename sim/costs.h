@@ -23,8 +23,12 @@ int pp_cost_sharers(const struct pp_job *job);
 /* Calls of a class's program at which the workers of a rank meet. */
 int pp_cost_count_sums(const struct pp_job *job, int cls);
 
-/* Every program: the sum over its calls of max(FLOPs / attainable FLOP/s of the arithmetic that they use, bytes /
- * bandwidth) + overhead of a call. */
+/* One call, by a worker that has a device of its own, without call_overhead_ns and what it joins: max(FLOPs /
+ * attainable FLOP/s of the arithmetic that it uses, bytes / bandwidth); of a product, where the machine knows of tiles,
+ * sim/product.h tells the former. */
+double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
+
+/* Every program: the sum over its calls of the same, call_overhead_ns and what they join. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 

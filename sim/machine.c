@@ -52,6 +52,12 @@ static const struct field link_fields[] = {{"latency_us", REAL, AT(link_latency_
                                            {"posts_in_order", YES_NO, AT(posts_in_order), 0, 0, 0}};
 static const struct field reduce_fields[] = {{"latency_us", REAL, AT(reduce_latency_ns), 0, 1e3, 0},
                                              {"gb_per_s", REAL, AT(reduce_bytes_per_ns), 0, 1, LEAST_GB_PER_S}};
+#define TILES(field) offsetof(struct pp_tiles, field)
+static const struct field tiles_fields[] = {{"multiprocessors", COUNT, TILES(multiprocessors), 0, 0, 0},
+                                            {"start_us", REAL, TILES(start_ns), 0, 1e3, 0},
+                                            {"load", REAL, TILES(load), 0, 1, 0},
+                                            {"store", REAL, TILES(store), 0, 1, 0},
+                                            {"split_us", REAL, TILES(split_ns), 0, 1e3, 0}};
 static const struct field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, 0, 0}};
 static const struct field network_fields[] = {{"latency_us", REAL, AT(network_latency_ns), 0, 1e3, 0},
                                               {"gb_per_s", REAL, AT(network_bytes_per_ns), 0, 1, 0}};
@@ -100,7 +106,8 @@ static pp_status read_real(struct spot spot, const json_t *value, double least, 
     return bad(spot, why);
 }
 
-static pp_status read_field(struct spot spot, const struct field *field, const json_t *value, struct pp_machine *out)
+/* out: the struct that the offset is one of. */
+static pp_status read_field(struct spot spot, const struct field *field, const json_t *value, void *out)
 {
     char *at = (char *)out + field->offset;
     double real;
@@ -145,12 +152,8 @@ static pp_status refuse_unknown(const char *where, const struct group *group, js
     return PP_OK;
 }
 
-static pp_status read_group(const char *where, const struct group *group, json_t *root, struct pp_machine *out)
+static pp_status read_fields(const char *where, const struct group *group, json_t *object, void *out)
 {
-    json_t *object = group->key ? json_object_get(root, group->key) : root;
-    if (!json_is_object(object))
-        return group->key ? bad((struct spot){where, NULL, group->key}, "must be there and be an object")
-                          : pp_fail(PP_INPUT, "machine file %s: it is no JSON object", where);
     for (size_t i = 0; i < group->n; i++) {
         struct spot spot = {where, group->key, group->fields[i].key};
         const json_t *value = json_object_get(object, spot.key);
@@ -160,6 +163,14 @@ static pp_status read_group(const char *where, const struct group *group, json_t
     return refuse_unknown(where, group, object);
 }
 
+static pp_status read_group(const char *where, const struct group *group, json_t *root, struct pp_machine *out)
+{
+    json_t *object = group->key ? json_object_get(root, group->key) : root;
+    if (json_is_object(object)) return read_fields(where, group, object, out);
+    return group->key ? bad((struct spot){where, NULL, group->key}, "must be there and be an object")
+                      : pp_fail(PP_INPUT, "machine file %s: it is no JSON object", where);
+}
+
 static int find_precision(const char *name)
 {
     int i = 0;
@@ -167,7 +178,38 @@ static int find_precision(const char *name)
     return i;
 }
 
-/* Peaks of the precisions that the machine has: at least one. */
+/* A precision may say how products reach its peak. */
+static pp_status read_tiles(const char *where, const char *path, json_t *entry, struct pp_tiles *out)
+{
+    char key[64]; /* the path is one of three */
+    json_t *tiles = json_object_get(entry, "tiles");
+    if (!tiles) return PP_OK;
+    if (!json_is_object(tiles)) return bad((struct spot){where, path, "tiles"}, "must be an object");
+    snprintf(key, sizeof key, "%s.tiles", path);
+    const struct group group = GROUP(key, tiles_fields);
+    return read_fields(where, &group, tiles, out);
+}
+
+static pp_status read_precision(const char *where, int precision, json_t *entry, struct pp_machine *out)
+{
+    double peak, efficiency;
+    char path[48];
+    const char *name = pp_precision_names[precision];
+    const size_t fields = json_object_get(entry, "tiles") ? 3 : 2;
+    if (!json_is_object(entry) || json_object_size(entry) != fields)
+        return bad((struct spot){where, "precisions", name},
+                   "must hold peak_gflops and efficiency, and may hold tiles");
+    snprintf(path, sizeof path, "precisions.%s", name);
+    PP_TRY(read_real((struct spot){where, path, "peak_gflops"}, json_object_get(entry, "peak_gflops"), 1e-3, &peak));
+    PP_TRY(
+        read_real((struct spot){where, path, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3, &efficiency));
+    if (efficiency > 1) return bad((struct spot){where, path, "efficiency"}, "is more than 1");
+    out->peak_flops_per_ns[precision] = peak;
+    out->flops_per_ns[precision] = peak * efficiency;
+    return read_tiles(where, path, entry, &out->tiles[precision]);
+}
+
+/* Those that the machine has: at least one. */
 static pp_status read_precisions(const char *where, json_t *root, struct pp_machine *out)
 {
     json_t *all = json_object_get(root, "precisions"), *entry;
@@ -176,21 +218,10 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
         return bad((struct spot){where, NULL, "precisions"}, "must be there and be an object that is not empty");
     json_object_foreach(all, name, entry)
     {
-        double peak, efficiency;
-        char path[64]; /* the name is one of three */
-        int precision = find_precision(name);
+        const int precision = find_precision(name);
         if (precision == PP_PRECISIONS)
             return bad((struct spot){where, "precisions", name}, "is none of fp32, tf32, bf16");
-        if (!json_is_object(entry) || json_object_size(entry) != 2)
-            return bad((struct spot){where, "precisions", name}, "must hold peak_gflops and efficiency");
-        snprintf(path, sizeof path, "precisions.%s", pp_precision_names[precision]);
-        PP_TRY(
-            read_real((struct spot){where, path, "peak_gflops"}, json_object_get(entry, "peak_gflops"), 1e-3, &peak));
-        PP_TRY(read_real((struct spot){where, path, "efficiency"}, json_object_get(entry, "efficiency"), 1e-3,
-                         &efficiency));
-        if (efficiency > 1) return bad((struct spot){where, path, "efficiency"}, "is more than 1");
-        out->peak_flops_per_ns[precision] = peak;
-        out->flops_per_ns[precision] = peak * efficiency;
+        PP_TRY(read_precision(where, precision, entry, out));
     }
     if (out->flops_per_ns[PP_FP32] > 0) return PP_OK;
     return bad((struct spot){where, "precisions", "fp32"}, "is missing: what is no product is computed in it");

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "core/program.h"
+#include "sim/product.h"
 
 struct pp_machine {
     bool of_file;                             /* of the user: its texts may be those of what it was copied from */
@@ -19,6 +20,7 @@ struct pp_machine {
      * fp32: what is no product is computed in it */
     double flops_per_ns[PP_PRECISIONS];
     double peak_flops_per_ns[PP_PRECISIONS];  /* the peak itself */
+    struct pp_tiles tiles[PP_PRECISIONS];     /* how products reach it, where that is known */
     double bytes_per_ns, loaded_bytes_per_ns; /* memory, of one core or device: alone, and with all cores busy */
     double usable_bytes;                      /* memory that the workers of a device can have; 0: not known */
     double shared_bytes_per_ns;               /* inside all multiprocessors of a GPU; 0: does not count */

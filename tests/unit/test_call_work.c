@@ -88,6 +88,24 @@ static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32,
         if (work.flops[i] != expected[i]) fail_msg("%.0f operations, not %.0f", work.flops[i], expected[i]);
 }
 
+static void check_product(struct pp_call call, struct pp_product expected)
+{
+    const struct pp_product p = pp_call_work(&call, true).product;
+    assert_true(p.m == expected.m && p.n == expected.n && p.k == expected.k && p.times == expected.times);
+    assert_int_equal(p.element_bytes, expected.element_bytes);
+}
+
+static void test_shape_of_products(void **state)
+{
+    (void)state;
+    check_product((struct pp_call){PP_KERNEL_GEMM_NT, {3, 4, 5}}, (struct pp_product){3, 4, 5, 1, 4});
+    check_product((struct pp_call){PP_KERNEL_GEMM_TN, {3, 4, 5, 0, 0, 7}, .precision = PP_BF16},
+                  (struct pp_product){3, 4, 5, 7, 2});
+    check_product((struct pp_call){PP_KERNEL_GEMM_NN, {3, 4, 5, 0, 1, 7}, .precision = PP_BF16},
+                  (struct pp_product){3, 4, 5, 7, 4});
+    check_product((struct pp_call){PP_KERNEL_RELU, {3, 4, 5}}, (struct pp_product){0});
+}
+
 static void test_arithmetic(void **state)
 {
     (void)state;
@@ -179,7 +197,8 @@ static void test_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_moved), cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
-        cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
+        cmocka_unit_test(test_bytes_moved),        cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
+        cmocka_unit_test(test_shape_of_products),  cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static char *read_machine(const char *name, size_t *size)
 static void test_machines(void **state)
 {
     (void)state;
-    static const char *const names[] = {"cpu", "epyc-zen4", "epyc-zen5", "a100", "h100", "h200"};
+    static const char *const names[] = {"cpu", "epyc-zen4", "epyc-zen5", "a100", "h100", "h200", "b200"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct pp_machine inside, file;
         size_t size;
@@ -89,6 +89,10 @@ static void test_machines(void **state)
     assert_int_equal(pp_machine_find("/", &m), PP_IO);
 }
 
+#define EFFICIENCY "\"efficiency\": 0.8"
+#define TILES(figures) EFFICIENCY ", \"tiles\": " figures
+#define FIGURES "\"multiprocessors\": 9, \"start_us\": 1, \"load\": 1, \"store\": 1, \"split_us\": 1"
+
 /* One replacement in a sound file, and the words that the message must have. */
 static void test_bad_machines(void **state)
 {
@@ -107,6 +111,11 @@ static void test_bad_machines(void **state)
                  {"\"efficiency\": 0.8", "\"efficiency\": 1.8", "efficiency"},
                  {"\"efficiency\": 0.8", "\"efficiency\": 0", "efficiency"},
                  {"\"efficiency\": 0.8", "\"eff\": 0.8", "efficiency"},
+                 {EFFICIENCY, TILES("5"), "fp32.tiles\" must be an object"},
+                 {EFFICIENCY, TILES("{}"), "fp32.tiles.multiprocessors\" is missing"},
+                 {EFFICIENCY, TILES("{\"multiprocessors\": -1}"), "fp32.tiles.multiprocessors\" must be"},
+                 {EFFICIENCY, TILES("{" FIGURES ", \"a\": 1}"), "fp32.tiles.a\" is not a field"},
+                 {EFFICIENCY, EFFICIENCY ", \"tile\": {" FIGURES "}", "and may hold tiles"},
                  {"\"fp32\": {", "\"bf16\": {", "precisions.fp32\" is missing"},
                  {", \"shared_gb_per_s\": 0", "", "memory.shared_gb_per_s"},
                  {"\"usable_gib\": 0, ", "", "memory.usable_gib"},

@@ -42,11 +42,12 @@ static void test_machine_precisions(void **state)
     pp_job_free(job);
 }
 
-/* Of all tasks of the job, by this data sheet with so much bandwidth. */
+/* Of all tasks of the job, by this data sheet with so much bandwidth, products at a share of the peak. */
 static double all_tasks_ns(const struct pp_job *job, struct pp_machine m, double bytes_per_ns)
 {
     struct pp_cost *cost;
     double ns = 0;
+    memset(m.tiles, 0, sizeof m.tiles);
     m.bytes_per_ns = bytes_per_ns;
     m.call_overhead_ns = 0;
     if (pp_cost_from_machine(job, &m, &cost) != PP_OK) fail_msg("%s", pp_message());

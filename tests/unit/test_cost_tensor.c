@@ -13,6 +13,7 @@ static struct pp_machine sums_only(int host_devices)
     struct pp_machine m;
     assert_int_equal(pp_machine_find("h100", &m), PP_OK);
     for (int i = 0; i < PP_PRECISIONS; i++) m.flops_per_ns[i] = 1e15;
+    memset(m.tiles, 0, sizeof m.tiles);
     m.bytes_per_ns = m.loaded_bytes_per_ns = 1e15;
     m.shared_bytes_per_ns = m.call_overhead_ns = 0;
     m.host_devices = host_devices;

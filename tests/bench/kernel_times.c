@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
+ *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k
+ *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
+ *   exchange 8 1048576                 all to all: devices, bytes of each
+ * and answers each with a line of microseconds, in which nothing is for launching it. The devices are in one host.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "kernels/kernels.h"
+#include "sim/costs.h"
+#include "sim/placement.h"
+
+static int find_precision(const char *name)
+{
+    int i = 0;
+    while (i < PP_PRECISIONS && strcmp(pp_precision_names[i], name) != 0) i++;
+    return i;
+}
+
+static bool time_product(const struct pp_machine *m, const char *line, double *us)
+{
+    char precision[8];
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NN};
+    if (sscanf(line, "product %7s %d %d %d %d", precision, &call.n[5], &call.n[0], &call.n[1], &call.n[2]) != 5)
+        return false;
+    call.precision = find_precision(precision);
+    if (call.precision == PP_PRECISIONS) return false;
+    const struct pp_work work = pp_call_work(&call, m->cores == 0);
+    *us = pp_machine_work_ns(m, &work) / 1e3;
+    return true;
+}
+
+static bool time_join(const struct pp_machine *m, const char *line, double *us)
+{
+    struct pp_join_work join = {.rounds = 1};
+    int devices;
+    long long bytes;
+    if (sscanf(line, "exchange %d %lld", &devices, &bytes) == 2)
+        join.all_to_all = true;
+    else if (sscanf(line, "sum %d %d %lld", &join.rounds, &devices, &bytes) != 3)
+        return false;
+    join.bytes = bytes;
+    const struct pp_placement placement = pp_placement_on(m);
+    const struct pp_ring ring = pp_placement_ring(&placement, 0, 1, devices);
+    *us =
+        (double)pp_placement_join_ns(&placement, &ring, &join, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) / 1e3;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct pp_machine machine;
+    char line[128];
+    double us;
+    if (argc != 2) return fprintf(stderr, "usage: kernel_times MACHINE <LINES\n"), 2;
+    if (pp_machine_find(argv[1], &machine) != PP_OK) return fprintf(stderr, "%s\n", pp_message()), 1;
+    while (fgets(line, sizeof line, stdin)) {
+        if (!time_product(&machine, line, &us) && !time_join(&machine, line, &us))
+            return fprintf(stderr, "kernel_times: what is \"%s\"?\n", line), 1;
+        printf("%.3f\n", us);
+    }
+    return 0;
+}
