@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The times of single products and collectives that OpenXLA has measured and ships, as published_kernels.tsv.
+
+  pip download --no-deps jax-cuda12-pjrt==0.9.0 && unzip -q jax_cuda12_pjrt-*.whl
+  openxla_tables.py jax_plugins/xla_cuda12/xla_cuda_plugin.so > published_kernels.tsv
+
+The tables lie in that library as text; the same text is in the source of OpenXLA, in matmul_interpolator_data.h and
+collective_interpolator_data.h of xla/service/gpu/model, and a copy of these files will do, too.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+MACHINES = {"sm_90": "h100", "sm_100": "b200"}  # the compute capability, and whose it is
+PRECISIONS = {"bf16xbf16->bf16": "bf16", "f32xf32->f32": "tf32"}
+COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
+HEAD = """\
+# Times of single matrix products and collectives on GPUs, by the OpenXLA Authors (Apache License 2.0; what they
+# measured, as data): the tables of xla/service/gpu/model/matmul_interpolator_data.h and
+# collective_interpolator_data.h, as jax-cuda12-pjrt 0.9.0 has them. Made by openxla_tables.py.
+# Products: the median time of a kernel in ten runs, by CUPTI, one run after another has ended, of data that differ
+# (xla/tools/matmul_perf_table_gen.cc). Row-major C [m,n] = A [m,k] B [k,n]. f32 products are held to be TF32's: they
+# are up to six times as fast as plain float can be. GPU by compute capability: 9.0 H100, 10.0 B200.
+# Collectives: in a host of 8 GPUs, all of which work, in groups; bytes of the whole tensor
+# (xla/tools/collective_perf_table_gen.cc).
+#
+# product, GPU, precision, times, m, n, k, microseconds
+# collective, GPU, its name, GPUs of a group, bytes, microseconds
+"""
+BEST = """\
+# The fastest bf16 products that others found, by searching shapes: Stas Bekman, "Machine Learning Engineering Open
+# Book", compute/accelerator, "Maximum Achievable Matmul FLOPS comparison table" (means of 100 runs): m, n, k, TFLOP/s
+best	h100	bf16	2048	2048	13312	794.5
+best	a100	bf16	1024	10240	5120	271.2
+best	b200	bf16	1792	16128	3072	1745.0
+"""
+
+
+def tables(data, mark):
+    """The texts, from one zero byte to the next, that hold the mark"""
+    end = 0
+    while (at := data.find(mark, end)) >= 0:
+        start, end = data.rfind(b"\0", 0, at) + 1, data.find(b"\0", at)
+        yield data[start:end].decode()
+
+
+def by_machine(text):
+    """(machine, its part of a table)"""
+    parts = re.split(r'\n *key: "((?:sm|gfx)_?\w+)"', text)
+    return [(MACHINES[key], part) for key, part in zip(parts[1::2], parts[2::2]) if key in MACHINES]
+
+
+def products(data):
+    entry = re.compile(r"\bb: (\d+)\s+m: (\d+)\s+n: (\d+)\s+k: (\d+)((?:\s+flops \{[^}]*\})+)")
+    for text in tables(data, b'flops { key: "bf16xbf16->bf16"'):
+        for machine, part in by_machine(text):
+            for found in entry.finditer(part):
+                *shape, rates = found.groups()
+                times, m, n, k = map(int, shape)
+                for kind, rate in re.findall(r'key: "([^"]+)" value: (\d+)', rates):
+                    if kind in PRECISIONS:
+                        us = 2e6 * times * m * n * k / int(rate)
+                        yield ("product", machine, PRECISIONS[kind], times, m, n, k), us
+
+
+def collectives(data):
+    for text in tables(data, b"network_throughput_bytes_per_sec:"):
+        for machine, part in by_machine(text):
+            for entry in part.split("opcode: ")[1:]:
+                name = entry.split('"')[1]
+                if name not in COLLECTIVES:
+                    continue
+                size = 4 * int(re.findall(r"dimensions: (\d+)\s+layout", entry)[0])
+                group = int(re.findall(r"num_devices_per_group: (\d+)", entry)[0])
+                rate = int(re.findall(r"network_throughput_bytes_per_sec: (\d+)", entry)[0])
+                size *= group if name == "reduce-scatter" else 1  # told by the shape of the result
+                yield ("collective", machine, name, group, size), 1e6 * size / rate
+
+
+def order(line):
+    """By kind, machine and the rest, numbers as numbers"""
+    return [[cell if isinstance(cell, str) else "", cell if isinstance(cell, int) else 0] for cell in line[0]]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    data = b"".join(path.read_bytes() + b"\0" for path in parser.parse_args().files)
+    lines = sorted([*products(data), *collectives(data)], key=order)
+    if not lines:
+        raise SystemExit("there is no table in these files")
+    sys.stdout.write(HEAD)
+    for cells, us in lines:
+        print(*cells, f"{us:.2f}", sep="\t")
+    sys.stdout.write(BEST)
+
+
+if __name__ == "__main__":
+    main()

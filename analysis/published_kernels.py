@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Single products and collectives by the machine files beside published times of GPUs, as a page for docs/results.
+
+  published_kernels.py --program build/tests/bench/bin/kernel_times --out docs/results/kernels.md
+  published_kernels.py --program build/tests/bench/bin/kernel_times --fit h100 bf16    # "tiles" of the machine file
+
+What was published is in published_kernels.tsv. The page's figures are what the program says; a test holds both together.
+"""
+
+import argparse
+import copy
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from fidelity_table import markdown  # noqa: E402
+from published_facts import read_facts  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+FACTS, TEXT = HERE / "published_kernels.tsv", HERE / "published_kernels.md"
+MACHINES = HERE.parent / "sim" / "machines"
+ASKED = {"all-reduce": "sum 2", "all-gather": "sum 1", "reduce-scatter": "sum 1", "all-to-all": "exchange"}
+MIB = 2**20
+FITTED = ("start_us", "load", "store", "split_us")
+
+
+class Case:
+    """A line of published_kernels.tsv"""
+
+    def __init__(self, kind, cells):
+        self.machine, self.us = cells[0], float(cells[-1])
+        if kind == "product":
+            self.group, self.times, self.shape = cells[1], cells[2], tuple(cells[2:6])
+            self.flops = 2 * math.prod(self.shape)
+            self.line = " ".join(map(str, ("product", self.group, *self.shape)))
+        else:
+            self.group, self.devices, self.bytes = cells[1:4]
+            self.line = f"{ASKED[self.group]} {self.devices} {self.bytes}"
+
+
+def read_cases(kind):
+    return [Case(kind, cells) for cells in read_facts(FACTS)[kind]]
+
+
+def machine_file(name):
+    return json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+class Predictor:
+    def __init__(self, program):
+        self.program = str(pathlib.Path(program).resolve())
+
+    def microseconds(self, machine, cases):
+        """machine: a name, or the content of a machine file"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "machine.json"
+            path.write_text(json.dumps(machine_file(machine) if isinstance(machine, str) else machine))
+            lines = "".join(f"{case.line}\n" for case in cases)
+            done = subprocess.run([self.program, str(path)], input=lines, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{self.program}: {done.stderr}")
+        return [float(line) for line in done.stdout.splitlines()]
+
+    def errors(self, machine, cases):
+        """(predicted - measured) / measured"""
+        return [us / case.us - 1 for us, case in zip(self.microseconds(machine, cases), cases)]
+
+
+def flat(name):
+    """The machine as if nothing were known of tiles: products reach a share of the peak."""
+    machine = machine_file(name)
+    for precision in machine["precisions"].values():
+        precision.pop("tiles", None)
+    return machine
+
+
+def table(head, rows):
+    return "\n".join(markdown(head, rows))
+
+
+def summary(errors):
+    """mean error, mean size of it, 90th percentile and largest size, in %"""
+    sizes = sorted(abs(error) for error in errors)
+    ninth = sizes[min(len(sizes) - 1, math.ceil(0.9 * len(sizes)) - 1)]
+    found = [statistics.mean(errors), statistics.mean(sizes), ninth, sizes[-1]]
+    return [f"{100 * found[0]:+.0f}", *(f"{100 * each:.0f}" for each in found[1:])]
+
+
+def fit(predictor, name, precision, cases):
+    """Least squares of log(predicted / measured): one figure after another a step up or down, as long as that helps."""
+    machine = machine_file(name)
+    tiles = machine["precisions"][precision]["tiles"]
+
+    def loss():
+        found = predictor.microseconds(machine, cases)
+        return statistics.mean(math.log(us / case.us) ** 2 for us, case in zip(found, cases))
+
+    least, step = loss(), 0.3
+    while step > 0.005:
+        before = least
+        for key, factor in ((key, factor) for key in FITTED for factor in (1 + step, 1 / (1 + step))):
+            kept = tiles[key]
+            tiles[key] = kept * factor
+            now = loss()
+            least, tiles[key] = (now, tiles[key]) if now < least else (least, kept)
+        step = step if least < before else step / 2
+    return {key: float(f"{tiles[key]:.3g}") for key in FITTED}
+
+
+def products_table(predictor, cases):
+    head = ["GPU", "arithmetic", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"]
+    rows = []
+    kinds = (
+        ("one, fitted", lambda case: case.times == 1),
+        ("two or four at once, not fitted", lambda case: case.times > 1),
+        ("of 10 GFLOP and more", lambda case: case.flops >= 1e10),
+    )
+    for name, precision in (("h100", "bf16"), ("h100", "tf32"), ("b200", "bf16"), ("b200", "tf32")):
+        here = [case for case in cases if (case.machine, case.group) == (name, precision)]
+        for words, chosen in kinds:
+            some = [case for case in here if chosen(case)]
+            rows.append([name, precision, words, len(some), *summary(predictor.errors(name, some))])
+            rows[-1] += [f"{100 * statistics.mean(abs(e) for e in predictor.errors(flat(name), some)):.0f}"]
+    return table([*head, "without tiles: mean size %"], rows)
+
+
+def examples_table(predictor, cases):
+    shapes = [(1, 4096, 4096, 4096), (1, 2048, 4096, 1024), (1, 1024, 1024, 4096), (1, 512, 4096, 1024)]
+    shapes += [(1, 256, 1024, 1024), (1, 256, 256, 256), (1, 4096, 4096, 256), (4, 512, 512, 512)]
+    some = [case for shape in shapes for case in cases if case.shape == shape and case.machine == "h100"]
+    some = [case for case in some if case.group == "bf16"]
+    rows, found = [], (predictor.microseconds(machine, some) for machine in ("h100", flat("h100")))
+    for case, us, plain in zip(some, *found):
+        percent = 100 * case.flops / case.us / 989e6
+        rows.append([*case.shape, f"{case.us:.1f}", f"{percent:.0f}", f"{us:.1f}", f"{plain:.1f}"])
+    return table(["times", "m", "n", "k", "measured us", "% of the peak", "ppsim us", "without tiles us"], rows)
+
+
+def collectives_table(predictor, cases):
+    head = ["GPU", "collective", "GPUs", *(f"{size} MiB" for size in (1, 4, 16, 64, 256, 1024)), "mean size %"]
+    rows = []
+    for name in ("h100", "b200"):
+        for operation in ASKED:
+            for devices in (2, 4, 8):
+                here = [c for c in cases if (c.machine, c.group, c.devices) == (name, operation, devices)]
+                here = sorted((c for c in here if c.bytes >= MIB), key=lambda c: c.bytes)
+                errors = dict(zip((c.bytes // MIB for c in here), predictor.errors(name, here)))
+                shown = [f"{100 * errors[size]:+.0f}" for size in (1, 4, 16, 64, 256, 1024)]
+                rows.append([name, operation, devices, *shown, f"{100 * statistics.mean(map(abs, errors.values())):.0f}"])
+    return table(head, rows)
+
+
+def best_table(predictor):
+    rows = []
+    for name, precision, *shape, rate in read_facts(FACTS)["best"]:
+        case = Case("product", [name, precision, 1, *shape, 2e-6 * math.prod(shape) / rate])
+        found = case.flops / 1e6 / predictor.microseconds(name, [case])[0]
+        rows.append([name, *shape, f"{rate:.0f}", f"{found:.0f}", f"{100 * (found / rate - 1):+.0f}"])
+    return table(["GPU", "m", "n", "k", "TFLOP/s", "ppsim TFLOP/s", "error %"], rows)
+
+
+def fitted_sums(predictor, name, cases):
+    """latency_us and gb_per_s that are nearest to all collectives of a MiB and more, by the mean size of the error"""
+    machine = copy.deepcopy(machine_file(name))
+    some = [case for case in cases if case.machine == name and case.bytes >= MIB]
+    found = []
+    for latency in range(20, 105, 5):
+        for rate in range(200, 700, 20):
+            machine["reduce"] = {"latency_us": latency, "gb_per_s": rate}
+            found.append((statistics.mean(map(abs, predictor.errors(machine, some))), latency, rate))
+    return min(found)
+
+
+def page(program):
+    predictor = Predictor(program)
+    products, collectives = read_cases("product"), read_cases("collective")
+    return TEXT.read_text(encoding="utf-8").format(
+        products=products_table(predictor, products),
+        examples=examples_table(predictor, products),
+        best=best_table(predictor),
+        collectives=collectives_table(predictor, collectives),
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", required=True, help="tests/bench/bin/kernel_times of a build")
+    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
+    parser.add_argument("--fit", nargs=2, metavar=("GPU", "PRECISION"), help="print what fits products best")
+    parser.add_argument("--fit-sums", metavar="GPU", help="print what fits collectives best")
+    args = parser.parse_args()
+    predictor = Predictor(args.program)
+    if args.fit:
+        one = [c for c in read_cases("product") if [c.machine, c.group, c.times] == [*args.fit, 1]]
+        print(json.dumps(fit(predictor, *args.fit, one)))
+    if args.fit_sums:
+        error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
+        print(f"latency_us {latency}, gb_per_s {rate}: off by {100 * error:.0f} % on average")
+    if args.out:
+        args.out.write_text(page(args.program), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results/kernels.md is what analysis/published_kernels.py makes of it with the kernel_times in PP_KERNEL_TIMES;
+the machine files have the figures that it fits."""
+
+import difflib
+import os
+import pathlib
+import sys
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "analysis"))
+import openxla_tables  # noqa: E402
+import published_kernels  # noqa: E402
+
+PROGRAM = os.environ["PP_KERNEL_TIMES"]
+PRODUCTS = b"""entries {
+  key: "sm_90"
+  value {
+    entries {
+      b: 2 m: 256 n: 512 k: 1024
+      flops { key: "bf16xbf16->bf16" value: 53687091200000 }
+      flops { key: "f32xf32->f32" value: 26843545600000 }
+      flops { key: "f16xf16->f16" value: 1 }
+    }
+  }
+}
+entries {
+  key: "gfx942"
+  value { entries { b: 1 m: 1 n: 1 k: 1 flops { key: "bf16xbf16->bf16" value: 1 } } }
+}
+"""
+COLLECTIVES = b"""entries {
+  key: "sm_100"
+  value {
+    entries {
+      instruction {
+        opcode: "reduce-scatter"
+        shape { element_type: F32
+          dimensions: 1000
+          layout { minor_to_major: 0 } }
+        collective_device_list { num_devices_per_group: 4 }
+      }
+      network_throughput_bytes_per_sec: 16000000
+    }
+    entries { instruction { opcode: "collective-permute" } }
+  }
+}
+"""
+
+
+class Tables(unittest.TestCase):
+    def test_times_are_told_by_rates(self):
+        found = list(openxla_tables.products(b"\xff\0" + PRODUCTS + b"\0\xff"))
+        shape = (2, 256, 512, 1024)
+        self.assertEqual(found, [(("product", "h100", "bf16", *shape), 10), (("product", "h100", "tf32", *shape), 20)])
+
+    def test_what_is_scattered_is_the_whole_tensor(self):
+        found = list(openxla_tables.collectives(b"\0" + COLLECTIVES + b"\0"))
+        self.assertEqual(found, [(("collective", "b200", "reduce-scatter", 4, 16000), 1000)])
+
+    def test_a_file_without_tables_is_refused(self):
+        with mock.patch.object(sys, "argv", ["openxla_tables.py", os.devnull]), self.assertRaises(SystemExit):
+            openxla_tables.main()
+
+
+class Summary(unittest.TestCase):
+    def test_means_and_the_ninth_of_ten(self):
+        errors = [0.1, -0.1, 0.2, -0.2, 0.3, -0.3, 0.4, -0.4, 0.5, -0.9]
+        self.assertEqual(published_kernels.summary(errors), ["-4", "34", "50", "90"])
+
+    def test_flat_machines_know_of_no_tiles(self):
+        for precision in published_kernels.flat("h100")["precisions"].values():
+            self.assertEqual(set(precision), {"peak_gflops", "efficiency"})
+
+
+class Fit(unittest.TestCase):
+    def test_machine_files_have_what_fits(self):
+        predictor = published_kernels.Predictor(PROGRAM)
+        for name in ("h100", "b200"):
+            for precision in ("bf16", "tf32"):
+                cases = [c for c in published_kernels.read_cases("product") if c.machine == name]
+                cases = [c for c in cases if c.group == precision and c.times == 1]
+                found = published_kernels.fit(predictor, name, precision, cases)
+                kept = published_kernels.machine_file(name)["precisions"][precision]["tiles"]
+                for key, value in found.items():
+                    self.assertAlmostEqual(kept[key], value, delta=0.03 * value, msg=f"{name} {precision} {key}")
+
+    def test_products_that_were_not_fitted_are_near(self):
+        predictor = published_kernels.Predictor(PROGRAM)
+        for name in ("h100", "b200"):
+            cases = [c for c in published_kernels.read_cases("product") if c.machine == name and c.times > 1]
+            errors = predictor.errors(name, [c for c in cases if c.group == "bf16"])
+            self.assertEqual(len(errors), 250)
+            self.assertLess(sum(map(abs, errors)) / len(errors), 0.05)
+
+
+class Page(unittest.TestCase):
+    def test_is_what_the_program_says(self):
+        path = ROOT / "docs" / "results" / "kernels.md"
+        kept, made = path.read_text(encoding="utf-8"), published_kernels.page(PROGRAM)
+        lines = difflib.unified_diff(kept.splitlines(), made.splitlines(), str(path), "today", lineterm="", n=0)
+        self.assertTrue(kept == made, "run analysis/published_kernels.py and read what it changes:\n" + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
