@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of a process of ppexec whose device is the cpu, as far as a job says it before anything runs. What it does not
- * say (program, libraries, thread stacks, buffers of BLAS and MPI) ppprof measures; docs/METRICS.md has the sum.
+ * say (program, libraries, thread stacks, buffers of BLAS and MPI) ppprof measures; docs/MEMORY.md has the sum.
  */
 #ifndef PP_CORE_PROCESS_H
 #define PP_CORE_PROCESS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which workers share a host, and what the network between hosts makes of transfers and collectives. Formulas:
- * docs/METRICS.md.
+ * docs/TIMES.md.
  */
 #ifndef PP_SIM_PLACEMENT_H
 #define PP_SIM_PLACEMENT_H

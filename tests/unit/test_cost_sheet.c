@@ -127,7 +127,7 @@ static void test_rate_of_attention(void **state)
     }
 }
 
-/* What is neither a product nor attention takes as long as memory, as docs/METRICS.md says. */
+/* What is neither a product nor attention takes as long as memory, as docs/TIMES.md says. */
 static void test_others_wait_for_memory(void **state)
 {
     (void)state;

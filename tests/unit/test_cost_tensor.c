@@ -22,7 +22,7 @@ static struct pp_machine sums_only(int host_devices)
     return m;
 }
 
-/* Rounds that a task of the class takes of its hidden vectors, as docs/METRICS.md has them: two for each all-reduce. */
+/* Rounds that a task of the class takes of its hidden vectors, as docs/TIMES.md has them: two for each all-reduce. */
 static int whole_rounds(const struct pp_job *job, const struct pp_class *class)
 {
     const struct pp_stage *stage = &job->model->stages[class->stage];

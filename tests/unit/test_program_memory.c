@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model's memory is: copies of weights, and activation slots against the formula of docs/METRICS.md.
+ * What a model's memory is: copies of weights, and activation slots against the formula of docs/MEMORY.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void test_copies_of_weights(void **state)
     pp_model_free(model);
 }
 
-/* Bytes of a slot by the formula of docs/METRICS.md, where alignment adds nothing. */
+/* Bytes of a slot by the formula of docs/MEMORY.md, where alignment adds nothing. */
 static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *stage, bool split, int64_t tokens, int seq)
 {
     const int64_t d = s->d_model, ff = s->d_ff, columns = pp_padded_vocab(s), e = pp_element_bytes(s->precision);
