@@ -108,10 +108,10 @@ struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_t
 
 static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * pp_shape_tensor(&w->model->local); }
 
-void pp_writer_take_again(struct pp_writer *w)
+void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 {
     if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
-    if (w->slot.activation_again) w->u = pp_writer_inner(w);
+    if (w->slot.activation_again && reads_u) w->u = pp_writer_inner(w);
 }
 
 void pp_writer_take_full(struct pp_writer *w, int n)

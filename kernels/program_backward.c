@@ -327,12 +327,15 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
     return is_bare(w) ? path->incoming : path->stream;
 }
 
+/* Gradients of weights need u, and those of inputs the router's. */
+static bool reads_inner(const struct pp_writer *w, const struct path *path) { return path->weights || w->capacity; }
+
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;
     const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
-    pp_writer_take_again(w);
+    pp_writer_take_again(w, reads_inner(w, &path));
     pp_writer_take_full(w, 2);
     if (w->capacity && !is_bare(w)) path.experts = pp_writer_expert_scratch(w, input_grads);
     if (!input_grads) return path;
@@ -356,10 +359,10 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
     if (w->checkpoints || (l >= 0 && pp_writer_keeps(w, l))) pp_write_layer_again(w, l, &scratch);
 }
 
-/* Those of weights need u, and of inputs the router's. It is there before the gradient takes a's place. */
+/* Before the gradient takes a's place. */
 static void write_inner_again(struct pp_writer *w, int l, const struct path *path)
 {
-    if (w->slot.activation_again && (path->weights || w->capacity)) pp_write_inner(w, l, true);
+    if (w->slot.activation_again && reads_inner(w, path)) pp_write_inner(w, l, true);
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */

@@ -187,19 +187,32 @@ struct pp_expert_places pp_writer_expert_places(struct pp_writer *w)
     return at;
 }
 
+/* Where workers share the experts, gradients in places come from others: a split backward keeps them in the slot. */
+static struct pp_expert_scratch scratch_apart(struct pp_writer *w, bool input_grads)
+{
+    struct pp_expert_scratch scratch = {0};
+    if (!w->split) scratch.dy = pp_writer_places(w);
+    if (!input_grads) return scratch;
+    scratch.at = pp_writer_expert_places(w);
+    scratch.there = numbers_of_places(w);
+    return scratch;
+}
+
+static struct pp_expert_scratch scratch_of_all(struct pp_writer *w)
+{
+    struct pp_expert_scratch scratch = {.dy = pp_writer_places(w)};
+    if (w->split)
+        scratch.at.places = scratch.dy;
+    else
+        scratch.at = pp_writer_expert_places(w);
+    return scratch;
+}
+
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads)
 {
-    const struct pp_shape *shape = &w->model->local;
-    struct pp_expert_scratch scratch = {0};
-    if (!is_apart(w) || !w->split) scratch.dy = pp_writer_places(w);
-    if (is_apart(w) && !input_grads) return scratch;
-    if (!w->split || is_apart(w))
-        scratch.at = pp_writer_expert_places(w);
-    else
-        scratch.at.places = scratch.dy;
+    struct pp_expert_scratch scratch = is_apart(w) ? scratch_apart(w, input_grads) : scratch_of_all(w);
     if (!input_grads) return scratch;
-    if (is_apart(w)) scratch.there = numbers_of_places(w);
-    scratch.dgates = pp_writer_scratch(w, w->tokens * shape->experts_per_token * (int64_t)sizeof(float));
+    scratch.dgates = pp_writer_scratch(w, w->tokens * w->model->local.experts_per_token * (int64_t)sizeof(float));
     if (!w->split) scratch.droute = pp_writer_activations(w, w->model->shape.experts);
     return scratch;
 }

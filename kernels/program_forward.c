@@ -323,7 +323,7 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
 void pp_write_forward(struct pp_writer *w, bool recompute)
 {
     if (recompute && w->stage->layers == 0 && !w->stage->decode) return; /* nothing is kept of an embedding alone */
-    pp_writer_take_again(w);
+    pp_writer_take_again(w, true);
     pp_writer_take_full(w, 1);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
