@@ -72,16 +72,20 @@ static struct parts flash_in_float(const int32_t *n, bool gradient)
 
 /* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
  * for two products of 16 x 8 x 16; two of the four that the kernel of keys and values makes read half as much again, of
- * the other factor. Two matrices of a tile are written once for all warps of a block. */
+ * the other factor, and of wide heads two that the kernel of queries makes. Two matrices of a tile are written once for
+ * all warps of a block. Two blocks have the keys and values of wide heads, which both make all scores. */
 static struct parts flash_on_tensor_cores(const int32_t *n, bool gradient)
 {
     enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
-    const int64_t width = up(n[3], PP_MMA_WIDTH);
+    const int64_t width = pp_mma_width(n[3]), keys = n[3] > PP_MMA_NARROW ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
+    const int blocks = n[3] > PP_MMA_NARROW ? 2 : 1;
     const double read = (double)FRAGMENT / OF, written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
-                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS);
-    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_KEYS), width, 2, 2 * read + written}}};
-    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), width, 3, 3 * read + rewritten},
-                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), width, 4, (2 + 2 * 1.5) * read + rewritten}}};
+                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
+                 query_reads = blocks > 1 ? 2 * 1.5 + 1 : 3;
+    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, keys), width, 2, 2 * read + written}}};
+    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), width, 3, query_reads * read + rewritten},
+                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), width, 2 * blocks + 2,
+                            (blocks * 2 * 1.5 + 2) * read + blocks * rewritten}}};
 }
 
 /* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see. */

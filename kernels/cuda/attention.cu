@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/attention.cuh"
 
-static cudaError_t most_shared_bytes(int *out)
+cudaError_t pp_attention_shared_bytes(int *out)
 {
     int device;
     const cudaError_t error = cudaGetDevice(&device);
@@ -13,7 +13,7 @@ typedef cudaError_t (*way)(const struct pp_cuda_call *);
 static cudaError_t run(const struct pp_cuda_call *c, way is_short, way is_long)
 {
     int most = 0;
-    const cudaError_t error = most_shared_bytes(&most);
+    const cudaError_t error = pp_attention_shared_bytes(&most);
     if (error != cudaSuccess) return error;
     const int32_t *n = c->call->n;
     return pp_attention_short_bytes(n[1], n[3], n[2] / PP_KV_HEADS(n)) <= most ? is_short(c) : is_long(c);
@@ -29,7 +29,7 @@ cudaError_t pp_cuda_attention_grad(const struct pp_cuda_call *c)
 cudaError_t pp_cuda_prepare_attention(void)
 {
     int most = 0;
-    cudaError_t error = most_shared_bytes(&most);
+    cudaError_t error = pp_attention_shared_bytes(&most);
     if (error == cudaSuccess) error = pp_attention_short_prepare(most);
     return error == cudaSuccess ? pp_attention_long_prepare() : error;
 }

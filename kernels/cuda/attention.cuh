@@ -41,10 +41,14 @@ cudaError_t pp_attention_long(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_grad(const struct pp_cuda_call *c);
 cudaError_t pp_attention_long_prepare(void);
 
+/* Shared memory that a block of the device may have. */
+cudaError_t pp_attention_shared_bytes(int *out);
+
 /* Flash on tensor cores (attention_mma.cu): can they do the call? */
 bool pp_attention_mma_does(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
+int pp_attention_mma_grad_bytes(int dh); /* of shared memory for a block; forward all devices have enough */
 
 /* p, qkv, ctx: P, qkv, and ctx or its gradient. */
 template <typename T>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention that stores no scores, on tensor cores: bfloat16, heads of up to 128 columns in steps of 16, rows of any
+ * Attention that stores no scores, on tensor cores: bfloat16, heads of up to 256 columns in steps of 16, rows of any
  * length (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023).
  *
  * A warp has 16 queries, or backward 16 keys, and all columns of their sums in registers, as float; its block goes over
@@ -11,6 +11,11 @@
  * keys and values it is the other way round, as there are fewer of these: a block goes over the queries of all heads
  * of its group, in their order, adds what they give in registers, and the sums wait until those of queries, which need
  * the keys and values, are there.
+ *
+ * Not all of wide heads, of more than 128 columns, has room in registers: forward a tile has half as many keys; backward
+ * the warp's own rows are read where they lie, and gradients of keys and values are made by two blocks, of half of the
+ * columns each, which both make all scores. Backward a block then has 101 (192 columns) or 133 KiB of shared memory. A
+ * GPU that has less (compute capability 8.6, 8.9, 12.0) does it in float arithmetic.
  *
  * Blocks of pairs run beside each other, tiles one after another, those first that have most to do behind a mask; so
  * many pairs at a time that their keys and values may stay in the cache.
@@ -32,9 +37,11 @@ namespace
 
 using namespace pp_warp;
 
-enum { KEYS = PP_MMA_KEYS, QUERIES = PP_MMA_WARPS * PP_MMA_TOKENS, THREADS = PP_MMA_WARPS * PP_WARP };
+enum { QUERIES = PP_MMA_WARPS * PP_MMA_TOKENS, THREADS = PP_MMA_WARPS * PP_WARP };
 static_assert((int)PP_MMA_TOKENS == (int)PP_MMA_ROWS, "a warp has the rows of one product");
-static_assert(QUERIES <= 4 * KEYS, "queries have room where two tiles of keys and values come");
+static_assert(QUERIES <= 4 * (int)PP_MMA_WIDE_KEYS, "queries have room where two tiles of keys and values come");
+
+template <int W> constexpr int keys = W <= PP_MMA_NARROW ? PP_MMA_KEYS : PP_MMA_WIDE_KEYS; /* of a tile */
 
 enum { BATCH_BYTES = 16 << 20 /* of keys and values of pairs that run beside each other */ };
 
@@ -82,7 +89,7 @@ template <int W>
 __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     forward(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
 {
-    constexpr int TILE = 2 * KEYS * pitch<W>;
+    constexpr int KEYS = keys<W>, TILE = 2 * KEYS * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries */
     const int pair = (int)blockIdx.z * batch + (int)blockIdx.x, i = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
               first = i + first_row(), end = open_keys(a, i + QUERIES - 1);
@@ -134,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
         factor[half] = a.drop.scale / sum;
         if (t() == 0 && query < a.seq) lse[(int64_t)pair * a.seq + query] = r[half].most * a.scale + logf(sum);
     }
-    write<W>(a, pp_attention_context(a, ctx, pair), a.d, first, factor, out);
+    write<W>(a, pp_attention_context(a, ctx, pair), a.d, first, a.dh, factor, out);
 }
 
 /* The kernel for heads of up to `width` columns. */
@@ -143,9 +150,10 @@ struct kind {
     void (*forward)(pp_attention, int, number *, float *, const number *);
 };
 
-template <int W> constexpr kind kind_of() { return {W, bytes_of<W>(4 * KEYS), forward<W>}; }
+template <int W> constexpr kind kind_of() { return {W, bytes_of<W>(4 * keys<W>), forward<W>}; }
 
-const kind kinds[] = {kind_of<32>(), kind_of<64>(), kind_of<96>(), kind_of<PP_FLASH_WIDEST>()};
+const kind kinds[] = {kind_of<32>(),  kind_of<64>(),  kind_of<96>(),
+                      kind_of<128>(), kind_of<192>(), kind_of<PP_FLASH_WIDEST>()};
 
 bool is_aligned(const void *p) { return (uintptr_t)p % PP_COPY_BYTES == 0; }
 
@@ -154,8 +162,11 @@ bool is_aligned(const void *p) { return (uintptr_t)p % PP_COPY_BYTES == 0; }
 bool pp_attention_mma_does(const struct pp_cuda_call *c)
 {
     const bool backward = c->call->kernel == PP_KERNEL_FLASH_GRAD;
-    return pp_flash_multiplies(c->call) && is_aligned(c->p[0]) && is_aligned(c->p[2]) &&
-           (!backward || is_aligned(c->p[3]));
+    int most = 0;
+    if (!pp_flash_multiplies(c->call) || !is_aligned(c->p[0]) || !is_aligned(c->p[2])) return false;
+    if (!backward) return true;
+    return is_aligned(c->p[3]) && pp_attention_shared_bytes(&most) == cudaSuccess &&
+           pp_attention_mma_grad_bytes(c->call->n[3]) <= most;
 }
 
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c)

@@ -88,7 +88,7 @@ static __device__ inline void fetch(const pp_attention &a, number *to, const num
     }
 }
 
-/* 16 rows of a tile as the left factor: in registers, or where they lie. */
+/* 16 rows of a tile as the left factor: in registers, or, if there is no room, where they lie. */
 template <int W> struct held_rows {
     uint32_t v[W / PP_MMA_TERMS][4];
 
@@ -134,10 +134,10 @@ static __device__ inline void multiply(const A &a, const number *tile, float (&s
     }
 }
 
-/* sum += p, rounded, x (N rows of a tile) */
-template <int W, int N>
+/* sum += p, rounded, x (C columns, from where it begins, of N rows of a tile) */
+template <int W, int N, int C = W>
 static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][PP_MMA_SUMS], const number *tile,
-                                          float (&sum)[W / PP_MMA_COLUMNS][PP_MMA_SUMS])
+                                          float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
 {
     const number *at = tile + lane() % 16 * pitch<W> + lane() / 16 * 8;
 #pragma unroll
@@ -147,7 +147,7 @@ static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][P
                                   pp_pair_of(p[2 * k + 1][0], p[2 * k + 1][1]),
                                   pp_pair_of(p[2 * k + 1][2], p[2 * k + 1][3])};
 #pragma unroll
-        for (int n = 0; n < W / 16; n++) {
+        for (int n = 0; n < C / 16; n++) {
             pp_ldmatrix_transposed(columns, at + k * PP_MMA_TERMS * pitch<W> + n * 16);
             pp_mma(sum[2 * n], rows, columns[0], columns[1]);
             pp_mma(sum[2 * n + 1], rows, columns[2], columns[3]);
@@ -155,10 +155,11 @@ static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][P
     }
 }
 
-/* Writes sums times their row's factor. to: the first token; first: the first of the warp's. */
-template <int W>
-static __device__ inline void write(const pp_attention &a, number *to, int64_t step, int first,
-                                    const float (&factor)[2], const float (&sum)[W / PP_MMA_COLUMNS][PP_MMA_SUMS])
+/* Writes sums times their row's factor: of C columns, of which there are `columns`. to: the first token; first: the
+ * first of the warp's. */
+template <int C>
+static __device__ inline void write(const pp_attention &a, number *to, int64_t step, int first, int columns,
+                                    const float (&factor)[2], const float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -166,8 +167,8 @@ static __device__ inline void write(const pp_attention &a, number *to, int64_t s
         if (token >= a.seq) continue;
         number *row = to + token * step + 2 * t();
 #pragma unroll
-        for (int n = 0; n < W / PP_MMA_COLUMNS; n++)
-            if (n * PP_MMA_COLUMNS < a.dh)
+        for (int n = 0; n < C / PP_MMA_COLUMNS; n++)
+            if (n * PP_MMA_COLUMNS < columns)
                 *reinterpret_cast<uint32_t *>(row + n * PP_MMA_COLUMNS) =
                     pp_pair_of(sum[n][2 * half] * factor[half], sum[n][2 * half + 1] * factor[half]);
     }
@@ -206,11 +207,13 @@ static __device__ inline uint32_t kept_by_keys(const pp_attention &a, uint32_t v
 
 template <int W> constexpr int bytes_of(int rows) { return rows * pitch<W> * (int)sizeof(number); }
 
-/* Loads a kernel, and lets it have so much shared memory. */
+/* Loads a kernel, and lets it have so much shared memory, if there is so much. */
 static inline cudaError_t prepare(const void *kernel, int shared_bytes)
 {
-    const cudaError_t error = pp_load_kernels(&kernel, 1);
-    return error == cudaSuccess
+    int most = 0;
+    cudaError_t error = pp_load_kernels(&kernel, 1);
+    if (error == cudaSuccess) error = pp_attention_shared_bytes(&most);
+    return error == cudaSuccess && shared_bytes <= most
                ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes)
                : error;
 }

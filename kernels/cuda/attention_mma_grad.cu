@@ -3,6 +3,7 @@
  * Gradients of attention that stores no scores, on tensor cores: see attention_mma.cu.
  */
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -35,10 +36,10 @@ __device__ inline void make_means(const pp_attention &a, const number *ctx, cons
                                   float (&mine)[2])
 {
     for (int row = 0; row < PP_MMA_ROWS; row++) {
-        const int token = first + row, column = lane() * PP_QUAD;
-        const int64_t at = (int64_t)token * a.d + column;
+        const int token = first + row;
         float sum = 0;
-        if (token < a.seq && column < a.dh) {
+        for (int column = lane() * PP_QUAD; token < a.seq && column < a.dh; column += PP_WARP * PP_QUAD) {
+            const int64_t at = (int64_t)token * a.d + column;
             const pp_quad x = pp_load<true>(ctx + at, PP_QUAD), y = pp_load<true>(dctx + at, PP_QUAD);
 #pragma unroll
             for (int i = 0; i < PP_QUAD; i++) sum += x.v[i] * y.v[i];
@@ -65,20 +66,26 @@ __device__ inline float gradient_of(const pp_attention &a, float p, float dkept,
     return p * ((kept ? dkept * a.drop.scale : 0) - mean);
 }
 
+template <int W> constexpr bool is_wide = W > PP_MMA_NARROW;
+
+/* Rows of a warp that do not change: of wide heads, there is no room for them in registers. */
+template <int W> using own_rows = std::conditional_t<is_wide<W>, lying_rows<W>, held_rows<W>>;
+
 /* Means, and gradients of queries. Blocks: pair, query tile. */
 template <int W>
 __global__ void __launch_bounds__(THREADS)
     query_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *ctx, const number *dctx)
 {
     constexpr int N = OVER, TILE = 2 * N * pitch<W>;
-    PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries and gradients of ctx */
+    PP_SHARED(number, shared); /* queries and gradients of ctx; then, or behind, keys and values of two tiles */
+    number *const tiles = shared + (is_wide<W> ? 2 * TOKENS * pitch<W> : 0);
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = (int)(gridDim.y - 1 - blockIdx.y) * TOKENS,
               first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
     const heads<number> at = heads_of(a, qkv, pair);
     const number *grad = pp_attention_context(a, dctx, pair);
     const uint32_t vectors = pp_attention_vectors(a, pair);
     const float scale2 = a.scale * LOG2E;
-    held_rows<W> queries, grads;
+    own_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
     fetch<W, TOKENS, THREADS>(a, shared, at.query, a.width, i);
     fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, grad, a.d, i);
@@ -93,12 +100,12 @@ __global__ void __launch_bounds__(THREADS)
     queries.take(shared + first_row() * pitch<W>);
     grads.take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
-    fetch<W, N, THREADS, 2>(a, shared, at.key, a.width, 0, a.apart);
+    fetch<W, N, THREADS, 2>(a, tiles, at.key, a.width, 0, a.apart);
     for (int j = 0; j < end; j += N) {
-        number *const tile = shared + j / N % 2 * TILE;
+        number *const tile = tiles + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end) fetch<W, N, THREADS, 2>(a, shared + (j / N + 1) % 2 * TILE, at.key, a.width, j + N, a.apart);
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, at.key, a.width, j + N, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
@@ -116,7 +123,7 @@ __global__ void __launch_bounds__(THREADS)
     }
     const target grad_of =
         s.queries ? target{s.queries + (int64_t)turn * a.seq * a.dh, a.dh} : target{at.query, a.width};
-    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, out);
+    write<W>(a, grad_of.to, grad_of.step, first, a.dh, {a.scale, a.scale}, out);
 }
 
 /* Where a tile of queries begins. */
@@ -146,22 +153,25 @@ __device__ inline void fetch_queries(const pp_attention &a, const stage &s, numb
     }
 }
 
-/* Gradients of keys and values: in their place where the block is the only one that needs them. Blocks: group, key
- * tile; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond the
- * row have lse, mean and dctx of zero, and add nothing. */
+/* Columns of gradients of keys and values that a block makes: of wide heads half of them. */
+template <int W> constexpr int made = is_wide<W> ? W / 2 : W;
+
+/* Gradients of keys and values: in their place where nobody needs what is there. Blocks: group, key tile, part of the
+ * columns; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond
+ * the row have lse, mean and dctx of zero, and add nothing. */
 template <int W>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *dctx)
 {
-    constexpr int N = OVER, TILE = 2 * N * pitch<W>;
+    constexpr int N = OVER, TILE = 2 * N * pitch<W>, C = made<W>;
     PP_SHARED(number, shared); /* keys, values; queries and gradients of ctx of two tiles; lse and means of these */
     number *const tiles = shared + 2 * TOKENS * pitch<W>;
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
     const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
-              first = j + first_row(), begin = a.causal ? j : 0;
+              first = j + first_row(), begin = a.causal ? j : 0, column0 = (int)blockIdx.z * C;
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
-    float dk[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
+    float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
     fetch<W, TOKENS, THREADS, 2>(a, shared, heads_of(a, qkv, group).key, a.width, j, a.apart);
     fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, begin});
     pp_copy_wait();
@@ -195,15 +205,17 @@ __global__ void __launch_bounds__(THREADS)
                 dkept[n][e] = gradient_of(a, p, dkept[n][e], of[N + column + e % 2], keeps);
             }
         }
-        add_product<W, N>(score, tile + N * pitch<W>, dv);
-        add_product<W, N>(dkept, tile, dk);
+        add_product<W, N, C>(score, tile + N * pitch<W> + column0, dv);
+        add_product<W, N, C>(dkept, tile + column0, dk);
     }
     const int64_t matrix = (int64_t)a.seq * a.dh;
     const target grad_of =
         s.keys ? target{s.keys + blockIdx.x * matrix, a.dh} : target{heads_of(a, qkv, group).key, a.width};
-    write<W>(a, grad_of.to, grad_of.step, first, {a.scale, a.scale}, dk);
-    write<W>(a, grad_of.to + (s.keys ? gridDim.x * matrix : a.apart), grad_of.step, first, {a.drop.scale, a.drop.scale},
-             dv);
+    number *const to = grad_of.to + column0;
+    const int columns = a.dh - column0;
+    write<C>(a, to, grad_of.step, first, columns, {a.scale, a.scale}, dk);
+    write<C>(a, to + (s.keys ? gridDim.x * matrix : a.apart), grad_of.step, first, columns,
+             {a.drop.scale, a.drop.scale}, dv);
 }
 
 /* Gradients in scratch, [roles, heads, seq, dh], of heads from `first` on, of which a row of tokens has of_row. */
@@ -236,7 +248,7 @@ void launch_settle(const struct pp_cuda_call *c, const pp_attention &a, const wa
 
 /* The kernels for heads of up to `width` columns. */
 struct kind {
-    int width, query_bytes, key_bytes;
+    int width, key_parts, query_bytes, key_bytes; /* key_parts: blocks that share the columns of a key tile */
     void (*query_grad)(pp_attention, stage, number *, const float *, const number *, const number *);
     void (*key_value_grad)(pp_attention, stage, number *, const float *, const number *);
 };
@@ -244,11 +256,24 @@ struct kind {
 template <int W> constexpr kind kind_of()
 {
     static_assert(2 * TOKENS <= 4 * OVER, "queries and gradients have room where two tiles of keys and values come");
-    return {W, bytes_of<W>(4 * OVER), bytes_of<W>(2 * TOKENS + 4 * OVER) + 4 * OVER * (int)sizeof(float), query_grad<W>,
+    constexpr int own = 2 * TOKENS, tiles = 4 * OVER;
+    return {W,
+            W / made<W>,
+            bytes_of<W>(is_wide<W> ? own + tiles : tiles),
+            bytes_of<W>(own + tiles) + 4 * OVER * (int)sizeof(float),
+            query_grad<W>,
             key_value_grad<W>};
 }
 
-const kind kinds[] = {kind_of<32>(), kind_of<64>(), kind_of<96>(), kind_of<PP_FLASH_WIDEST>()};
+const kind kinds[] = {kind_of<32>(),  kind_of<64>(),  kind_of<96>(),
+                      kind_of<128>(), kind_of<192>(), kind_of<PP_FLASH_WIDEST>()};
+
+const kind &kind_for(int dh)
+{
+    const kind *k = kinds;
+    while (k->width < dh) k++;
+    return *k;
+}
 
 /* The kernels of a part. Whose gradients do not wait comes last. */
 void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, const kind &k)
@@ -258,7 +283,7 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
     const number *ctx = static_cast<const number *>(c->p[2]), *dctx = static_cast<const number *>(c->p[3]);
     const int groups = s.pairs / a.group;
     const unsigned tiles = (unsigned)pp_div_up(a.seq, TOKENS);
-    const dim3 pairs((unsigned)s.pairs, tiles), shared((unsigned)groups, tiles);
+    const dim3 pairs((unsigned)s.pairs, tiles), shared((unsigned)groups, tiles, (unsigned)k.key_parts);
     if (s.keys) {
         PP_LAUNCH(means, pairs, THREADS, 0, c->stream, a, s, ctx, dctx);
         PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
@@ -273,14 +298,18 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
 
 } // namespace
 
+int pp_attention_mma_grad_bytes(int dh)
+{
+    const kind &k = kind_for(dh);
+    return std::max(k.query_bytes, k.key_bytes);
+}
+
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
 {
     const pp_attention a = pp_attention_of<number>(c, NULL, c->p[0], c->p[2]);
     const int pairs = a.rows * a.heads;
     const struct pp_flash_parts parts = pp_flash_divide(c->call, true, c->scratch_bytes);
     number *const scratch = static_cast<number *>(c->scratch);
-    const kind *k = kinds;
-    while (k->width < a.dh) k++;
     if (parts.parts == 0) return cudaErrorInvalidValue;
     stage s = {};
     for (s.pair = 0; s.pair < pairs; s.pair += s.pairs) {
@@ -289,7 +318,7 @@ cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
         s.queries = parts.queries ? scratch : NULL;
         s.keys = parts.keys ? scratch : NULL;
         s.means = reinterpret_cast<float *>(scratch + groups * (parts.queries + parts.keys));
-        run_part(c, a, s, *k);
+        run_part(c, a, s, kind_for(a.dh));
     }
     return cudaGetLastError();
 }

@@ -12,7 +12,8 @@ enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large devi
 /* The backward does some groups of heads, which share keys and values, at a time, as many as have room in scratch:
  * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
  * of: those of queries where each head has keys and values of its own, else those of keys and values, as there are
- * fewer of these. A launch takes the ones, or the others, to their place. */
+ * fewer of these; on tensor cores these also of wide heads, whose keys several blocks need. A launch takes the ones, or
+ * the others, to their place. */
 struct pp_flash_parts {
     int groups, parts; /* of a part; 0: not even one group has room */
     int launches;      /* of a part */
@@ -46,7 +47,7 @@ static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, 
 {
     const int32_t *n = call->n;
     const int64_t seq = n[1], groups = (int64_t)n[0] * PP_KV_HEADS(n), group = n[2] / PP_KV_HEADS(n);
-    const bool shared = group > 1, wide = n[3] > PP_FLASH_COLUMNS;
+    const bool shared = group > 1 || (multiplies && n[3] > PP_MMA_NARROW), wide = n[3] > PP_FLASH_COLUMNS;
     struct pp_flash_parts p = {0, 0, 0, 1, n[3], 0, 0};
     if (!multiplies) {
         p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */

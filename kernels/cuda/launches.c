@@ -13,10 +13,19 @@ static int stored_attention(const struct pp_call *call)
     return (int)(PART_LAUNCHES * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES));
 }
 
+static int flash_parts(const struct pp_call *call, bool multiplies)
+{
+    const struct pp_flash_parts p = pp_flash_divide(call, multiplies, PP_CUDA_SCRATCH_BYTES);
+    return p.parts * p.launches;
+}
+
+/* Tensor cores may have too little shared memory for wide heads. */
 static int flash_grad(const struct pp_call *call)
 {
-    const struct pp_flash_parts p = pp_flash_divide(call, pp_flash_multiplies(call), PP_CUDA_SCRATCH_BYTES);
-    return p.parts * p.launches;
+    const int in_float = flash_parts(call, false);
+    if (!pp_flash_multiplies(call)) return in_float;
+    const int multiplied = flash_parts(call, true);
+    return call->n[3] > PP_MMA_NARROW && in_float > multiplied ? in_float : multiplied;
 }
 
 int pp_cuda_launches(const struct pp_call *call)

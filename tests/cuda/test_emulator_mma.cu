@@ -150,7 +150,7 @@ __global__ void tile_kernel(pp_attention a, const __nv_bfloat16 *of, __nv_bfloat
     rows.take(shared);
     multiply<W, ROWS>(rows, shared + ROWS * pitch<W>, score);
     add_product<W, ROWS>(score, shared + ROWS * pitch<W>, out);
-    write<W>(a, c, HEAD, 0, {1, 1}, out);
+    write<W>(a, c, HEAD, 0, HEAD, {1, 1}, out);
 }
 
 void product_of_tiles(int)

@@ -126,15 +126,20 @@ static void test_arithmetic(void **state)
     const double scores = 4 * 2 * 32 * 32;
     for (int precision = 0; precision < PP_PRECISIONS; precision++) {
         const struct pp_call math = {PP_KERNEL_ATTENTION, {4, 32, 2, 64, 1}, .precision = precision},
-                             wide = {PP_KERNEL_FLASH, {4, 64, 2, 144, 0}, .precision = precision};
+                             odd = {PP_KERNEL_FLASH, {4, 64, 2, 140, 0}, .precision = precision};
         check_flops(math, true, scores * (4 * 64 + 6), 0, 0);
-        assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&wide, true).shared_bytes == 0);
-        check_flops(wide, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
+        assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&odd, true).shared_bytes == 0);
+        check_flops(odd, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
     check_flops((struct pp_call){PP_KERNEL_GELU, {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
     check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
     const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
     check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
+    /* 144 columns are as 192; backward seven products, and two of them once more. */
+    const struct pp_call wide = {PP_KERNEL_FLASH, {4, 64, 2, 144, 0}, .precision = PP_BF16},
+                         wide_grad = {PP_KERNEL_FLASH_GRAD, {4, 64, 2, 144, 0}, .precision = PP_BF16};
+    check_flops(wide, true, 6 * 4 * scores, 0, 4 * scores * 2 * 2 * 192);
+    check_flops(wide_grad, true, 2 * 9 * 4 * scores, 0, 4 * scores * 9 * 2 * 192);
     /* 128 fragments of 512 bytes for a tile of a warp, and an eighth of 64 keys and values of 128 bytes */
     assert_true(pp_call_work(&flash, true).shared_bytes == 4 * 2 * 2 * (128 * 512 * 64 / 256.0 + 64 * 2 * 128 / 8.0));
 }

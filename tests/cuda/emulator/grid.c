@@ -19,7 +19,7 @@ enum {
     CANARY_BYTES = 256,
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
-    COPIES = 40,   /* that a thread may have under way */
+    COPIES = 56,   /* that a thread may have under way */
     VARIABLES = 8, /* that a kernel declares */
     WARPS = PP_EMU_BLOCK_THREADS / PP_EMU_WARP
 };
