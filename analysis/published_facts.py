@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import tempfile
 
+COLUMNS = 120
 FACTS = pathlib.Path(__file__).resolve().parent / "published.tsv"
 
 
@@ -27,6 +28,27 @@ def number(cell):
         return float(cell) if "." in cell else int(cell)
     except ValueError:
         return cell
+
+
+def span(values):
+    """ "+1 to +3" """
+    return f"{min(values):+.0f} to {max(values):+.0f}"
+
+
+def command(words):
+    """A call of ppsim as a block of the page: an option and its values stay together on a line."""
+    options = []
+    for word in map(str, words):
+        if word.startswith("--") or not options:
+            options.append(word)
+        else:
+            options[-1] += f" {word}"
+    lines = ["    ppsim"]
+    for option in options:
+        if len(lines[-1]) + len(option) + 3 > COLUMNS:
+            lines.append("       ")
+        lines[-1] += f" {option}"
+    return " \\\n".join(lines)
 
 
 class Program:

@@ -8,6 +8,7 @@ import statistics
 import tempfile
 
 from fidelity_table import markdown, percent
+from published_facts import command, span
 
 KEYS = {  # what the text calls each model
     "gpt": "GPT-3 175B",
@@ -64,6 +65,10 @@ class Run:
     def tokens(self, seconds):
         """Tokens a second of a GPU"""
         return self.batch * self.model.tokens / seconds / self.gpus
+
+    def hides_sums(self):
+        """NVIDIA's recipes do, over tensors, beside products."""
+        return self.source == "dgxc"
 
     def measured(self):
         return self.rate or self.tokens(self.seconds)
@@ -129,13 +134,8 @@ def table(runs, found):
         row += [run.replicas, run.rows, "" if run.checkpoint == "never" else "yes"]
         row += [f"{run.measured():.0f}", f"{rate:.0f}", f"{errors[-1]:+.0f}"]
         rows.append([*row, f"{100 * sums:.0f}", f"{arena:.0f}", f"{100 * run.products():.0f}"])
-    head = ["model", "machine", "GPUs", "T", "P", "V", "D", "rows", "again", "tokens/s", "ppsim", "error %"]
+    head = ["model", "machine", "GPUs", "T", "P", "V", "D", "rows", "recomputed", "tokens/s", "ppsim", "error %"]
     return markdown([*head, "sums %", "arena GiB", "products %"], rows), errors
-
-
-def span(values):
-    """ "+1 to +3" """
-    return f"{min(values):+.0f} to {max(values):+.0f}"
 
 
 def without_sums(run, rate, sums, _):
@@ -149,6 +149,7 @@ def of_models(runs, found, errors):
     for key, name in KEYS.items():
         at = [i for i, run in enumerate(runs) if run.model.name == name]
         figures[f"modern_{key}"] = span([errors[i] for i in at])
+        figures[f"modern_{key}_mean"] = f"{statistics.mean(errors[i] for i in at):+.0f}"
         figures[f"modern_{key}_without"] = span([without_sums(runs[i], *found[i]) for i in at])
         same = [i for i in at if runs[i].part() == runs[at[0]].part()]
         first, last = same[0], same[-1]
@@ -157,37 +158,70 @@ def of_models(runs, found, errors):
     return figures
 
 
-def of_first(run, rate):
-    """{word of the text: seconds of a batch} of a run of InternLM that only computes: its products, and all else"""
-    measured, whole = (run.batch * run.model.tokens / each / run.gpus for each in (run.measured(), rate))
-    products = measured * run.products() / machine_file(run.machine)["precisions"]["bf16"]["efficiency"]
+def without_tiles(run, folder):
+    """A copy of the machine's file as if nothing were known of tiles: products reach its efficiency."""
+    machine = json.loads(pathlib.Path(run.on(folder)).read_text(encoding="utf-8"))
+    machine["precisions"]["bf16"].pop("tiles")
+    path = pathlib.Path(folder) / "flat.json"
+    path.write_text(json.dumps(machine), encoding="utf-8")
+    return path
+
+
+def of_first(run, whole, flat):
+    """{word of the text: figure} of a run of InternLM that only computes: seconds of a batch for its products, and for
+    all else. whole, flat: its seconds by prediction, with products in tiles and without"""
+    measured = run.batch * run.model.tokens / run.measured() / run.gpus
+    at_peak = measured * run.products()
+    products = at_peak / machine_file(run.machine)["precisions"]["bf16"]["efficiency"] + whole - flat
     seconds = {"whole": measured, "products": products, "else": measured - products, "else_predicted": whole - products}
-    return {f"modern_first_{name}": f"{each:.2f}" for name, each in seconds.items()}
+    seconds["predicted"] = whole
+    times = f"{seconds['else'] / seconds['else_predicted']:.1f}"
+    figures = {f"modern_first_{name}": f"{each:.2f}" for name, each in seconds.items()}
+    return {**figures, "modern_first_reached": f"{100 * at_peak / products:.0f}", "modern_first_times": times}
+
+
+def computing(runs, found, errors, narrow):
+    """[error of speed in %] of what is left where little but computing counts: InternLM on one host, and NVIDIA's
+    recipes, had their sums over tensors taken no time. narrow: what predicted() says of those with narrow heads"""
+    host = [error for run, error in zip(runs, errors) if run.source == "internlm" and run.gpus == 8]
+    recipes = [each for each in zip(runs, found) if each[0].hides_sums() and each[0].model.name != WIDE]
+    return [*host, *(without_sums(run, *each) for run, each in [*recipes, *narrow])]
 
 
 def section(program, facts):
     """({name: table}, {word of the text: figure})"""
     runs = runs_of(facts)
     wide = [run.with_narrow_heads() for run in runs if run.model.name == WIDE]
+    intern = [i for i, run in enumerate(runs) if run.source == "internlm"]
+    host, few = ([i for i in intern if runs[i].gpus <= gpus] for gpus in (8, 128))
+    (largest,) = (i for i in intern if runs[i].gpus == 1024)
     with tempfile.TemporaryDirectory() as folder:
         found, narrow = ([predicted(program, run, folder) for run in these] for these in (runs, wide))
+        first = runs[host[0]]
+        machines = (first.on(folder), without_tiles(first, folder))
+        seconds = [program.predict("--machine", each, *first.words())["ms_per_batch"] / 1e3 for each in machines]
     lines, errors = table(runs, found)
-    host = [i for i, run in enumerate(runs) if run.source == "internlm" and run.gpus == 8]
     small = [i for i, run in enumerate(runs) if run.model.name == KEYS["small"] and run.gpus == 16]  # T = 4, then 2
+    computed = computing(runs, found, errors, list(zip(wide, narrow)))
     figures = {
-        "modern_first": " ".join(map(str, ["ppsim", "--machine", runs[0].machine, *runs[0].words()])),
+        "modern_first": command(["--machine", runs[0].machine, *runs[0].words()]),
         "modern_runs": len(runs),
         "modern_mean": f"{statistics.mean(errors):+.0f}",
         "modern_median": f"{statistics.median(errors):+.0f}",
         "modern_least": f"{min(errors):+.0f}",
         "modern_most": f"{max(errors):+.0f}",
-        "modern_recipes": span([error for run, error in zip(runs, errors) if run.source == "dgxc"]),
+        "modern_hidden": span([error for run, error in zip(runs, errors) if run.hides_sums() and run.model.name != WIDE]),
+        "modern_computing": f"{min(computed):.0f} to {max(computed):.0f}",
+        "modern_factor": f"{1 + min(computed) / 100:.1f} to {1 + max(computed) / 100:.1f}",
         "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
         "modern_narrow_without": span([without_sums(run, *each) for run, each in zip(wide, narrow)]),
         "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
         "modern_narrower_predicted": f"{percent(found[small[1]][0], found[small[0]][0]):+.0f}",
         "modern_host": span([errors[i] for i in host]),
-        **of_first(runs[host[0]], found[host[0]][0]),
+        "modern_few": span([errors[i] for i in few]),
+        "modern_few_mean": f"{statistics.mean(errors[i] for i in few):+.0f}",
+        "modern_largest": f"{errors[largest]:+.0f}",
+        **of_first(first, *seconds),
         **of_models(runs, found, errors),
     }
     return {"modern": lines}, figures

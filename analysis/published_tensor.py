@@ -4,8 +4,10 @@
 import statistics
 
 from fidelity_table import markdown, percent
+from published_facts import command, span
 
 TOKENS, VOCABULARY = 2048, 51200
+MANY = 1024  # GPUs of the largest runs of 2021, of 76.1B and more
 
 
 class Run:
@@ -45,8 +47,9 @@ class Run:
 
 
 def table(program, facts, attentions):
-    """(table, {attention: errors in %}, runs); attentions: {name: options}"""
-    rows, errors = [], {name: [] for name in attentions}
+    """(table, {attention: errors in %}, runs, [part of the time that sums take, of the first attention]); attentions:
+    {name: options}"""
+    rows, shares, errors = [], [], {name: [] for name in attentions}
     runs = [Run(*cells) for cells in facts["tensor"]]
     for run in runs:
         row = [run.paper, run.model, run.gpus, run.tensor, run.ranks, run.virtual, f"{run.measured():.0f}"]
@@ -56,18 +59,19 @@ def table(program, facts, attentions):
             errors[name].append(percent(rate, run.measured()))
             row += [f"{rate:.0f}", f"{errors[name][-1]:+.0f}"]
         first = next(iter(found.values()))
-        sums = 100 * first["tensor_ms"] / first["ms_per_batch"]
-        rows.append([*row, f"{sums:.0f}", f"{max(first['peak_bytes']) / 1e9:.0f}"])
+        shares.append(first["tensor_ms"] / first["ms_per_batch"])
+        rows.append([*row, f"{100 * shares[-1]:.0f}", f"{max(first['peak_bytes']) / 1e9:.0f}"])
     head = ["paper", "model", "GPUs", "T", "P", "V", "TFLOP/s"]
     for name in attentions:
         head += [name, "error %"]
-    return markdown([*head, "sums %", "arena GB"], rows), errors, runs
+    return markdown([*head, "sums %", "arena GB"], rows), errors, runs, shares
 
 
 def sequence_table(program, facts, attentions):
     """The runs of 2022 with sequence parallelism, beside those that recomputed all: (table, {attention: errors of speed
-    in %}, {"measured" or attention: by how many % they are faster})"""
-    rows, errors, gains = [], {name: [] for name in attentions}, {name: [] for name in ("measured", *attentions)}
+    in %}, {"measured" or attention: by how many % they are faster}, [part of the time that sums take])"""
+    rows, shares, errors = [], [], {name: [] for name in attentions}
+    gains = {name: [] for name in ("measured", *attentions)}
     runs = {run.model: run for run in (Run(*cells) for cells in facts["tensor"]) if run.paper == 2022}
     for model, seconds in facts["sequence"]:
         run = runs[model]
@@ -78,14 +82,15 @@ def sequence_table(program, facts, attentions):
             errors[name].append(percent(seconds, now["ms_per_batch"] / 1e3))
             gains[name].append(percent(full["ms_per_batch"], now["ms_per_batch"]))
             row += [f"{now['ms_per_batch'] / 1e3:.2f}", f"{errors[name][-1]:+.0f}"]
-            sums.append(f"{100 * now['tensor_ms'] / now['ms_per_batch']:.0f}")
+            sums.append(now["tensor_ms"] / now["ms_per_batch"])
             arenas.append(f"{max(now['peak_bytes']) / 1e9:.0f}")
-        rows.append([*row, sums[0], *arenas, *(f"{found[-1]:+.0f}" for found in gains.values())])
+        shares.append(sums[0])
+        rows.append([*row, f"{100 * sums[0]:.0f}", *arenas, *(f"{found[-1]:+.0f}" for found in gains.values())])
     head = ["model", "GPUs", "T", "P", "V", "s"]
     for name in attentions:
         head += [name, "error %"]
     head += ["sums %", *(f"{name}: arena GB" for name in attentions), "gain %", *(f"{name} %" for name in attentions)]
-    return markdown(head, rows), errors, gains
+    return markdown(head, rows), errors, gains, shares
 
 
 def ranges(kind, errors):
@@ -98,12 +103,31 @@ def ranges(kind, errors):
     return words
 
 
+def slower(share):
+    """By how many % a run gets slower whose sums, such a part of its time, take half as long again"""
+    return percent(1 / (1 + share / 2), 1)
+
+
 def section(program, facts, attentions):
     """({name: table}, {word of the text: figure}, {attention: errors of all runs in %})"""
-    whole, errors, runs = table(program, facts, attentions)
-    parts, errors_parts, gains = sequence_table(program, facts, attentions)
-    words = {"tensor_first": " ".join(map(str, ["ppsim", *runs[3].words()])), **ranges("tensor", errors)}
-    words["sequence_first"] = " ".join(map(str, ["ppsim", *runs[-3].words(True)]))
-    words.update({**ranges("sequence", errors_parts), **ranges("gain", gains)})
+    whole, errors, runs, shares = table(program, facts, attentions)
+    parts, errors_parts, gains, shares_parts = sequence_table(program, facts, attentions)
+    shares = [share for share in [*shares, *shares_parts] if share > 0]
+    many, of_2022 = (
+        [error for run, error in zip(runs, errors["math"]) if run.paper == paper and run.gpus >= least]
+        for paper, least in ((2021, MANY), (2022, 0))
+    )
+    words = {
+        "tensor_first": command(runs[3].words()),
+        "sequence_first": command(runs[-3].words(True)),
+        "tensor_many": span(many),
+        "tensor_2022": span(of_2022),
+        "tensor_sums": f"{100 * max(shares):.0f}",
+        "tensor_slower_least": f"{-slower(min(shares)):.0f}",
+        "tensor_slower_most": f"{-slower(max(shares)):.0f}",
+        **ranges("tensor", errors),
+        **ranges("sequence", errors_parts),
+        **ranges("gain", gains),
+    }
     together = {name: [*found, *errors_parts[name]] for name, found in errors.items()}
     return {"tensor": whole, "sequence": parts}, words, together

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
+import published_facts  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
 import published_tensor  # noqa: E402
@@ -98,8 +99,9 @@ class Sequence(unittest.TestCase):
     def test_speeds_are_held_against_those_runs_and_gains_against_the_others(self):
         cells = next(cells for cells in published.read_facts()["tensor"] if cells[:2] == [2022, "22B"])
         facts = {"tensor": [cells], "sequence": [["22B", 1.1]]}
-        lines, errors, gains = published_tensor.sequence_table(self, facts, {"math": []})
+        lines, errors, gains, shares = published_tensor.sequence_table(self, facts, {"math": []})
         self.assertEqual(round(errors["math"][0], 6), 10)  # 1 s, not 1.1
+        self.assertEqual(shares, [0.1])
         self.assertEqual([round(gains[name][0], 1) for name in ("measured", "math")], [29.1, 100])
         self.assertEqual([cell.strip() for cell in lines[2].split("|")[9:-1]], ["10", "7", "+29", "+100"])
 
@@ -150,6 +152,45 @@ class Modern(unittest.TestCase):
             self.assertEqual(self.RUNS[0].on(folder), "h100")
         self.assertEqual(found["network"].pop("gb_per_s") * 4, kept["network"].pop("gb_per_s"))
         self.assertEqual(found, kept)
+
+
+    def test_tiles_are_all_that_is_left_out(self):
+        (run, *_) = (run for run in self.RUNS if run.source == "internlm")
+        with tempfile.TemporaryDirectory() as folder:
+            flat = json.loads(published_modern.without_tiles(run, folder).read_text(encoding="utf-8"))
+            kept = json.loads(run.on(folder).read_text(encoding="utf-8"))
+        kept["precisions"]["bf16"].pop("tiles")
+        self.assertEqual(flat, kept)
+
+    def test_products_and_all_else_are_the_whole(self):
+        (run, *_) = (run for run in self.RUNS if run.source == "internlm")
+        figures = published_modern.of_first(run, 3.0, 3.0)  # tiles change nothing: products reach the efficiency
+        self.assertEqual(figures["modern_first_reached"], "80")
+        found = {name.removeprefix("modern_first_"): float(figure) for name, figure in figures.items()}
+        self.assertAlmostEqual(found["products"] + found["else"], found["whole"], delta=0.011)
+        self.assertAlmostEqual(found["products"] + found["else_predicted"], 3, delta=0.011)
+        faster = published_modern.of_first(run, 2.8, 3.0)  # in tiles products take 0.2 s less, and all else what it took
+        self.assertAlmostEqual(float(faster["modern_first_products"]), found["products"] - 0.2, delta=0.011)
+        self.assertEqual(faster["modern_first_else_predicted"], figures["modern_first_else_predicted"])
+
+    def test_computing_is_what_a_host_and_the_recipes_without_sums_leave(self):
+        def first(model, gpus):
+            return next(run for run in self.RUNS if run.model.name == model and run.gpus == gpus)
+
+        runs = [first("InternLM 7B", 8), first("InternLM 7B", 128), first("GPT-3 175B", 128)]
+        wide = first(published_modern.WIDE, 128)
+        found = [(run.measured(), 0.2, 0) for run in runs]
+        narrow = [(wide, (wide.measured(), 0, 0))]
+        errors = published_modern.computing([*runs, wide], [*found, None], [7, 8, 9, 10], narrow)
+        self.assertEqual([round(error, 6) for error in errors], [7, 25, 0])
+
+
+class Command(unittest.TestCase):
+    def test_options_keep_their_values_on_a_line(self):
+        lines = published_facts.command(["--zero", 1, "--no-eval", *["--split", "1" * 60] * 2]).splitlines()
+        split = "--split " + "1" * 60
+        self.assertEqual(lines, [f"    ppsim --zero 1 --no-eval {split} \\", f"        {split}"])
+        self.assertLessEqual(max(map(len, lines)), published_facts.COLUMNS)
 
 
 class Page(unittest.TestCase):
