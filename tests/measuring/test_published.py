@@ -169,7 +169,7 @@ class Modern(unittest.TestCase):
         found = {name.removeprefix("modern_first_"): float(figure) for name, figure in figures.items()}
         self.assertAlmostEqual(found["products"] + found["else"], found["whole"], delta=0.011)
         self.assertAlmostEqual(found["products"] + found["else_predicted"], 3, delta=0.011)
-        faster = published_modern.of_first(run, 2.8, 3.0)  # in tiles products take 0.2 s less, and all else what it took
+        faster = published_modern.of_first(run, 2.8, 3.0)  # products take 0.2 s less, all else what it took
         self.assertAlmostEqual(float(faster["modern_first_products"]), found["products"] - 0.2, delta=0.011)
         self.assertEqual(faster["modern_first_else_predicted"], figures["modern_first_else_predicted"])
 
