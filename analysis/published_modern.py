@@ -3,6 +3,7 @@
 
 import copy
 import json
+import math
 import pathlib
 import statistics
 import tempfile
@@ -213,7 +214,7 @@ def section(program, facts):
         "modern_most": f"{max(errors):+.0f}",
         "modern_hidden": span(hidden),
         "modern_computing": f"{min(computed):.0f} to {max(computed):.0f}",
-        "modern_factor": f"{1 + min(computed) / 100:.1f} to {1 + max(computed) / 100:.1f}",
+        "modern_factor": f"{1 + min(computed) / 100:.1f} to {math.ceil(10 + max(computed) / 10) / 10:.1f}",
         "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
         "modern_narrow_without": span([without_sums(run, *each) for run, each in zip(wide, narrow)]),
         "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
