@@ -181,12 +181,12 @@ def of_first(run, whole, flat):
     return {**figures, "modern_first_reached": f"{100 * at_peak / products:.0f}", "modern_first_times": times}
 
 
-def computing(runs, found, errors, narrow):
+def computing(runs, found, errors):
     """[error of speed in %] of what is left where little but computing counts: InternLM on one host, and NVIDIA's
-    recipes, had their sums over tensors taken no time. narrow: what predicted() says of those with narrow heads"""
+    recipes, had their sums over tensors taken no time"""
     host = [error for run, error in zip(runs, errors) if run.source == "internlm" and run.gpus == 8]
-    recipes = [each for each in zip(runs, found) if each[0].hides_sums() and each[0].model.name != WIDE]
-    return [*host, *(without_sums(run, *each) for run, each in [*recipes, *narrow])]
+    recipes = [each for each in zip(runs, found) if each[0].hides_sums()]
+    return [*host, *(without_sums(run, *each) for run, each in recipes)]
 
 
 def section(program, facts):
@@ -203,8 +203,8 @@ def section(program, facts):
         seconds = [program.predict("--machine", each, *first.words())["ms_per_batch"] / 1e3 for each in machines]
     lines, errors = table(runs, found)
     small = [i for i, run in enumerate(runs) if run.model.name == KEYS["small"] and run.gpus == 16]  # T = 4, then 2
-    hidden = [error for run, error in zip(runs, errors) if run.hides_sums() and run.model.name != WIDE]
-    computed = computing(runs, found, errors, list(zip(wide, narrow)))
+    hidden = [error for run, error in zip(runs, errors) if run.hides_sums()]
+    computed = computing(runs, found, errors)
     figures = {
         "modern_first": command(["--machine", runs[0].machine, *runs[0].words()]),
         "modern_runs": len(runs),
