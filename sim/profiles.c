@@ -6,6 +6,7 @@
 
 #include "core/db_profile_text.h"
 #include "core/log.h"
+#include "core/main.h"
 #include "sim/embedded.h"
 
 static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
@@ -63,8 +64,33 @@ pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out)
     return close_if(status, out);
 }
 
+enum { RUN_DEVICE = 1, RUN_DATE = 6, RUN_WORKLOAD = 10, DATE_CHARACTERS = 10 }; /* columns of "run": docs/FORMATS.md */
+
+/* Column i of the line, as far as there is room. */
+static void copy_column(const char *line, int i, char *out, size_t size)
+{
+    while (i-- > 0) {
+        line += strcspn(line, "\t\n");
+        line += *line == '\t';
+    }
+    snprintf(out, size, "%.*s", (int)strcspn(line, "\t\n"), line);
+}
+
+/* What was measured first. */
+static void list_profile(FILE *out, const struct pp_embedded *p)
+{
+    static const char start[] = "\nrun\t";
+    char device[16], date[DATE_CHARACTERS + 1], workload[80];
+    const char *run = strstr(p->text, start);
+    if (!run) return;
+    copy_column(run + 1, RUN_DEVICE, device, sizeof device);
+    copy_column(run + 1, RUN_DATE, date, sizeof date);
+    copy_column(run + 1, RUN_WORKLOAD, workload, sizeof workload);
+    pp_list_row(out, p->name, "%s, %s: %s", device, date, workload);
+}
+
 void pp_profiles_list(FILE *out)
 {
     if (!pp_embedded_profiles[0].name) fputs("  none\n", out);
-    for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) fprintf(out, "  %s\n", p->name);
+    for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) list_profile(out, p);
 }
