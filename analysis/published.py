@@ -24,6 +24,7 @@ from published_facts import Program, command, read_facts  # noqa: E402
 
 TEXT = pathlib.Path(__file__).resolve().parent / "published_text.md"
 COLUMNS = ["1F1B", "1F1B-I", "ZB-1p", "ZB-2p"]  # as the paper calls them, and in the order of published.tsv
+INTERLEAVED = "1F1B-I"
 SCHEDULES = {  # what ppsim has for each
     "1F1B": ["1f1b"],
     "1F1B-I": ["interleaved", "--virtual", "{V}"],
@@ -55,13 +56,17 @@ class Model:
         """samples/GPU/s of a prediction"""
         return 1e3 * row["microbatches"] * self.rows / self.ranks / row["ms_per_batch"]
 
-    def options(self):
+    def split_of(self, column):
+        """Of 1F1B-I: a layer in each stage, but none in the first and the last one."""
+        return [0] + [1] * self.layers + [0] if column == INTERLEAVED else self.split
+
+    def options(self, column):
         """Those of ppsim that say what the model is; the batch is left to the caller."""
         return [
             *("--d-model", self.width, "--heads", self.heads, "--d-ff", 4 * self.width, "--layers", self.layers),
             *("--vocab", VOCABULARY, "--vocab-multiple", 128, "--tokens", TOKENS, "--mask", "causal"),
             *("--dropout", 0.1, "--checkpoint", "never", "--replicas", 1, "--no-eval"),
-            *("--stages", self.ranks, "--split", ",".join(map(str, self.split))),
+            *("--stages", self.ranks, "--split", ",".join(map(str, self.split_of(column)))),
         ]
 
 
@@ -98,20 +103,41 @@ def of_times(program, facts, models):
     return found
 
 
+def stopped(facts, models, found):
+    """What if a rank computed nothing while a message of its own is under way, as Megatron-LM's do that do not overlap
+    them? Twice for each microbatch and stage: {column: errors in % of speed}"""
+    first = {name: ms for name, (_, *ms) in first_of_each(facts["times"]).items()}
+    hops = {(name, m): ms[-1] for name, m, *ms in facts["times"]}
+    errors = {column: [] for column in COLUMNS}
+    for name, m, *cells in facts["measured"]:
+        for column, measured in zip(COLUMNS, cells):
+            if (name, m, column) in found:
+                stages = models[name].virtual if column == INTERLEAVED else 1
+                ms = found[name, m, column]["ms_per_batch"] + 2 * stages * m * hops.get((name, m), first[name][-1])
+                row = {**found[name, m, column], "ms_per_batch": ms}
+                errors[column].append(percent(models[name].samples(row), measured))
+    return errors
+
+
+def stopped_table(errors, errors_stopped):
+    means = [[statistics.mean(each[column]) for each in (errors, errors_stopped)] for column in COLUMNS]
+    rows = [[column, *(f"{mean:+.1f}" for mean in both)] for column, both in zip(COLUMNS, means)]
+    return markdown(["schedule", "mean error %", "if hops stop computing: mean error %"], rows)
+
+
 def sheet_words(model, m, column):
     """A norm of all gradients that every rank waits for, but where the paper does without it."""
     clip = 0 if column.startswith("ZB") else 1
-    words = ["--machine", "a100", "--precision", "bf16", *model.options(), "--rows", m * model.rows, "--chunks", m]
+    words = ["--machine", "a100", "--precision", "bf16", *model.options(column), "--rows", m * model.rows, "--chunks", m]
     return [*words, "--clip", clip, *schedule(column, model)]
 
 
 def of_data_sheet(program, facts, models, *words):
-    """B: the same from the data sheet of the a100. The first and the last stage of the paper's 1F1B-I have no layers,
-    which ppkit could not do when this was made: without 1F1B-I."""
+    """B: the same from the data sheet of the a100."""
     found = {}
     for name, m, *cells in facts["measured"]:
         for column, measured in zip(COLUMNS, cells):
-            if measured is not None and column != "1F1B-I":
+            if measured is not None:
                 found[name, m, column] = program.predict(*sheet_words(models[name], m, column), *words)
     return found
 
@@ -139,14 +165,14 @@ def throughput(facts, models, found, columns):
     return markdown(head, rows), errors
 
 
-def pairs(facts, models, found):
+def pairs(facts, models, found, columns=COLUMNS):
     """([pairs of schedules in another order than measured], of how many), of pairs of one model and M that differ"""
     wrong, total = [], 0
     for name, m, *cells in facts["measured"]:
         points = [
             (column, measured, models[name].samples(found[name, m, column]))
             for column, measured in zip(COLUMNS, cells)
-            if (name, m, column) in found
+            if (name, m, column) in found and column in columns
         ]
         for (a, measured_a, a_predicted), (b, measured_b, b_predicted) in itertools.combinations(points, 2):
             total += measured_a != measured_b
@@ -173,23 +199,21 @@ def error_summary(found):
 
 
 def ratios(facts, a, b):
-    """Speed over 1F1B's: (table, {A or B: errors in %})."""
-    rows, errors = [], {"A": [], "B": []}
+    """Speed over 1F1B's: (table, {A or B, and whether it is 1F1B-I's: errors in %})."""
+    rows, errors = [], {(key, interleaved): [] for key in "AB" for interleaved in (False, True)}
     for name, m, base, *cells in facts["measured"]:
         row = [name, m]
         for column, measured in zip(COLUMNS[1:], cells):
             row.append("" if measured is None else f"{measured / base:.2f}")
             for key, found in (("A", a), ("B", b)):
-                if key == "B" and column == "1F1B-I":
-                    continue
                 if (name, m, column) not in found:
                     row.append("")
                     continue
                 predicted = found[name, m, "1F1B"]["ms_per_batch"] / found[name, m, column]["ms_per_batch"]
-                errors[key].append(percent(predicted, measured / base))
+                errors[key, column == INTERLEAVED].append(percent(predicted, measured / base))
                 row.append(f"{predicted:.2f}")
         rows.append(row)
-    return markdown(["model", "M", "1F1B-I", "A", "ZB-1p", "A", "B", "ZB-2p", "A", "B"], rows), errors
+    return markdown(["model", "M", "1F1B-I", "A", "B", "ZB-1p", "A", "B", "ZB-2p", "A", "B"], rows), errors
 
 
 def bubbles(program, facts, models, found):
@@ -288,13 +312,13 @@ def memory(program, facts, models, sheet):
             gb = counted_gb(program, models[name], first[name], column)
             errors.append(percent(gb, measured))
             row += [measured, f"{gb:.0f}", f"{errors[-1]:+.0f}"]
-        for column in ("1F1B", "ZB-1p", "ZB-2p"):
+        for column in COLUMNS:
             row.append(f"{max(sheet[name, first[name], column]['peak_bytes']) / 1e9:.0f}")
         rows.append(row)
     head = ["model"]
     for column in COLUMNS:
         head += [column + " GB", "counted", "error %"]
-    return markdown([*head, "ppkit's arena: 1F1B", "ZB-1p", "ZB-2p"], rows), errors
+    return markdown([*head, "ppkit's arena: 1F1B", *COLUMNS[1:]], rows), errors
 
 
 def gpipe(program, facts):
@@ -328,9 +352,8 @@ def page(folder):
     a, b = of_times(program, facts, models), of_data_sheet(program, facts, models)
     flash = of_data_sheet(program, facts, models, *FLASH)
     table_a, errors_a = throughput(facts, models, a, COLUMNS)
-    columns_b = [column for column in COLUMNS if column != "1F1B-I"]
-    table_b, errors_b = throughput(facts, models, b, columns_b)
-    _, errors_flash = throughput(facts, models, flash, columns_b)
+    table_b, errors_b = throughput(facts, models, b, COLUMNS)
+    _, errors_flash = throughput(facts, models, flash, COLUMNS)
     table_ratios, errors_ratios = ratios(facts, a, b)
     table_kinds, words_kinds = kinds(program, facts, models)
     table_memory, errors_memory = memory(program, facts, models, b)
@@ -350,6 +373,7 @@ def page(folder):
     tables = {
         "summary": error_summary(summary),
         "times": table_a,
+        "stopped": stopped_table(errors_a, stopped(facts, models, a)),
         "bubbles": table_bubbles,
         "sheet": table_b,
         "kinds": table_kinds,
@@ -373,9 +397,9 @@ def page(folder):
         "most_b": f"{max(all_b):+.0f}",
         "mean_flash": f"{statistics.mean(all_flash):.0f}",
         "wrong": "; ".join(sorted({pair for _, _, (wrong, _) in summary for pair in wrong})) or "none",
-        "pairs_b": of_pairs(summary[1][2]),
-        "ratio_a": size(errors_ratios["A"]),
-        "ratio_b": size(errors_ratios["B"]),
+        "pairs_b": of_pairs(pairs(facts, models, b, [c for c in COLUMNS if c != INTERLEAVED])),
+        **{f"ratio_{key.lower()}": size(errors_ratios[key, False]) for key in "AB"},
+        **{f"interleaved_{key.lower()}": f"{statistics.mean(errors_ratios[key, True]):+.0f}" for key in "AB"},
         "memory": size(errors_memory),
         "gpipe": size(errors_gpipe),
         **words_kinds,

@@ -32,6 +32,8 @@ def found(*ms):
 class Figures(unittest.TestCase):
     def test_errors_have_the_sign_of_too_fast(self):
         self.assertEqual(MODELS["m"].split, [1, 2, 2, 1])
+        self.assertEqual(MODELS["m"].split_of("ZB-1p"), [1, 2, 2, 1])
+        self.assertEqual(MODELS["m"].split_of("1F1B-I"), [0, 1, 1, 1, 1, 1, 1, 0])  # 4 ranks with 2 stages each
         # 8 samples / 4 GPUs / 0.2 s = 10; / 0.16 s = 12.5
         _, errors = published.throughput(FACTS, MODELS, found(200, 160, 250), published.COLUMNS[:3])
         self.assertEqual([round(values[0], 2) for values in errors.values()], [0.0, 4.17, -33.33])
@@ -39,10 +41,11 @@ class Figures(unittest.TestCase):
     def test_pairs_count_where_measured_speeds_differ(self):
         self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 170)), ([], 2))
         self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 250)), (["1F1B and ZB-1p"], 2))
+        self.assertEqual(published.pairs(FACTS, MODELS, found(200, 160, 250), ["1F1B", "1F1B-I"]), ([], 1))
 
     def test_gain_is_held_against_the_measured_one(self):
         _, errors = published.ratios(FACTS, found(240, 160, 200), {})
-        self.assertEqual([round(error, 2) for error in errors["A"]], [25.0, 0.0])
+        self.assertEqual([[round(error, 2) for error in errors["A", which]] for which in (True, False)], [[25.0], [0.0]])
 
 
 class Recorded:
