@@ -192,7 +192,8 @@ static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
 struct pp_ref pp_writer_inner(struct pp_writer *w);
 /* Takes scratch for a row of d numbers for each place, if there are any. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
-/* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, if it is read. */
+/* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, where that is
+ * read. */
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
 /* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);

@@ -12,10 +12,10 @@
  * of its group, in their order, adds what they give in registers, and the sums wait until those of queries, which need
  * the keys and values, are there.
  *
- * Not all of wide heads, of more than 128 columns, has room in registers: forward a tile has half as many keys; backward
- * the warp's own rows are read where they lie, and gradients of keys and values are made by two blocks, of half of the
- * columns each, which both make all scores. Backward a block then has 101 (192 columns) or 133 KiB of shared memory. A
- * GPU that has less (compute capability 8.6, 8.9, 12.0) does it in float arithmetic.
+ * Not all of wide heads, of more than 128 columns, has room in registers: forward a tile has half as many keys;
+ * backward the warp's own rows are read where they lie, and gradients of keys and values are made by two blocks, of
+ * half of the columns each, which both make all scores. Backward a block then has 101 (192 columns) or 133 KiB of
+ * shared memory. A GPU that has less (compute capability 8.6, 8.9, 12.0) does it in float arithmetic.
  *
  * Blocks of pairs run beside each other, tiles one after another, those first that have most to do behind a mask; so
  * many pairs at a time that their keys and values may stay in the cache.

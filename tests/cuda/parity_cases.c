@@ -134,8 +134,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH, {2, 1, 1, 128, 0}, LARGE},
     {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2}, PLAIN},
     {PP_KERNEL_FLASH, {2, 40, 6, 128, 0, 2}, LARGE, BARE},
-    {PP_KERNEL_FLASH, {1, 70, 2, 144, 0}, LARGE}, /* wide */
-    {PP_KERNEL_FLASH, {1, 131, 4, 192, 1, 2}, LARGE},
+    {PP_KERNEL_FLASH, {1, 131, 4, 192, 1, 2}, LARGE}, /* wide */
     {PP_KERNEL_FLASH, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, FIRST},
     {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, SECOND},

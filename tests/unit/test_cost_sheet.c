@@ -99,7 +99,7 @@ static void test_rate_of_attention(void **state)
                  {"--precision bf16 --d-model 64", "h200", PP_FP32},
                  {"--precision bf16 --d-model 64 --attention flash", "h200", SHARED},
                  {"--precision bf16 --d-model 64 --attention flash", "a100", PP_BF16},
-                 {"--precision bf16 --d-model 144 --attention flash", "a100", PP_FP32},
+                 {"--precision bf16 --d-model 272 --attention flash", "a100", PP_FP32},
                  {"--precision tf32 --d-model 64 --attention flash", "h200", PP_FP32}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_machine m;
