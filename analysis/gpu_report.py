@@ -3,6 +3,7 @@
 """What scripts/gpu has measured, as a page for docs/results: tables, each with its command, plots, and what is missing.
 
   gpu_report.py RESULTS --out docs/results/h200.md [--machine h200] [--bin build/bin] [--tiny]
+                [--kernel-times build/tests/bench/bin/kernel_times]
 
 RESULTS is scripts/gpu's folder, or what its archive holds; it may be empty. Plots (gnuplot) become files beside the
 page. With --bin, ppsim says from what it would predict each preset on a machine without a GPU.
@@ -22,6 +23,7 @@ import tempfile
 sys.dont_write_bytecode = True
 import bench_gpu as bench  # noqa: E402
 import fidelity_design as design  # noqa: E402
+import published_kernels as kernels  # noqa: E402
 from fidelity_table import markdown  # noqa: E402
 
 FAMILIES = ("tutorial", "tutorial-12", "small", "gpt")
@@ -35,6 +37,10 @@ SPEED = f"""\
 One worker, a whole step (forward, backward, clipping, SGD); PyTorch and ppexec take turns on the same GPU in the same
 call. Goals: at most {bench.GOAL} of the measured floor with one microbatch, and never slower than PyTorch (the best of
 ppexec's ways counts). The paper floor is an H200's, computed before anything was measured."""
+PRODUCTS = """\
+Matrix products as `ppprof` measured them, each alone on the whole GPU, beside `sim/machines/{}.json`. Errors are
+(predicted - measured) / measured of times; a prediction has nothing for launching. gemm_nt is forward, gemm_nn makes
+gradients of inputs, gemm_tn those of weights."""
 FROM = """\
 What `ppsim --machine {} --preset PRESET --precision PRECISION` predicts from, with these files and without a GPU, for a
 GPU for each worker. Links between GPUs cannot be measured on one GPU: they are data-sheet values."""
@@ -122,6 +128,16 @@ def profile_section(args, folder, steps):
         found = [[f, p, *(ppsim(args, f, p, folder) or ["MISSING"] * 4)] for f in FAMILIES[:3] for p in bench.TOLERANCE]
         lines += ["", FROM.format(known_machine(args)), "", *markdown(head, found)]
     return lines, missing
+
+
+def products_section(args, folder, _):
+    """What a machine file would have said, where there is one."""
+    machine = known_machine(args)
+    cases = kernels.measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
+    if not args.kernel_times or not cases or not (kernels.MACHINES / f"{machine}.json").exists():
+        return [], []
+    lines = kernels.measured_table(kernels.Predictor(args.kernel_times), machine, cases)
+    return ["## Products beside the data sheet", "", PRODUCTS.format(machine), "", *lines], []
 
 
 # Predictions
@@ -330,7 +346,7 @@ def steps_section(folder, steps):
 def document(args):
     folder, steps = args.results, last_steps(args.results)
     sections, missing = [], []
-    for make in (profile_section, fidelity_section, speed_section, learning_section):
+    for make in (profile_section, products_section, fidelity_section, speed_section, learning_section):
         lines, lacks = make(args, folder, steps)
         sections += [*lines, "", *([f"MISSING: {'; '.join(lacks)}."] if lacks else []), ""]
         missing += lacks
@@ -353,6 +369,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--machine", default="h200")
     parser.add_argument("--bin", default="")
+    parser.add_argument("--kernel-times", default="", help="says what a machine file has for a product")
     parser.add_argument("--tiny", action="store_true", help="the results are those of tiny models")
     args = parser.parse_args()
     args.out.write_text(document(args), encoding="utf-8")

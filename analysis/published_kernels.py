@@ -4,6 +4,7 @@
 
   published_kernels.py --program build/tests/bench/bin/kernel_times --out docs/results/kernels.md
   published_kernels.py --program build/tests/bench/bin/kernel_times --fit h100 bf16    # "tiles" of the machine file
+  published_kernels.py --program build/tests/bench/bin/kernel_times --machine h200 --profile profiles/h200-*.tsv
 
 What was published is in published_kernels.tsv. The page's figures are what the program says; a test holds both together.
 """
@@ -42,6 +43,48 @@ class Case:
         else:
             self.group, self.devices, self.bytes = cells[1:4]
             self.line = f"{ASKED[self.group]} {self.devices} {self.bytes}"
+
+
+class Measured:
+    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide"."""
+
+    def __init__(self, name, shape, words, ns):
+        self.name, self.us = name, ns / 1e3
+        self.precision = next((word for word in words if word in ("bf16", "tf32")), "fp32")
+        times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
+        self.flops = 2 * times * math.prod(shape)
+        self.line = " ".join(map(str, ("product", self.precision, times, *shape, *(["wide"] if "wide" in words else []))))
+
+    @classmethod
+    def of(cls, line):
+        """None if it is another line"""
+        cells = line.rstrip("\n").split("\t")
+        words = cells[1].split() if len(cells) > 1 else []
+        if cells[0] != "kernel" or not words[0].startswith("gemm_") or cells[2:4] != ["-", "1"]:
+            return None
+        return cls(words[0], tuple(map(int, words[1].split("x"))), words[2:], float(cells[5]))
+
+
+def measured_products(paths):
+    """Of profiles as text, each once"""
+    found = {}
+    for line in (line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
+        case = Measured.of(line)
+        if case:
+            found.setdefault((case.name, case.line), case)
+    return list(found.values())
+
+
+def measured_table(predictor, machine, cases):
+    """Products as measured beside the machine file: lines of a table"""
+    rows = []
+    for precision in ("bf16", "tf32", "fp32"):
+        for name in ("gemm_nt", "gemm_nn", "gemm_tn"):
+            for least, words in ((0, "all"), (1e10, "of 10 GFLOP and more")):
+                some = [c for c in cases if (c.name, c.precision) == (name, precision) and c.flops >= least]
+                if some:
+                    rows.append([precision, name, words, len(some), *summary(predictor.errors(machine, some))])
+    return markdown(["arithmetic", "product", "which", "shapes", "mean %", "mean size %", "90 % within %", "worst %"], rows)
 
 
 def read_cases(kind):
@@ -194,6 +237,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
     parser.add_argument("--fit", nargs=2, metavar=("GPU", "PRECISION"), help="print what fits products best")
     parser.add_argument("--fit-sums", metavar="GPU", help="print what fits collectives best")
+    parser.add_argument("--machine", default="h200", help="for --profile")
+    parser.add_argument("--profile", nargs="+", type=pathlib.Path, help="print how far off a GPU's own products are")
     args = parser.parse_args()
     predictor = Predictor(args.program)
     if args.fit:
@@ -202,6 +247,8 @@ def main():
     if args.fit_sums:
         error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
         print(f"latency_us {latency}, gb_per_s {rate}: off by {100 * error:.0f} % on average")
+    if args.profile:
+        print("\n".join(measured_table(predictor, args.machine, measured_products(args.profile))))
     if args.out:
         args.out.write_text(page(args.program), encoding="utf-8")
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
- *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k
+ *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k; "wide" behind: C is
+ *                                      float32 whatever the precision
  *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
  *   exchange 8 1048576                 all to all: devices, bytes of each
  * and answers each with a line of microseconds, in which nothing is for launching it. The devices are in one host.
@@ -23,10 +24,11 @@ static int find_precision(const char *name)
 
 static bool time_product(const struct pp_machine *m, const char *line, double *us)
 {
-    char precision[8];
+    char precision[8], wide[8] = "";
     struct pp_call call = {.kernel = PP_KERNEL_GEMM_NN};
-    if (sscanf(line, "product %7s %d %d %d %d", precision, &call.n[5], &call.n[0], &call.n[1], &call.n[2]) != 5)
-        return false;
+    int32_t *n = call.n;
+    if (sscanf(line, "product %7s %d %d %d %d %7s", precision, &n[5], &n[0], &n[1], &n[2], wide) < 5) return false;
+    n[4] = strcmp(wide, "wide") == 0;
     call.precision = find_precision(precision);
     if (call.precision == PP_PRECISIONS) return false;
     const struct pp_work work = pp_call_work(&call, m->cores == 0);

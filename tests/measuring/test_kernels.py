@@ -7,6 +7,7 @@ import difflib
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -96,6 +97,39 @@ class Fit(unittest.TestCase):
             errors = predictor.errors(name, [c for c in cases if c.group == "bf16"])
             self.assertEqual(len(errors), 250)
             self.assertLess(sum(map(abs, errors)) / len(errors), 0.05)
+
+
+PROFILE = """\
+kernel\tgemm_nt 1024x2048x512 bf16\t-\t1\t20\t{nt}
+kernel\tgemm_nt 1024x2048x512 bf16\tshare 1/2\t1\t20\t1
+kernel\tgemm_nt 1024x2048x512 bf16\t-\t2\t20\t1
+kernel\tgemm_tn 1024x2048x512 times3 bf16 wide\t-\t1\t20\t{tn}
+kernel\tgemm_nn 64x64x64\t-\t1\t20\t{nn}
+kernel\tgap\t-\t1\t20\t5
+task\tF 2l\t-\t1\t20\t1\t1\t1\t1
+"""
+
+
+class Profile(unittest.TestCase):
+    def test_products_alone_are_held_against_the_machine_file(self):
+        predictor = published_kernels.Predictor(PROGRAM)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "h100-x.tsv"
+            path.write_text(PROFILE.format(nt=1, tn=1, nn=1))
+            cases = published_kernels.measured_products([path, path])
+            lines = ["product bf16 1 1024 2048 512", "product bf16 3 1024 2048 512 wide", "product fp32 1 64 64 64"]
+            self.assertEqual([case.line for case in cases], lines)
+            nt, tn, nn = (1000 * us for us in predictor.microseconds("h100", cases))
+            path.write_text(PROFILE.format(nt=nt, tn=2 * tn, nn=nn / 2))
+            found = published_kernels.measured_table(predictor, "h100", published_kernels.measured_products([path]))
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[2:]]
+        self.assertEqual([row[:5] for row in rows][0], ["bf16", "gemm_nt", "all", "1", "+0"])
+        self.assertEqual([row[4] for row in rows], ["+0", "-50", "+100"])
+
+    def test_wide_results_take_longer_to_write(self):
+        cases = [published_kernels.Measured("gemm_tn", (4096, 4096, 256), words, 1) for words in (["bf16"], ["bf16", "wide"])]
+        plain, wide = published_kernels.Predictor(PROGRAM).microseconds("h100", cases)
+        self.assertGreater(wide, 1.1 * plain)
 
 
 class Page(unittest.TestCase):
