@@ -21,13 +21,22 @@ GOALS = {
 GROUP = ["model", "transport", "P", "configurations"]
 TIME = ["mean %", "worst %", "norm. mean %", "norm. worst %"]
 LEGEND = """\
-Error: (predicted - measured) / measured ms/batch; measured: the median of a configuration's runs; spread: (slowest -
-fastest run) / median. Normalised (norm.): the prediction multiplied by the reference kernel's time in the runs over
-that in the profile. Repeating: configurations whose runs, two or more, spread less than 1.5 %. Drift: of that kernel,
-profile to runs; other load: cores that others had, on average over a run. A run is disturbed if they had more than 0.05
-or the kernel was over 5 % slower; such runs count everywhere. Memory error: of the process that is furthest off. Of a
-GPU: medians of clock and power while it was busy; the most memory in use, less the arenas of all workers: what contexts
-and libraries take, which is no part of the prediction."""
+- **error**: (predicted - measured) / measured ms/batch, where measured is the median of a configuration's runs. Minus:
+  the prediction is too fast.
+- **spread**: (slowest - fastest run) / median.
+- **repeating**: configurations whose runs, two or more, spread less than 1.5 %.
+- **normalised** (norm.): the error, if the prediction is multiplied by the reference kernel's time in the runs over
+  that in the profile.
+- **drift**: of the reference kernel's time, from the profile to the runs.
+- **other load**: cores that others had, on average over a run.
+- **disturbed**: runs in which others had more than 0.05, or the reference kernel was over 5 % slower than in the
+  profile. Such runs count everywhere.
+- **memory error**: of the process that is furthest off.
+- **arena equal**, **plans equal**: bytes of the workers' arenas, and the plan, are those that were predicted.
+- **from**: where the times of the prediction come from. `profile`: the same tasks were measured.
+- **SM MHz**, **W**: of a GPU, medians of its clock and power while it was busy.
+- **MiB beside arenas**: the most memory in use on a GPU, less the arenas of all workers. That is what contexts and
+  libraries take, which is no part of the prediction."""
 
 
 def percent(value, base):
