@@ -233,8 +233,8 @@ def foreign_table(rows, plain):
         lines.append([*cells, "disturbed" if row["signs"] else "model's error", ", ".join(row["signs"]) or "-"])
     told, runs = sum(bool(row["signs"]) for row in rows), sum(row["runs"] for row in plain)
     return [
-        f"{told} of {len(rows)} runs beside a busy loop on the last core are told apart from an error of the model;"
-        f" {sum(row['disturbed'] for row in plain)} of {runs} runs without it look disturbed too.",
+        f"{told} of {len(rows)} runs beside a busy loop on the last core are told apart from an error of the model.",
+        f"{sum(row['disturbed'] for row in plain)} of {runs} runs without it look disturbed, too.",
         "",
         *markdown(head, lines),
     ]

@@ -307,10 +307,10 @@ class Statistics(unittest.TestCase):
         found = [table.compare_foreign(plain[0], self.PREDICTION, run, 1000) for run in runs]
         lines = table.foreign_table(found, plain)
         self.assertIn("1 of 2 runs beside", lines[0])
-        self.assertIn("1 of 2 runs without it", lines[0])
-        self.assertEqual(cells(lines[4])[9:12], ["110.00", "100.00", "150.00"])
-        self.assertEqual(cells(lines[4])[16:], ["1.00, 2.00", "disturbed", "others"])
-        self.assertEqual(cells(lines[5])[16:], ["1.00, 1.00", "model's error", "-"])
+        self.assertIn("1 of 2 runs without it", lines[1])
+        self.assertEqual(cells(lines[5])[9:12], ["110.00", "100.00", "150.00"])
+        self.assertEqual(cells(lines[5])[16:], ["1.00, 2.00", "disturbed", "others"])
+        self.assertEqual(cells(lines[6])[16:], ["1.00, 1.00", "model's error", "-"])
 
     def test_columns_are_of_one_width(self):
         lines = table.time_summary([row(1.0), row(2.0, model="a long name")], table.GOALS["cpu"])
