@@ -4,7 +4,7 @@
  *
  * What libraries of products do (tiles, waves, K cut in several parts) is in NVIDIA's "Matrix Multiplication Background
  * User's Guide" and in CUTLASS's "Efficient GEMM in CUDA"; the formula is our own, its four figures are fitted to
- * measured products (analysis/published_products.py, docs/results/products.md).
+ * measured products (analysis/published_kernels.py, docs/results/kernels.md).
  */
 #ifndef PP_SIM_PRODUCT_H
 #define PP_SIM_PRODUCT_H
