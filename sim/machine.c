@@ -325,9 +325,8 @@ void pp_machine_tell(const struct pp_machine *m, bool tasks)
     write_figures(m, figures, sizeof figures);
     pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
     if (tasks && m->cores == 0)
-        pp_info(
-            "times by a data sheet are not measured; how far off they were beside published measurements of GPUs, with "
-            "--attention math and flash: docs/results/published.md");
+        pp_info("times by a data sheet are not measured, and usually too short: expect 1.2 to 1.4 times as much "
+                "(docs/results/published.md)");
 }
 
 void pp_machine_list(FILE *out)

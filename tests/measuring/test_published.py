@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -208,6 +209,11 @@ class Documents(unittest.TestCase):
         (sentence,) = (line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
         for name in ("README.md", "docs/FEATURES.md"):
             self.assertIn(sentence, " ".join((ROOT / name).read_text(encoding="utf-8").split()), name)
+
+    def test_program_says_what_the_page_says(self):
+        page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        (factor,) = re.findall(r"Expect ([0-9.]+ to [0-9.]+) times the predicted time", page)
+        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
 
 
 class Llama(unittest.TestCase):
