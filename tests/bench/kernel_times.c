@@ -31,6 +31,7 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
     n[4] = strcmp(wide, "wide") == 0;
     call.precision = find_precision(precision);
     if (call.precision == PP_PRECISIONS) return false;
+    for (int i = 0; i < 3; i++) call.ref[i].region = PP_MEM_WORK; /* C, A, B: what lies nowhere is not moved */
     const struct pp_work work = pp_call_work(&call, m->cores == 0);
     *us = pp_machine_work_ns(m, &work) / 1e3;
     return true;

@@ -78,6 +78,17 @@ class Summary(unittest.TestCase):
             self.assertEqual(set(precision), {"peak_gflops", "efficiency"})
 
 
+class Bytes(unittest.TestCase):
+    def test_narrow_products_take_as_long_as_memory(self):
+        m, n, k = 16, 16384, 16384
+        case = published_kernels.Case("product", ["h100", "bf16", 1, m, n, k, 1])
+        us = 2 * (m * k + k * n + m * n) / 3000e9 * 1e6
+        tiled, plain = published_kernels.machine_file("h100"), published_kernels.flat("h100")
+        tiled["precisions"]["bf16"]["tiles"]["start_us"] = 0
+        for machine in (tiled, plain):
+            self.assertAlmostEqual(published_kernels.Predictor(PROGRAM).microseconds(machine, [case])[0], us, places=2)
+
+
 class Fit(unittest.TestCase):
     def test_machine_files_have_what_fits(self):
         predictor = published_kernels.Predictor(PROGRAM)
