@@ -243,6 +243,8 @@ def main():
     predictor = Predictor(args.program)
     if args.fit:
         one = [c for c in read_cases("product") if [c.machine, c.group, c.times] == [*args.fit, 1]]
+        if not one:
+            parser.error(f"nothing is published of products of {' '.join(args.fit)}")
         print(json.dumps(fit(predictor, *args.fit, one)))
     if args.fit_sums:
         error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
