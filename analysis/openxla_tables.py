@@ -91,7 +91,10 @@ def order(line):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=pathlib.Path)
-    data = b"".join(path.read_bytes() + b"\0" for path in parser.parse_args().files)
+    try:
+        data = b"".join(path.read_bytes() + b"\0" for path in parser.parse_args().files)
+    except OSError as error:
+        raise SystemExit(f"openxla_tables.py: {error}") from error
     lines = sorted([*products(data), *collectives(data)], key=order)
     if not lines:
         raise SystemExit("there is no table in these files")

@@ -98,6 +98,8 @@ def machine_file(name):
 class Predictor:
     def __init__(self, program):
         self.program = str(pathlib.Path(program).resolve())
+        if not pathlib.Path(self.program).is_file():
+            raise SystemExit(f"{program}: there is no such program; build the target kernel_times")
 
     def microseconds(self, machine, cases):
         """machine: a name, or the content of a machine file"""
@@ -212,6 +214,8 @@ def fitted_sums(predictor, name, cases):
     """latency_us and gb_per_s that are nearest to all collectives of a MiB and more, by the mean size of the error"""
     machine = copy.deepcopy(machine_file(name))
     some = [case for case in cases if case.machine == name and case.bytes >= MIB]
+    if not some:
+        raise SystemExit(f"no collectives of {name} were published")
     found = []
     for latency in range(20, 105, 5):
         for rate in range(200, 700, 20):
@@ -241,6 +245,8 @@ def main():
     parser.add_argument("--profile", nargs="+", type=pathlib.Path, help="print how far off a GPU's own products are")
     args = parser.parse_args()
     predictor = Predictor(args.program)
+    if not (args.out or args.fit or args.fit_sums or args.profile):
+        parser.error("say what to make: --out, --fit, --fit-sums or --profile")
     if args.fit:
         one = [c for c in read_cases("product") if [c.machine, c.group, c.times] == [*args.fit, 1]]
         if not one:

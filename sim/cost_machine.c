@@ -80,7 +80,8 @@ static struct rates rates_of(const struct pp_machine *m, int sharers)
         rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
         rates.peak_flops_per_ns[i] = m->peak_flops_per_ns[i] / sharers;
         rates.tiles[i] = m->tiles[i];
-        rates.tiles[i].multiprocessors /= sharers;
+        const int parts = m->tiles[i].multiprocessors / sharers;
+        if (m->tiles[i].multiprocessors > 0) rates.tiles[i].multiprocessors = parts > 0 ? parts : 1;
     }
     return rates;
 }

@@ -228,6 +228,15 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
 }
 
 /* What fields say together. */
+static pp_status check_tiles(const char *where, const struct pp_machine *m)
+{
+    for (int i = 0; i < PP_PRECISIONS; i++)
+        if (m->tiles[i].multiprocessors > 0 && m->cores > 0)
+            return bad((struct spot){where, "precisions", pp_precision_names[i]},
+                       "must have no tiles where \"cores\" is not 0: they are of GPUs");
+    return PP_OK;
+}
+
 static pp_status check_hosts(const char *where, const struct pp_machine *m)
 {
     if (m->host_devices == 0) return PP_OK;
@@ -251,6 +260,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
     for (int g = 0; g < GROUPS && status == PP_OK; g++) status = read_group(where, &groups[g], root, out);
     if (status == PP_OK) status = read_precisions(where, root, out);
     if (status == PP_OK) status = check_hosts(where, out);
+    if (status == PP_OK) status = check_tiles(where, out);
     json_decref(root);
     return status;
 }

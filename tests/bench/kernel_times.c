@@ -30,7 +30,7 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
     if (sscanf(line, "product %7s %d %d %d %d %7s", precision, &n[5], &n[0], &n[1], &n[2], wide) < 5) return false;
     n[4] = strcmp(wide, "wide") == 0;
     call.precision = find_precision(precision);
-    if (call.precision == PP_PRECISIONS) return false;
+    if (call.precision == PP_PRECISIONS || n[0] < 1 || n[1] < 1 || n[2] < 1 || n[5] < 1) return false;
     for (int i = 0; i < 3; i++) call.ref[i].region = PP_MEM_WORK; /* C, A, B: what lies nowhere is not moved */
     const struct pp_work work = pp_call_work(&call, m->cores == 0);
     *us = pp_machine_work_ns(m, &work) / 1e3;
@@ -46,6 +46,7 @@ static bool time_join(const struct pp_machine *m, const char *line, double *us)
         join.all_to_all = true;
     else if (sscanf(line, "sum %d %d %lld", &join.rounds, &devices, &bytes) != 3)
         return false;
+    if (devices < 1 || bytes < 0) return false;
     join.bytes = bytes;
     const struct pp_placement placement = pp_placement_on(m);
     const struct pp_ring ring = pp_placement_ring(&placement, 0, 1, devices);

@@ -105,6 +105,7 @@ outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 
     frame.first_row = 11;
     frame.training = true;
     struct pp_call call = {};
+    call.kernel = w.flash ? PP_KERNEL_FLASH : PP_KERNEL_ATTENTION;
     const int32_t n[] = {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv};
     std::copy(n, n + 6, call.n);
     call.site = s.p > 0 ? 7 : 0;
@@ -122,6 +123,7 @@ outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 
     assert_int_equal(w.forward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     outcome out = {ctx.get(), p.get(), qkv.get(), {}, {pp_emu::products}, {pp_emu::fragments}};
+    call.kernel = w.flash ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_ATTENTION_GRAD;
     c.p[0] = qkv.p, c.p[2] = dctx.p, c.p[3] = NULL;
     if (w.flash) c.p[2] = ctx.p, c.p[3] = dctx.p;
     assert_int_equal(w.backward(&c), cudaSuccess);

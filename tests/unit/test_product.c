@@ -76,7 +76,7 @@ static void test_k_in_parts(void **state)
     check(time_of(0, 0, 500, (struct pp_product){64, 64, 513, 1, 2}), area * 257 + 500 + pass / 4);
 }
 
-/* What a product takes is never less with a larger one. */
+/* (Where K can be cut in more parts, a slightly larger one may be faster: not between these.) */
 static void test_larger_takes_longer(void **state)
 {
     (void)state;
