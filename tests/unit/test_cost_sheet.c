@@ -32,7 +32,7 @@ static void test_machine_precisions(void **state)
             bf16 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16"),
             part = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32 --gpus 1");
     assert_true(fp32 > 4 * tf32 && tf32 > bf16);
-    expect_near((double)part / (double)fp32, 4, 0.1, "a quarter of a GPU");
+    expect_near((double)part / (double)fp32, 4, 0.2, "a quarter of a GPU"); /* but for whole tiles, and their start */
     struct pp_job *job = create_job("--precision tf32");
     struct pp_machine m;
     struct pp_cost *cost;
