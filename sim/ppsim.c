@@ -302,6 +302,7 @@ static pp_status predict(struct session *s)
     PP_TRY(predict_all(s));
     pp_remarks_totals(&s->remarks);
     tell_machine(s);
+    pp_remarks_schedule(&s->remarks);
     pp_remarks_fits(&s->remarks);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));

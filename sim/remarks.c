@@ -270,6 +270,14 @@ void pp_remarks_totals(const struct pp_remarks *r)
     if (r->checkpoints > 1) pp_warn("%d configurations have checkpoints that save no memory", r->checkpoints);
 }
 
+void pp_remarks_schedule(const struct pp_remarks *r)
+{
+    const struct pp_config *config = r->predictor->config;
+    if (config->workers.n == 0 || pp_config_given(config, "schedule")) return;
+    pp_info("only gpipe was tried, the default, which holds all microbatches; name others to compare, such as "
+            "--schedule 1f1b,zbv");
+}
+
 /* But for numbers, and lists of them. */
 static bool same_reason(const char *a, const char *b)
 {

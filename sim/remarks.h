@@ -48,6 +48,9 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
  * these. */
 void pp_remarks_precision(const struct pp_remarks *r);
 
+/* Where ways to use --workers were compared: that nobody named schedules. */
+void pp_remarks_schedule(const struct pp_remarks *r);
+
 /* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one. */
 pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why) PP_MUST_CHECK;
 
