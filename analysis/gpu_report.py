@@ -136,7 +136,8 @@ def products_section(args, folder, _):
     cases = kernels.measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
     if not args.kernel_times or not cases or not (kernels.MACHINES / f"{machine}.json").exists():
         return [], []
-    lines = kernels.measured_table(kernels.Predictor(args.kernel_times), machine, cases)
+    predictor = kernels.Predictor(args.kernel_times)
+    lines = [*kernels.measured_table(predictor, machine, cases), "", *kernels.measured_fits(predictor, machine, cases)]
     return ["## Products beside the data sheet", "", PRODUCTS.format(machine), "", *lines], []
 
 

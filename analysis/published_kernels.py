@@ -158,6 +158,16 @@ def fit(predictor, name, precision, cases):
     return {key: float(f"{tiles[key]:.3g}") for key in FITTED}
 
 
+def measured_fits(predictor, name, cases):
+    """What fits products of profiles best: lines of text, one for each arithmetic with enough of them"""
+    lines = []
+    for precision, figures in machine_file(name)["precisions"].items():
+        some = [case for case in cases if case.precision == precision]
+        if "tiles" in figures and len(some) >= 3 * len(FITTED):
+            lines.append(f"    {precision}: {json.dumps(fit(predictor, name, precision, some))}")
+    return ["Figures of `tiles` that fit these best:", "", *lines] if lines else []
+
+
 def products_table(predictor, cases):
     head = ["GPU", "arithmetic", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"]
     rows = []
@@ -242,7 +252,7 @@ def main():
     parser.add_argument("--fit", nargs=2, metavar=("GPU", "PRECISION"), help="print what fits products best")
     parser.add_argument("--fit-sums", metavar="GPU", help="print what fits collectives best")
     parser.add_argument("--machine", default="h200", help="for --profile")
-    parser.add_argument("--profile", nargs="+", type=pathlib.Path, help="print how far off a GPU's own products are")
+    parser.add_argument("--profile", nargs="+", type=pathlib.Path, help="print how far off a GPU's own products are, and what fits")
     args = parser.parse_args()
     predictor = Predictor(args.program)
     if not (args.out or args.fit or args.fit_sums or args.profile):
@@ -256,7 +266,9 @@ def main():
         error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
         print(f"latency_us {latency}, gb_per_s {rate}: off by {100 * error:.0f} % on average")
     if args.profile:
-        print("\n".join(measured_table(predictor, args.machine, measured_products(args.profile))))
+        measured = measured_products(args.profile)
+        lines = [*measured_table(predictor, args.machine, measured), "", *measured_fits(predictor, args.machine, measured)]
+        print("\n".join(lines))
     if args.out:
         args.out.write_text(page(args.program), encoding="utf-8")
 

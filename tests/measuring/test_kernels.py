@@ -4,6 +4,7 @@
 the machine files have the figures that it fits."""
 
 import difflib
+import json
 import os
 import pathlib
 import sys
@@ -136,6 +137,19 @@ class Profile(unittest.TestCase):
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[2:]]
         self.assertEqual([row[:5] for row in rows][0], ["bf16", "gemm_nt", "all", "1", "+0"])
         self.assertEqual([row[4] for row in rows], ["+0", "-50", "+100"])
+
+    def test_what_fits_a_profile_is_found(self):
+        predictor, true = published_kernels.Predictor(PROGRAM), published_kernels.machine_file("h100")
+        true["precisions"]["bf16"]["tiles"].update(start_us=7.0, load=30.0, store=0.4)
+        shapes = [(m, n, k) for m in (256, 2048) for n in (512, 3072) for k in (512, 1024, 4096)]
+        cases = [published_kernels.Measured("gemm_nt", shape, ["bf16"], 1) for shape in shapes]
+        for case, us in zip(cases, predictor.microseconds(true, cases)):
+            case.us = us
+        _, _, line = published_kernels.measured_fits(predictor, "h100", cases)
+        found = json.loads(line.split(":", 1)[1])
+        for key, value in (("start_us", 7.0), ("load", 30.0)):
+            self.assertAlmostEqual(found[key], value, delta=0.1 * value)
+        self.assertEqual(published_kernels.measured_fits(predictor, "h100", cases[:11]), [])
 
     def test_wide_results_take_longer_to_write(self):
         cases = [published_kernels.Measured("gemm_tn", (4096, 4096, 256), words, 1) for words in (["bf16"], ["bf16", "wide"])]
