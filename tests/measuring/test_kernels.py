@@ -165,5 +165,16 @@ class Page(unittest.TestCase):
         self.assertTrue(kept == made, "run analysis/published_kernels.py and read what it changes:\n" + "\n".join(lines))
 
 
+class Documents(unittest.TestCase):
+    def test_say_what_the_page_says(self):
+        page = (ROOT / "docs" / "results" / "kernels.md").read_text(encoding="utf-8")
+        rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("|")]
+        sizes = {(row[1], row[3]): int(row[6]) for row in rows if row[2] == "bf16"}
+        trainings = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        self.assertIn(f"are off by {sizes['h100', 'of 10 GFLOP and more']} % on average", trainings)
+        readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        self.assertIn(f"within {max(sizes.values())} % on average of published times of an H100 and a B200", readme)
+
+
 if __name__ == "__main__":
     unittest.main()
