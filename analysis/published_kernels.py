@@ -29,6 +29,7 @@ MACHINES = HERE.parent / "sim" / "machines"
 ASKED = {"all-reduce": "sum 2", "all-gather": "sum 1", "reduce-scatter": "sum 1", "all-to-all": "exchange"}
 MIB = 2**20
 FITTED = ("start_us", "load", "store", "split_us")
+LEAST = 0.1  # from where a figure goes on that was 0, which no factor moves
 
 
 class Case:
@@ -151,7 +152,7 @@ def fit(predictor, name, precision, cases):
         before = least
         for key, factor in ((key, factor) for key in FITTED for factor in (1 + step, 1 / (1 + step))):
             kept = tiles[key]
-            tiles[key] = kept * factor
+            tiles[key] = max(kept, LEAST) * factor
             now = loss()
             least, tiles[key] = (now, tiles[key]) if now < least else (least, kept)
         step = step if least < before else step / 2

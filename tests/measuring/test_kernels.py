@@ -102,6 +102,16 @@ class Fit(unittest.TestCase):
                 for key, value in found.items():
                     self.assertAlmostEqual(kept[key], value, delta=0.03 * value, msg=f"{name} {precision} {key}")
 
+    def test_it_hardly_matters_where_a_fit_begins(self):
+        predictor, machine = published_kernels.Predictor(PROGRAM), published_kernels.machine_file("h100")
+        kept = dict(machine["precisions"]["bf16"]["tiles"])
+        machine["precisions"]["bf16"]["tiles"].update(start_us=2, load=40, store=1, split_us=0)
+        cases = [c for c in published_kernels.read_cases("product") if (c.machine, c.group) == ("h100", "bf16")]
+        with mock.patch.object(published_kernels, "machine_file", return_value=machine):
+            found = published_kernels.fit(predictor, "h100", "bf16", [c for c in cases if c.times == 1])
+        for key, value in found.items():
+            self.assertAlmostEqual(kept[key], value, delta=0.1 * value, msg=key)
+
     def test_products_that_were_not_fitted_are_near(self):
         predictor = published_kernels.Predictor(PROGRAM)
         for name in ("h100", "b200"):
