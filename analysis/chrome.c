@@ -49,16 +49,20 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
     fputs("}}", c->out);
 }
 
-/* "replica 0 rank 1 tensor 0: compute": without what there is only one of. Those that share experts are replicas. */
+/* "replica 0 rank 1 context 1 tensor 0: compute": without what there is only one of. Those that share experts are
+ * replicas. */
 static const char *thread_text(const struct pp_timeline *t, int thread, char *buf, size_t size)
 {
-    const int worker = thread / THREADS, tensor_ranks = t->tensor / t->expert_parallel;
+    const int worker = thread / THREADS, tensor_ranks = t->tensor / t->expert_parallel / t->context;
     const int member = worker % t->tensor, group = worker / (t->ranks * t->tensor);
-    char replica[24] = "", tensor[24] = "";
+    char replica[24] = "", context[24] = "", tensor[24] = "";
     if (t->replicas * t->expert_parallel > 1)
-        snprintf(replica, sizeof replica, "replica %d ", group * t->expert_parallel + member / tensor_ranks);
+        snprintf(replica, sizeof replica, "replica %d ",
+                 group * t->expert_parallel + member / tensor_ranks % t->expert_parallel);
+    if (t->context > 1)
+        snprintf(context, sizeof context, " context %d", member / (tensor_ranks * t->expert_parallel));
     if (tensor_ranks > 1) snprintf(tensor, sizeof tensor, " tensor %d", member % tensor_ranks);
-    snprintf(buf, size, "%srank %d%s: %s", replica, worker / t->tensor % t->ranks, tensor,
+    snprintf(buf, size, "%srank %d%s%s: %s", replica, worker / t->tensor % t->ranks, context, tensor,
              thread_names[thread % THREADS]);
     return buf;
 }
@@ -66,7 +70,7 @@ static const char *thread_text(const struct pp_timeline *t, int thread, char *bu
 static pp_status name_threads(struct chrome *c, const char *process_name)
 {
     const struct pp_timeline *t = c->timeline;
-    char text[64];
+    char text[96];
     bool *used;
     const int threads = t->ranks * t->replicas * t->tensor * THREADS;
     PP_TRY(PP_NEW(&used, threads));

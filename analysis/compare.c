@@ -28,6 +28,7 @@ static const struct pp_column columns[] = {
     {"replicas", "", "D", 0, 0},
     {"tensor", "", "T", 0, 0},
     {"expert_parallel", "", NULL, 0, 0}, /* of a workload there is one */
+    {"context_parallel", "", NULL, 0, 0},
     {"checkpoint", "", "checkpoint", 0, 0},
     {"transport", "", "transport", 0, 0},
     {"predicted_ms", "ms/batch", "predicted", 1, 2},
@@ -61,8 +62,9 @@ static const struct pp_column kind_columns[] = {
 
 #define CONFIGURATION                                                                                                  \
     "SELECT preset, workload, device, threads, plan, cost_source, schedule, stages, virtual_stages, chunks, "          \
-    "microbatches, replicas, tensor, expert_parallel, checkpoint, transport, predicted_ms, measured_ms, "              \
-    "error_percent, measured_p5_ms, measured_p95_ms, steps, predicted_bubble, measured_bubble, bubble_error_points, "  \
+    "microbatches, replicas, tensor, expert_parallel, context_parallel, checkpoint, transport, predicted_ms, "         \
+    "measured_ms, error_percent, measured_p5_ms, measured_p95_ms, steps, predicted_bubble, measured_bubble, "          \
+    "bubble_error_points, "                                                                                            \
     "predicted_peak_bytes, measured_peak_bytes, predicted_process_bytes, measured_process_bytes, predicted_run, "      \
     "measured_run FROM v_configuration "
 
@@ -98,7 +100,8 @@ static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
     } shapes[] = {{"stages", "stages"},     {"virtual", "virtual"},
                   {"chunks", "chunks"},     {"microbatches", "chunks"},
                   {"replicas", "replicas"}, {"tensor", "tensor"},
-                  {"threads", "threads"},   {"expert_parallel", "expert-parallel"}};
+                  {"threads", "threads"},   {"expert_parallel", "expert-parallel"},
+                  {"context_parallel", "context-parallel"}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int64_t value = pp_cell_integer(pp_table_cell(table, row, shapes[i].key));
@@ -156,11 +159,15 @@ static int whole_of(const struct pp_table *table, int64_t row, const char *key)
 
 void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT])
 {
-    const int tensor = whole_of(table, row, "tensor"), experts = whole_of(table, row, "expert_parallel");
+    static const struct {
+        const char *key, *letter;
+    } degrees[] = {{"tensor", "T"}, {"expert_parallel", "N"}, {"context_parallel", "C"}};
     int used = 0;
     *buf = '\0';
-    if (tensor > 1) used = snprintf(buf, PP_SHARED_TEXT, ", T = %d", tensor);
-    if (experts > 1) snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", N = %d", experts);
+    for (int i = 0; i < COUNT_OF(degrees); i++) {
+        const int n = whole_of(table, row, degrees[i].key);
+        if (n > 1) used += snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", %s = %d", degrees[i].letter, n);
+    }
 }
 
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)

@@ -14,7 +14,8 @@ static const char typical_step[] =
     "WHERE b.run = ?1 AND b.worker < r.stages * r.tensor GROUP BY b.step) "
     "SELECT step FROM whole ORDER BY ns, step LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM whole)";
 
-static const char shape[] = "SELECT stages, virtual_stages, replicas, tensor, expert_parallel FROM run WHERE id = ?1";
+static const char shape[] = "SELECT stages, virtual_stages, replicas, tensor, expert_parallel, "
+                            "context_parallel FROM run WHERE id = ?1";
 
 /* The sending end is left out: its start is that of the receiving end, and what matters is when the data was there. */
 static const char bars[] =
@@ -87,11 +88,14 @@ static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
     timeline->replicas = sqlite3_column_int(statement, 2);
     timeline->tensor = sqlite3_column_int(statement, 3);
     timeline->expert_parallel = sqlite3_column_int(statement, 4);
+    timeline->context = sqlite3_column_int(statement, 5);
     sqlite3_reset(statement);
     if (between(timeline->ranks, 1, STAGES_MAX) && between(timeline->virtual_stages, 1, STAGES_MAX) &&
         between(timeline->replicas, 1, WORKERS_MAX / timeline->ranks) &&
         between(timeline->tensor, 1, WORKERS_MAX / timeline->ranks / timeline->replicas) &&
-        between(timeline->expert_parallel, 1, timeline->tensor) && timeline->tensor % timeline->expert_parallel == 0)
+        between(timeline->expert_parallel, 1, timeline->tensor) &&
+        between(timeline->context, 1, timeline->tensor / timeline->expert_parallel) &&
+        timeline->tensor % (timeline->expert_parallel * timeline->context) == 0)
         return PP_OK;
     return damaged(db, timeline->run, "numbers of stages or workers");
 }

@@ -19,7 +19,8 @@ struct pp_bar {
 struct pp_timeline {
     int64_t run;
     int ranks, virtual_stages, replicas;
-    int tensor, expert_parallel; /* workers of a rank, and groups of these with rows of their own */
+    int tensor;                   /* workers of a rank */
+    int expert_parallel, context; /* so many groups of these have rows of their own, or parts of the same rows */
     int64_t nbars;
     struct pp_bar *bars; /* in order of start, then task */
 };

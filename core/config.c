@@ -131,6 +131,16 @@ static pp_status check_expert_parallel(const struct pp_config *config)
     return PP_OK;
 }
 
+/* The last batch may be shorter: exec/data.c sees to that. */
+static pp_status check_context(const struct pp_config *config)
+{
+    const int n = pp_config_context(config);
+    if (config->tokens % n)
+        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", n,
+                       config->tokens);
+    return PP_OK;
+}
+
 static pp_status check_positions(const struct pp_config *config)
 {
     if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
@@ -157,11 +167,16 @@ static pp_status check_joins(const struct pp_config *config)
                            "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
                            "inside them; leave --tensor out",
                            config->tensor.v[i], says);
-    if (config->expert_parallel > 1 && gives_times(config))
-        return pp_fail(PP_USAGE,
-                       "--expert-parallel %d: %s how long a rank's tasks take as a whole, and knows nothing of what is "
-                       "sent inside them; leave --expert-parallel out",
-                       config->expert_parallel, says);
+    const struct {
+        const char *option;
+        int n;
+    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", config->context_parallel}};
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
+        if (sent[i].n > 1 && gives_times(config))
+            return pp_fail(PP_USAGE,
+                           "--%s %d: %s how long a rank's tasks take as a whole, and knows nothing of what is sent "
+                           "inside them; leave --%s out",
+                           sent[i].option, sent[i].n, says, sent[i].option);
     return PP_OK;
 }
 
@@ -202,6 +217,7 @@ static pp_status check(const struct pp_config *config)
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
     PP_TRY(check_expert_parallel(config));
+    PP_TRY(check_context(config));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
@@ -296,10 +312,15 @@ void pp_config_found_device(struct pp_config *config, const char *device)
     if (found > 1) config->vocab_multiple = found;
 }
 
+int pp_config_context(const struct pp_config *config)
+{
+    return config->context_parallel > 1 ? config->context_parallel : 1;
+}
+
 int pp_config_copies(const struct pp_config *config)
 {
     const int n = config->expert_parallel > 1 ? config->expert_parallel : 1;
-    return config->replicas > n ? config->replicas / n : 1;
+    return (config->replicas > n ? config->replicas / n : 1) * pp_config_context(config);
 }
 
 bool pp_config_sums_parts(const struct pp_config *config)
@@ -345,6 +366,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
         .expert_parallel = config->expert_parallel,
+        .context = config->context_parallel,
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,

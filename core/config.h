@@ -51,6 +51,7 @@ struct pp_config {
     int64_t bucket_size;                                       /* ... in parts whose layers have so many bytes */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     int expert_parallel;        /* so many of the replicas share the experts of a layer */
+    int context_parallel;       /* so many workers share the tokens of the same rows */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -112,6 +113,7 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs. */
+int pp_config_context(const struct pp_config *config);
 int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);

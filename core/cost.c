@@ -17,7 +17,7 @@ pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost 
     cost->nclasses = plan->nclasses;
     cost->source = source;
     cost->workers = pp_plan_workers(plan);
-    cost->members = plan->members;
+    cost->members = pp_plan_neighbours(plan);
     pp_status status = PP_NEW(&cost->classes, plan->nclasses);
     if (status != PP_OK) {
         pp_cost_free(cost);

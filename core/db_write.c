@@ -36,7 +36,7 @@ static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const str
         "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tensor, tasks) "
         "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         PP_VALUES(PP_TEXT(hash), PP_TEXT(workload), PP_INT(plan->ranks), PP_INT(plan->virtual_stages),
-                  PP_INT(plan->microbatches), PP_INT(plan->replicas), PP_INT(plan->members), PP_INT(plan->ntasks))));
+                  PP_INT(plan->microbatches), PP_INT(plan->replicas / plan->context), PP_INT(pp_plan_neighbours(plan)), PP_INT(plan->ntasks))));
     bool found;
     PP_TRY(pp_db_integer(db, "SELECT id FROM plan WHERE hash = ?1 AND workload = ?2",
                          PP_VALUES(PP_TEXT(hash), PP_TEXT(workload)), id, &found));
@@ -69,13 +69,14 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
     return pp_db_execute(db,
                          "UPDATE run SET plan = ?2, plan_hash = ?3, schedule = ?4, stages = ?5, virtual_stages = ?6, "
                          "chunks = ?7, microbatches = ?8, replicas = ?9, checkpoint = ?10, parameters = ?11, "
-                         "accumulation_key = ?12, tensor = ?13, expert_parallel = ?14 WHERE id = ?1",
+                         "accumulation_key = ?12, tensor = ?13, expert_parallel = ?14, context_parallel = ?15 "
+                         "WHERE id = ?1",
                          PP_VALUES(PP_INT(run_id), PP_INT(id), PP_TEXT(hash_text(plan, hash)), PP_TEXT(plan->schedule),
                                    PP_INT(plan->ranks), PP_INT(plan->virtual_stages), PP_INT(job->point.chunks),
-                                   PP_INT(plan->microbatches), PP_INT(plan->replicas),
+                                   PP_INT(plan->microbatches), PP_INT(plan->replicas / plan->context),
                                    PP_TEXT(pp_checkpoint_text(plan->checkpoint, mode)), PP_REAL(parameters),
-                                   PP_TEXT(job->accumulation_key), PP_INT(plan->members),
-                                   PP_INT(plan->expert_parallel)));
+                                   PP_TEXT(job->accumulation_key), PP_INT(pp_plan_neighbours(plan)),
+                                   PP_INT(plan->expert_parallel), PP_INT(plan->context)));
 }
 
 static pp_status insert_config(struct pp_db *db, int64_t run_id, unsigned tool, const struct pp_config *config)

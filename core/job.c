@@ -79,6 +79,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .replicas = pp_config_copies(config),
                                  .tensor = job->point.tensor,
                                  .expert_parallel = config->expert_parallel,
+                                 .context = config->context_parallel,
                                  .zero = config->zero,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
@@ -124,7 +125,7 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
-    spec.replicas = 1;
+    spec.replicas = job->train->context;
     PP_TRY(schedules->build(&spec, &job->eval));
     return pp_plan_check(job->eval);
 }
@@ -244,19 +245,20 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
     char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[32] = "",
-         experts[24] = "";
+         experts[24] = "", context[24] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
+    if (plan->context > 1) snprintf(context, sizeof context, " context/%d", plan->context);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, " T%d%s", pp_plan_tensor(plan),
                  pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const size_t size = sizeof job->accumulation_key;
-    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s%s threads %d%s%s%s rows %s%s%s",
-                              job->config->replicas, plan->microbatches, tensor, experts, job->config->threads,
+    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s%s%s threads %d%s%s%s rows %s%s%s",
+                              job->config->replicas, plan->microbatches, tensor, experts, context, job->config->threads,
                               precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);

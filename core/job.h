@@ -57,7 +57,7 @@ struct pp_tails {
 /* Holds the longest key: what is cut off would make unequal keys look equal. */
 enum {
     PP_ACCUMULATION_KEY =
-        sizeof "D2147483647 M2147483647 T2147483647 sequence threads 2147483647 fp32 logits 2147483647 flash rows "
+        sizeof "D2147483647 M2147483647 T2147483647 sequence experts/2147483647 context/2147483647 threads 2147483647 fp32 logits 2147483647 flash rows "
                "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
 };
 
@@ -87,7 +87,7 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
                     int *n) PP_MUST_CHECK;
 
 /* What is impossible whatever the schedule: P*V above the layers (and, unless --split is uniform, embedding and
- * decoder), chunks above the rows, P*D*T above PP_MOST_WORKERS, batched W of parts of the tokens. PP_USAGE. */
+ * decoder), chunks above the rows, P*D*T*C above PP_MOST_WORKERS, batched W of parts of the tokens. PP_USAGE. */
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point) PP_MUST_CHECK;
 
 /* tails: NULL: no batch is shorter. evaluate: the run evaluates (eval plan). PP_USAGE where the configuration is

@@ -215,7 +215,8 @@ static void place_rest(struct build *b)
     for (int i = 0; i < b->n; i++) {
         const struct pp_plan *plan = b->phases[i].plan;
         int64_t rows = plan->first_row[plan->microbatches - 1] + plan->rows[plan->microbatches - 1];
-        if (rows * b->phases[i].seq > layout->data_elements) layout->data_elements = rows * b->phases[i].seq;
+        const int64_t elements = rows * pp_own_tokens(&b->model->shape, b->phases[i].seq);
+        if (elements > layout->data_elements) layout->data_elements = elements;
     }
     for (int i = 0; i < b->n; i++) {
         const struct pp_phase *phase = &b->phases[i];
@@ -330,7 +331,7 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
     *out = NULL;
     PP_TRY(PP_NEW(&b.layout, 1));
     b.layout->ranks = phases[0].plan->ranks;
-    b.layout->members = phases[0].plan->members;
+    b.layout->members = pp_plan_neighbours(phases[0].plan);
     b.layout->nstages = model->nstages;
     PP_TRY_DONE(PP_NEW(&b.plans, n));
     PP_TRY_DONE(allocate(b.layout));

@@ -172,8 +172,8 @@ struct pp_stage_costs {
 struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
-    int replicas;                            /* > 1 adds REDUCE_GRAD */
-    int tensor, expert_parallel;             /* T and N, see struct pp_plan; 0: 1 */
+    int replicas;                            /* > 1 adds REDUCE_GRAD; with C a multiple of it */
+    int tensor, expert_parallel, context;    /* T, N and C, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
@@ -206,6 +206,10 @@ struct pp_plan {
      * replicas have N parts of the batch each then. Member = expert rank * T + tensor rank. */
     int members;         /* T N */
     int expert_parallel; /* N */
+    /* Context parallelism: each C successive replicas have the same rows, and of these a part of the tokens each
+     * (pp_shape.context): context rank = replica % C. Inside their tasks they exchange what attention needs of the
+     * others' tokens; all else is as between replicas. */
+    int context;
     int checkpoint, recv_buffers;
     bool training, optimizer, clip;
     bool split_backward; /* it has I and W tasks */
@@ -301,19 +305,27 @@ static inline bool pp_combines_on(const struct pp_plan *plan, const struct pp_cl
     return pp_combines(cls->kind) && (last || plan->stage_rank[cls->stage] == rank);
 }
 
-/* Workers are numbered (replica * ranks + rank) * members + member. */
+/* Workers are numbered ((replica / C * ranks + rank) * C + context rank) * members + member: those that meet inside a
+ * task are next to each other. */
 static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->members; }
+static inline int pp_plan_neighbours(const struct pp_plan *plan) { return plan->context * plan->members; }
 static inline int pp_worker_at(const struct pp_plan *plan, int replica, int rank, int member)
 {
-    return (replica * plan->ranks + rank) * plan->members + member;
+    const int group = replica / plan->context, context_rank = replica % plan->context;
+    return ((group * plan->ranks + rank) * plan->context + context_rank) * plan->members + member;
+}
+static inline int pp_worker_context_rank(const struct pp_plan *plan, int worker)
+{
+    return worker / plan->members % plan->context;
 }
 static inline int pp_worker_replica(const struct pp_plan *plan, int worker)
 {
-    return worker / (plan->ranks * plan->members);
+    const int group = worker / (plan->ranks * plan->context * plan->members);
+    return group * plan->context + pp_worker_context_rank(plan, worker);
 }
 static inline int pp_worker_rank(const struct pp_plan *plan, int worker)
 {
-    return worker / plan->members % plan->ranks;
+    return worker / (plan->context * plan->members) % plan->ranks;
 }
 static inline int pp_worker_member(const struct pp_plan *plan, int worker) { return worker % plan->members; }
 
@@ -328,20 +340,46 @@ static inline int pp_worker_expert_rank(const struct pp_plan *plan, int worker)
     return pp_worker_member(plan, worker) / pp_plan_tensor(plan);
 }
 
-/* Parts of a batch, D: those of the replicas, or of each of a replica's expert ranks; a worker's part, in 0 .. D-1; the
- * first worker of a rank that has a part. */
-static inline int pp_plan_data_parallel(const struct pp_plan *plan) { return plan->replicas * plan->expert_parallel; }
+/* Which workers meet inside a task (core/group.h). */
+enum pp_join_group {
+    PP_JOIN_TENSOR_RANKS,  /* the T that have parts of the tensors */
+    PP_JOIN_EXPERT_RANKS,  /* the N with the same parts who share the experts */
+    PP_JOIN_CONTEXT_RANKS, /* the C with the same parts who share the tokens of rows */
+    PP_JOIN_GROUPS
+};
+
+/* Rows of a batch are dealt out to so many, D: to the replicas, but one of each C, or to each of a replica's expert
+ * ranks. Which of them has a worker's rows, in 0 .. D-1. */
+static inline int pp_plan_data_parallel(const struct pp_plan *plan)
+{
+    return plan->replicas / plan->context * plan->expert_parallel;
+}
 static inline int pp_worker_data_rank(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) / plan->context * plan->expert_parallel +
+           pp_worker_expert_rank(plan, worker);
+}
+
+/* Its tokens to so many: as many, times C. Which of them has a worker's tokens; the first worker of a rank that has
+ * these. */
+static inline int pp_plan_token_parts(const struct pp_plan *plan) { return plan->replicas * plan->expert_parallel; }
+static inline int pp_worker_token_part(const struct pp_plan *plan, int worker)
 {
     return pp_worker_replica(plan, worker) * plan->expert_parallel + pp_worker_expert_rank(plan, worker);
 }
-static inline int pp_data_rank_worker(const struct pp_plan *plan, int data_rank, int rank)
+static inline int pp_token_part_worker(const struct pp_plan *plan, int part, int rank)
 {
-    const int expert_rank = data_rank % plan->expert_parallel;
-    return pp_worker_at(plan, data_rank / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
+    const int expert_rank = part % plan->expert_parallel;
+    return pp_worker_at(plan, part / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
 }
 
-/* Workers between which the norm is made: successive ones. */
+/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens. */
+static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) < plan->context;
+}
+
+/* Workers between which the norm is made: those of a replica, or all. */
 static inline int pp_norm_workers(const struct pp_plan *plan)
 {
     return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->members;

@@ -108,16 +108,18 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
-    const int tensor = pp_point_tensor(point);
-    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor;
+    const int tensor = pp_point_tensor(point), context = pp_config_context(config);
+    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor * context;
     if (stages > config->layers + pp_split_ends(config->split))
         return pp_fail(PP_USAGE,
                        "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                        "stages or more --layers",
                        (long long)stages, point->stages, point->virtual_stages, config->layers);
     if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
-        return pp_fail(PP_USAGE, "--stages %d x --replicas %d x --tensor %d are %lld workers; there can be at most %d",
-                       point->stages, config->replicas, tensor, (long long)workers, PP_MOST_WORKERS);
+        return pp_fail(PP_USAGE,
+                       "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "
+                       "be at most %d",
+                       point->stages, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
     if (config->expert_parallel > 1 && config->replicas % config->expert_parallel)
         return pp_fail(PP_USAGE, "--expert-parallel %d does not divide the %d replica%s", config->expert_parallel,
                        config->replicas, pp_plural(config->replicas));

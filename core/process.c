@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/process.h"
 
+#include "core/group.h"
 #include "core/trace.h"
 
 int64_t pp_arena_whole_bytes(int64_t bytes)
@@ -32,55 +33,55 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
-/* What is asked of joins: their sums, or what they exchange. */
-struct wanted_joins {
+/* The most that the programs of a job ask of the joins of a group. */
+struct most_joins {
     enum pp_join_group group;
-    bool exchanged;
+    int64_t sum_bytes, exchanged_bytes;
+    int pieces;
 };
 
-static int64_t most_of_program(const struct pp_job *job, const struct pp_program *program, struct wanted_joins wanted)
+static void add_program(const struct pp_job *job, const struct pp_program *program, struct most_joins *most)
 {
-    int64_t most = 0;
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        if (join.all_to_all == wanted.exchanged && join.group == wanted.group && join.bytes > most) most = join.bytes;
+        int64_t *bytes = join.all_to_all ? &most->exchanged_bytes : &most->sum_bytes;
+        if (join.group != most->group) continue;
+        if (join.bytes > *bytes) *bytes = join.bytes;
+        if (join.pieces > most->pieces) most->pieces = join.pieces;
     }
-    return most;
 }
 
-static int64_t most_of_programs(const struct pp_job *job, struct wanted_joins wanted)
+static struct most_joins most_of_programs(const struct pp_job *job, enum pp_join_group group)
 {
-    int64_t most = 0;
+    struct most_joins most = {.group = group};
     for (int i = 0; i < PP_PHASES; i++) {
         const struct pp_phase *phase = &job->phase[i];
-        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
-            const int64_t bytes = most_of_program(job, &phase->programs[c], wanted);
-            if (bytes > most) most = bytes;
-        }
+        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) add_program(job, &phase->programs[c], &most);
     }
     return most;
 }
 
 int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group)
 {
-    return most_of_programs(job, (struct wanted_joins){group, false});
+    return most_of_programs(job, group).sum_bytes;
 }
 
-int64_t pp_most_exchanged_bytes(const struct pp_job *job)
+int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group group)
 {
-    return most_of_programs(job, (struct wanted_joins){PP_JOIN_EXPERT_RANKS, true});
+    return most_of_programs(job, group).exchanged_bytes;
 }
+
+int pp_most_pieces(const struct pp_job *job, enum pp_join_group group) { return most_of_programs(job, group).pieces; }
 
 /* Room for the sums inside tasks. */
 static int64_t joined_bytes(const struct pp_job *job)
 {
-    const int members[PP_JOIN_GROUPS] = {
-        [PP_JOIN_TENSOR_RANKS] = pp_plan_tensor(job->train), [PP_JOIN_EXPERT_RANKS] = job->train->expert_parallel};
     int64_t bytes = 0;
-    for (int g = 0; g < PP_JOIN_GROUPS; g++)
-        if (members[g] > 1)
-            bytes += pp_arena_whole_bytes(
-                pp_reduce_staging_bytes(members[g], pp_most_joined_bytes(job, (enum pp_join_group)g)));
+    for (int g = 0; g < PP_JOIN_GROUPS; g++) {
+        const int n = pp_join_size(job->train, (enum pp_join_group)g);
+        const int64_t most = n > 1 ? pp_most_joined_bytes(job, (enum pp_join_group)g) : 0;
+        if (most > 0) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(n, most));
+    }
     return bytes;
 }
 
@@ -92,11 +93,11 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
            (int64_t)sizeof(struct pp_event);
 }
 
-/* Only the first replica evaluates, and keeps the best weights. */
+/* Only the first replica evaluates, with those that share its rows, and keeps the best weights. */
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
-    if (!job->eval || pp_worker_replica(job->train, worker) > 0) return 0;
+    if (!job->eval || !pp_worker_evaluates(job->train, worker)) return 0;
     const int rank = pp_worker_rank(job->train, worker);
     for (int i = 0; i < job->model->ntensors; i++)
         if (job->train->stage_rank[job->model->tensors[i].stage] == rank)

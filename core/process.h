@@ -21,10 +21,11 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 /* Gradients of the largest stage of a rank. */
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
 
-/* The largest sum over the workers of a rank that a task has: they have room for its pieces. */
+/* The largest sum over the workers of a group that a task has: they have room for its pieces. */
 int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group);
-/* The most that a task exchanges with the others who share its experts: what all of them send to one. */
-int64_t pp_most_exchanged_bytes(const struct pp_job *job);
+/* The most that a task exchanges with the others of a group: what all of them send to one; the most pieces for each. */
+int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group group);
+int pp_most_pieces(const struct pp_job *job, enum pp_join_group group);
 
 /* Of one worker: arena, room for sums, a copy of its weights where the run evaluates, traced events. */
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);

@@ -35,8 +35,8 @@ enum pp_region {
     PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d], or a part (pp_hidden_bytes) */
     PP_MEM_OUT,     /* output slot of the task: the same */
     PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks, but for those of a task's next part */
-    PP_MEM_TOKENS,  /* int32 [rows, seq] input tokens of the microbatch */
-    PP_MEM_TARGETS, /* int32 [rows, seq] */
+    PP_MEM_TOKENS,  /* int32 [rows, pp_own_tokens()] input tokens of the microbatch */
+    PP_MEM_TARGETS, /* int32, the same */
     PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
     /* What the optimizer keeps, same offsets as the gradients: all first tensors, then all second ones from
      * param_bytes on. Of a share (pp_shape.zero) as many times less: one part of each tensor; behind that, where the
@@ -97,24 +97,21 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
  * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
 enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER, PP_JOIN_ALL_TO_ALL };
 
-/* Which of them do it: the T with parts of the tensors, or the N with the same parts who share the experts. */
-enum pp_join_group { PP_JOIN_TENSOR_RANKS, PP_JOIN_EXPERT_RANKS, PP_JOIN_GROUPS };
-
 struct pp_join_call {
     enum pp_join_op op;
     enum pp_join_group group;
     void *memory;
     int64_t elements;
     int type; /* enum pp_sum_type */
-    /* All to all: into memory comes what was in `from`, elsewhere. Of n workers each has `experts` of n times as many,
-     * and the elements are equal pieces: here of all experts in their order, there, where the experts are, of each of
-     * these those of worker after worker. From here to there, or back. */
+    /* All to all: into memory comes what was in `from`, elsewhere. The elements are equal pieces, of which each worker
+     * sends so many to each: here those for worker after worker; there, where they go, of the first that each sends
+     * those from worker after worker, then of the second, and so on. From here to there, or back. */
     const void *from;
-    int experts;
+    int each;
     bool back;
 };
 
-/* Where the workers of a rank meet inside a task (pp_shape.tensor, expert_parallel). run(): in memory of the device,
+/* Where workers meet inside a task (pp_shape.tensor, expert_parallel, context). run(): in memory of the device,
  * and on a queue device behind what its compute queue holds, and before what comes next. Keeps failures for after the
  * program. */
 struct pp_join {
@@ -128,6 +125,7 @@ struct pp_join_work {
     int64_t bytes;
     int rounds;      /* 2 of an all-reduce, 1 of the others */
     bool all_to_all; /* each part goes to another worker, at once, and none around */
+    int pieces;      /* of all to all: for each worker */
     enum pp_join_group group;
 };
 
@@ -157,11 +155,15 @@ struct pp_frame {
      * dropout key, of words in the vocabulary, and of where products add. */
     int tensor, tensor_rank;
     int expert_rank;            /* which of those that share experts it is; else 0 */
+    /* So many have parts of the same rows, and which of them this is; 0 and 1: it has all tokens. Part of the dropout
+     * key, and of where a token stands in its row. */
+    int context, context_rank;
     const struct pp_join *join; /* NULL: sums over them are left out, as in profiles */
 };
 
-/* Workers that share the stage's tensors. */
+/* Workers that share the stage's tensors; that have parts of the same rows. */
 static inline int pp_frame_tensor(const struct pp_frame *frame) { return frame->tensor > 1 ? frame->tensor : 1; }
+static inline int pp_frame_context(const struct pp_frame *frame) { return frame->context > 1 ? frame->context : 1; }
 
 /* Where an operand lies; NULL: nowhere. */
 static inline void *pp_ref_address(const struct pp_ref *ref, const struct pp_frame *frame)
@@ -295,7 +297,7 @@ static inline int64_t pp_split_weight_offset(const struct pp_model *model, const
 
 /* What a program is written for. */
 struct pp_program_spec {
-    int seq;       /* tokens per row */
+    int seq;       /* tokens of a row, all of them */
     int slot_rows; /* rows that the activation slot has room for; offsets in it depend on that */
     bool training;
     bool split_backward;    /* the plan has I and W tasks */

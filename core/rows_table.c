@@ -60,6 +60,7 @@ static const struct pp_row_column configuration[] = {
     {"D", "replicas", pp_show_count},
     {"T", "tensor", pp_show_count, .usual = "1"},
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
+    {"CP", "context_parallel", pp_show_count, .usual = "1"},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_figure},
 };

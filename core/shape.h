@@ -87,6 +87,11 @@ struct pp_shape {
      * own and of all else what it would have without, and tokens go to where their experts are, and back; 0 and 1: each
      * has all. Times `tensor` a divisor of experts. */
     int expert_parallel;
+    /* Context parallelism (Jacobs et al. 2023, "DeepSpeed Ulysses"; Megatron-LM's --cp-comm-type a2a): so many workers
+     * have the same rows, and of these an equal part of the tokens each, one behind the other; 0 and 1: each has all.
+     * For attention they exchange that for all tokens of an equal part of their heads, and back. Times `tensor` a
+     * divisor of heads and kv_heads. */
+    int context;
 };
 
 /* Places of an expert for so many tokens of a microbatch: one at least, and at most one for each. */
@@ -125,6 +130,9 @@ static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
     return shape->expert_parallel > 1 ? shape->expert_parallel : 1;
 }
 
+/* Workers that have parts of the same rows. */
+static inline int pp_shape_context(const struct pp_shape *shape) { return shape->context > 1 ? shape->context : 1; }
+
 /* Workers of a rank: those that share its tensors, or its experts. */
 static inline int pp_shape_sharers(const struct pp_shape *shape)
 {
@@ -140,12 +148,15 @@ static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
     return shape->sequence && pp_shape_tensor(shape) > 1;
 }
 
-/* Tokens of a row of `seq` for which a worker has room there: all, or a part, rounded up. A microbatch's part is as
- * many for each of its rows, in one piece: of its tokens, row after row, those from tensor rank times the part on. */
+/* Tokens of a row of `seq` that a worker has, but for attention: all, or its part. */
+static inline int pp_own_tokens(const struct pp_shape *shape, int seq) { return seq / pp_shape_context(shape); }
+
+/* Of these the tokens for which it has room there: all, or a part, rounded up. A microbatch's part is as many for each
+ * of its rows, in one piece: of its tokens, row after row, those from tensor rank times the part on. */
 static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
 {
     const int parts = pp_shape_parts_tokens(shape) ? pp_shape_tensor(shape) : 1;
-    return (seq + parts - 1) / parts;
+    return (pp_own_tokens(shape, seq) + parts - 1) / parts;
 }
 
 /* Sums of squares that make a tensor's norm: for each worker of a rank, of each of its parts. */
@@ -183,7 +194,8 @@ static inline int pp_padded_vocab(const struct pp_shape *shape)
     return (shape->vocab + m - 1) / m * m;
 }
 
-/* What a worker sends to another stage, and keeps at checkpoints, of so many rows of so many tokens. */
+/* What a worker sends to another stage, and keeps at checkpoints, of so many rows, which have `seq` tokens as a
+ * whole. */
 static inline int64_t pp_hidden_bytes(const struct pp_shape *shape, int64_t rows, int seq)
 {
     return rows * pp_part_tokens(shape, seq) * shape->d_model * pp_element_bytes(shape->precision);

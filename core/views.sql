@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The arithmetic of reports. Each number is explained in docs/METRICS.md. Views can be made anew at any time.
--- Workers are numbered (replica * stages + rank) * tensor + tensor rank. All workers of a rank count as tensor ranks, also those that share
--- experts, and those replicas that have all experts as replicas: v_configuration has both as they were asked for.
+-- Workers are numbered (replica * stages + rank) * tensor + tensor rank. All workers that meet in a rank's tasks count as tensor ranks, also
+-- those that share experts or the tokens of rows, and all others as replicas: v_configuration has these numbers as they were asked for.
 
 -- Time of one training step: what the tool reported, else the median of the plain steps (not traced, of full size, after warm-up).
 -- Quantiles are those of the plain steps, by nearest rank.
@@ -117,7 +117,7 @@ WHERE p.tool = 'ppsim' AND p.status = 'ok' AND p.plan IS NOT NULL;
 DROP VIEW IF EXISTS v_configuration;
 CREATE VIEW v_configuration AS
 SELECT r.preset, r.schedule, r.stages, r.virtual_stages, r.chunks, r.microbatches, r.replicas * r.expert_parallel AS replicas,
-    r.tensor / r.expert_parallel AS tensor, r.expert_parallel, r.checkpoint, r.workload, r.device, r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
+    r.tensor / r.expert_parallel / r.context_parallel AS tensor, r.expert_parallel, r.context_parallel, r.checkpoint, r.workload, r.device, r.threads, r.transport, r.plan_hash AS plan, a.predicted_run, a.measured_run, a.newest, p.cost_source,
     p.ms AS predicted_ms, m.ms AS measured_ms, 100.0 * (p.ms - m.ms) / m.ms AS error_percent,
     m.p5_ms AS measured_p5_ms, m.p95_ms AS measured_p95_ms,
     p.bubble AS predicted_bubble, m.bubble AS measured_bubble, 100.0 * (p.bubble - m.bubble) AS bubble_error_points,

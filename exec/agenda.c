@@ -11,12 +11,16 @@ static int traced_steps(const struct pp_config *config, int measured)
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data, struct pp_agenda *out)
 {
     struct pp_batches train;
+    const int parts = pp_config_context(config);
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
     PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches,
                           &train));
-    for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++)
-        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches,
-                              &out->eval[part]));
+    PP_TRY(pp_batches_share(&train, parts, 0));
+    for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++) {
+        struct pp_batches *eval = &out->eval[part];
+        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches, eval));
+        PP_TRY(pp_batches_share(eval, parts, 0));
+    }
     if ((int64_t)train.count * config->epochs > INT32_MAX)
         return pp_fail(PP_USAGE, "%d epoch%s of %d batch%s are too many steps; use fewer --epochs or --max-batches",
                        config->epochs, pp_plural(config->epochs), train.count, pp_plural_es(train.count));

@@ -67,7 +67,7 @@ struct pp_sum_spec {
     int type;          /* enum pp_sum_type */
     bool sums, shares; /* what is asked for: parcels without shares, parcels with them */
     /* ... and parcels with so many pieces for each member, of so many bytes all together at most; 0: none */
-    int experts;
+    int pieces;
     int64_t exchanged_bytes;
 };
 

@@ -158,7 +158,7 @@ static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t off
 /* Those of member i for this one. */
 static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, int i)
 {
-    for (int k = 0; k < pieces->experts; k++) {
+    for (int k = 0; k < pieces->each; k++) {
         char *to = (char *)pieces->to + pp_piece_received(pieces, i, k);
         const char *from = (const char *)s->circle->members[i].from + pp_piece_sent(pieces, s->own, k);
         PP_TRY(s->port.backend->queue->copy(s->port.device, s->queue, to, from, pieces->piece_bytes));

@@ -160,7 +160,7 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
                                         .ranks = spec->group.n,
                                         .rank = pp_group_member(&spec->group, spec->port.me),
                                         .use = (spec->sums ? PP_NCCL_SUMS : 0) | (spec->shares ? PP_NCCL_SHARES : 0) |
-                                               (spec->experts ? PP_NCCL_PIECES : 0),
+                                               (spec->pieces ? PP_NCCL_PIECES : 0),
                                         .type = spec->type,
                                         .most_bytes = spec->most_elements * pp_sum_bytes(spec->type),
                                         .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
@@ -223,13 +223,13 @@ static pp_status start_pieces(struct pp_sum *s, struct pp_parcel *parcel, struct
     struct pp_nccl_line *line = &s->line;
     const struct pp_pieces *p = parcel->pieces;
     PP_TRY(pp_nccl_line_begin(line, parcel, after));
-    for (int k = 0; k < p->experts; k++)
+    for (int k = 0; k < p->each; k++)
         PP_TRY(line->ops->copy(line->port.device, line->queue, (char *)p->to + pp_piece_received(p, s->own, k),
                                (const char *)p->from + pp_piece_sent(p, s->own, k), p->piece_bytes));
     ncclResult_t result = line->nccl->group_start();
     const bool open = result == ncclSuccess;
-    for (int i = 0; i < p->members * p->experts && result == ncclSuccess; i++)
-        if (i / p->experts != s->own) result = exchange_piece(s, p, i / p->experts, i % p->experts);
+    for (int i = 0; i < p->members * p->each && result == ncclSuccess; i++)
+        if (i / p->each != s->own) result = exchange_piece(s, p, i / p->each, i % p->each);
     const ncclResult_t end = open ? line->nccl->group_end() : result;
     return pp_nccl_line_end(line, parcel, result == ncclSuccess ? end : result, "ncclSend and ncclRecv");
 }

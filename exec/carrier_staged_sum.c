@@ -50,14 +50,14 @@ void pp_staged_sum_close(struct pp_sum *s)
 
 static pp_status open_exchange(struct pp_sum *s, const struct pp_sum_spec *spec)
 {
-    PP_TRY(pp_exchange_create(spec->group, s->port.me, spec->experts, &s->exchange));
+    PP_TRY(pp_exchange_create(spec->group, s->port.me, spec->pieces, &s->exchange));
     PP_TRY(s->ops->host_alloc(s->port.device, spec->exchanged_bytes, &s->sent));
     return s->ops->host_alloc(s->port.device, spec->exchanged_bytes, &s->received);
 }
 
 static pp_status open_sum_parts(struct pp_sum *s, const struct pp_sum_spec *spec)
 {
-    if (spec->experts) PP_TRY(open_exchange(s, spec));
+    if (spec->pieces) PP_TRY(open_exchange(s, spec));
     PP_TRY(s->ops->queue_create(s->port.device, &s->queue));
     for (int i = 0; i < SEGMENTS; i++) PP_TRY(s->ops->mark_create(s->port.device, false, &s->fetched_mark[i]));
     if (!spec->sums && !spec->shares) return PP_OK;

@@ -7,23 +7,10 @@
 #ifndef PP_EXEC_COLLECTIVE_H
 #define PP_EXEC_COLLECTIVE_H
 
+#include "core/group.h"
 #include "exec/transport.h"
 
-/* Workers first, first + stride, ..., n of them. */
-struct pp_group {
-    int first, stride, n;
-};
-
 struct pp_group pp_group_all(const struct pp_world *world);
-static inline int pp_group_worker(const struct pp_group *group, int member)
-{
-    return group->first + member * group->stride;
-}
-static inline int pp_group_member(const struct pp_group *group, int worker)
-{
-    return (worker - group->first) / group->stride;
-}
-
 /* All-gather by dissemination, ceil(log2 n) rounds: in round k everyone passes on what it knows to the member 2^k
  * further on. blocks: n blocks of `bytes` each; block j belongs to member (me - j) mod n: the caller fills block 0,
  * its own. */

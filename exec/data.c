@@ -173,6 +173,18 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
     return PP_OK;
 }
 
+pp_status pp_batches_share(struct pp_batches *b, int parts, int part)
+{
+    const bool tail = b->tail_seq > 0;
+    b->parts = parts;
+    b->part = part;
+    b->tail_seq -= b->tail_seq % parts;
+    b->count -= tail && b->tail_seq == 0;
+    if (b->count > 0) return PP_OK;
+    return pp_fail(PP_INPUT, "rows of %lld words are too short to be shared by --context-parallel %d; give more text",
+                   (long long)b->length - 1, parts);
+}
+
 int pp_batches_seq(const struct pp_batches *b, int i)
 {
     return b->tail_seq && i == b->count - 1 ? b->tail_seq : b->seq;
@@ -180,8 +192,8 @@ int pp_batches_seq(const struct pp_batches *b, int i)
 
 void pp_batches_get(const struct pp_batches *b, int i, int32_t *inputs, int32_t *targets)
 {
-    size_t n = (size_t)pp_batches_seq(b, i), bytes = n * sizeof *b->words;
-    const int32_t *from = b->words + b->start + i * b->advance;
+    size_t n = (size_t)pp_batches_seq(b, i) / (size_t)(b->parts ? b->parts : 1), bytes = n * sizeof *b->words;
+    const int32_t *from = b->words + b->start + i * b->advance + (int64_t)b->part * (int64_t)n;
     for (int row = 0; row < b->rows; row++, from += b->stride) {
         if (inputs) memcpy(inputs + (size_t)row * n, from, bytes);
         if (targets) memcpy(targets + (size_t)row * n, from + 1, bytes);

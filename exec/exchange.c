@@ -9,12 +9,12 @@ struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members)
     return (struct pp_pieces){.from = call->from,
                               .to = call->memory,
                               .members = members,
-                              .experts = call->experts,
+                              .each = call->each,
                               .back = call->back,
-                              .piece_bytes = call->elements * pp_sum_bytes(call->type) / members / call->experts};
+                              .piece_bytes = call->elements * pp_sum_bytes(call->type) / members / call->each};
 }
 
-static int64_t here(const struct pp_pieces *p, int member, int k) { return (int64_t)member * p->experts + k; }
+static int64_t here(const struct pp_pieces *p, int member, int k) { return (int64_t)member * p->each + k; }
 static int64_t there(const struct pp_pieces *p, int member, int k) { return (int64_t)k * p->members + member; }
 
 int64_t pp_piece_sent(const struct pp_pieces *p, int member, int k)
@@ -27,14 +27,14 @@ int64_t pp_piece_received(const struct pp_pieces *p, int member, int k)
     return (p->back ? here(p, member, k) : there(p, member, k)) * p->piece_bytes;
 }
 
-pp_status pp_exchange_create(struct pp_group group, int me, int most_experts, struct pp_exchange **out)
+pp_status pp_exchange_create(struct pp_group group, int me, int most_each, struct pp_exchange **out)
 {
     struct pp_exchange *x;
     PP_TRY(PP_NEW(&x, 1));
     *out = x; /* the caller frees it, even half made */
     x->group = group;
     x->own = pp_group_member(&group, me);
-    x->most = (group.n - 1) * most_experts;
+    x->most = (group.n - 1) * most_each;
     x->done = true;
     PP_TRY(PP_NEW(&x->sends, x->most));
     return PP_NEW(&x->receives, x->most);
@@ -68,7 +68,7 @@ pp_status pp_exchange_start(struct pp_world *world, struct pp_exchange *x, const
     x->done = false;
     for (int i = 0; i < x->group.n; i++) {
         const int member = (x->own + i) % x->group.n; /* not all to the same member at once */
-        for (int k = 0; k < p->experts; k++) PP_TRY(post(world, x, p, member, k));
+        for (int k = 0; k < p->each; k++) PP_TRY(post(world, x, p, member, k));
     }
     return pp_exchange_poll(world, x);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * All to all: of equal pieces each member of a group sends some to every other. With experts that the members share
- * (pp_shape.expert_parallel), a piece is the places of one expert that one member's tokens may take.
+ * (pp_shape.expert_parallel), a piece is the places of one expert that one member's tokens may take; with tokens that
+ * they share (pp_shape.context), what one member's tokens of a row have of one member's heads.
  */
 #ifndef PP_EXEC_EXCHANGE_H
 #define PP_EXEC_EXCHANGE_H
@@ -9,13 +10,13 @@
 #include "core/program.h"
 #include "exec/collective.h"
 
-/* What is exchanged: from and to hold members * experts pieces each. Here pieces lie in the order of all experts, of
- * which member after member has so many; there, at the member that has them, of each expert one behind the other in the
- * order of the members that they come from. */
+/* What is exchanged: from and to hold members * each pieces. Here pieces lie in the order of the members that they are
+ * for, `each` for every one; there, at such a member, the first pieces of all members one behind the other in the order
+ * of these, then the second ones, and so on. */
 struct pp_pieces {
     const void *from;
     void *to;
-    int members, experts;
+    int members, each;
     bool back; /* from there to here; else from here to there */
     int64_t piece_bytes;
 };
@@ -24,12 +25,12 @@ struct pp_pieces {
 struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members);
 
 /* Where the k-th piece for a member begins in any member's `from`, and the k-th one from a member in its `to`; k in
- * 0 .. experts-1. Bytes. */
+ * 0 .. each-1. Bytes. */
 int64_t pp_piece_sent(const struct pp_pieces *pieces, int member, int k);
 int64_t pp_piece_received(const struct pp_pieces *pieces, int member, int k);
 static inline int64_t pp_pieces_bytes(const struct pp_pieces *pieces)
 {
-    return pieces->piece_bytes * pieces->members * pieces->experts;
+    return pieces->piece_bytes * pieces->members * pieces->each;
 }
 
 /* By messages, in memory of the host: a message for each piece. It progresses when it is polled. */
@@ -41,8 +42,8 @@ struct pp_exchange {
     bool done;
 };
 
-/* most_experts: of each member. */
-pp_status pp_exchange_create(struct pp_group group, int me, int most_experts, struct pp_exchange **out) PP_MUST_CHECK;
+/* most_each: of each member. */
+pp_status pp_exchange_create(struct pp_group group, int me, int most_each, struct pp_exchange **out) PP_MUST_CHECK;
 void pp_exchange_free(struct pp_exchange *exchange); /* NULL is fine */
 /* One at a time, in the same order in all members. */
 pp_status pp_exchange_start(struct pp_world *world, struct pp_exchange *exchange,

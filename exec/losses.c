@@ -6,20 +6,20 @@
 /* The worker whose loss worker 0 receives for a part of the batch; 0 = its own. */
 static int source(const struct pp_losses *l, int part)
 {
-    return pp_data_rank_worker(l->plan, part, pp_loss_rank(l->plan));
+    return pp_token_part_worker(l->plan, part, pp_loss_rank(l->plan));
 }
 
 static bool sends(const struct pp_losses *l)
 {
-    return l->me != 0 && l->me == source(l, pp_worker_data_rank(l->plan, l->me));
+    return l->me != 0 && l->me == source(l, pp_worker_token_part(l->plan, l->me));
 }
 
 pp_status pp_losses_open(struct pp_losses *l, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal)
 {
     *l = (struct pp_losses){.world = world, .me = me, .plan = plan, .journal = journal};
-    PP_TRY(PP_NEW(&l->received, pp_plan_data_parallel(plan)));
-    return PP_NEW(&l->receives, pp_plan_data_parallel(plan));
+    PP_TRY(PP_NEW(&l->received, pp_plan_token_parts(plan)));
+    return PP_NEW(&l->receives, pp_plan_token_parts(plan));
 }
 
 void pp_losses_close(struct pp_losses *l)
@@ -39,7 +39,7 @@ static pp_status send_loss(struct pp_losses *l, double sum)
 
 static pp_status post_receives(struct pp_losses *l)
 {
-    for (int r = 0; r < pp_plan_data_parallel(l->plan); r++) {
+    for (int r = 0; r < pp_plan_token_parts(l->plan); r++) {
         l->receives[r].done = true;
         if (source(l, r) == 0) continue;
         PP_TRY(
@@ -54,7 +54,7 @@ static void complete(struct pp_losses *l, int64_t index)
 {
     struct pp_record *record = &l->journal->records[index];
     double sum = 0;
-    for (int r = 0; r < pp_plan_data_parallel(l->plan); r++) sum += source(l, r) == 0 ? record->loss : l->received[r];
+    for (int r = 0; r < pp_plan_token_parts(l->plan); r++) sum += source(l, r) == 0 ? record->loss : l->received[r];
     record->loss = sum / (double)record->tokens;
     pp_journal_publish(l->journal, index + 1);
 }
@@ -63,7 +63,7 @@ static pp_status collect(struct pp_losses *l, bool wait)
 {
     for (int64_t index = atomic_load(&l->journal->published); index < l->journal->written; index++) {
         if (!l->receiving) PP_TRY(post_receives(l));
-        for (int r = 0; r < pp_plan_data_parallel(l->plan); r++) {
+        for (int r = 0; r < pp_plan_token_parts(l->plan); r++) {
             PP_TRY(wait ? pp_finish(l->world, l->me, &l->receives[r]) : pp_test(l->world, &l->receives[r]));
             if (!l->receives[r].done) return PP_OK;
         }

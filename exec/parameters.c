@@ -149,10 +149,10 @@ static struct piece next_piece(const struct pp_worker *w, int tensor, int part, 
                           .n = left < PIECE ? left : PIECE};
 }
 
-/* A piece of a weight that is split, to the first replica, which evaluates with all of it. */
-static pp_status restore_piece(struct pp_worker *w, const struct piece *p, float *buffer)
+/* A piece of a weight that is split, to a replica that evaluates with all of it. */
+static pp_status restore_piece(struct pp_worker *w, const struct piece *p, int replica, float *buffer)
 {
-    const int to = pp_worker_at(w->job->train, 0, w->rank, w->member);
+    const int to = pp_worker_at(w->job->train, replica, w->rank, w->member);
     const int64_t bytes = p->n * (int64_t)sizeof *buffer;
     if (p->owner == to) return PP_OK;
     if (w->me == p->owner) {
@@ -176,7 +176,8 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         for (int64_t first = 0; first < tensor->local_elements && tensor->value_offset < 0;) {
             struct piece piece = next_piece(w, i, 0, w->member, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);
-            PP_TRY(restore_piece(w, &piece, buffer));
+            for (int replica = 0; replica < w->job->train->context; replica++)
+                PP_TRY(restore_piece(w, &piece, replica, buffer));
             first += piece.n;
         }
         from += kept.n;

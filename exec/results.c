@@ -96,6 +96,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .replicas = pp_plan_data_parallel(plan),
                               .tensor = pp_plan_tensor(plan),
                               .expert_parallel = plan->expert_parallel,
+                              .context_parallel = plan->context,
                               .zero = plan->zero,
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
                               .overlap_grad_reduce = pp_config_sums_parts(s->job->config),

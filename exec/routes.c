@@ -122,24 +122,16 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
     return n;
 }
 
-struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_join_group group)
-{
-    const int tensor = pp_plan_tensor(plan), first = worker - pp_worker_member(plan, worker);
-    if (group == PP_JOIN_TENSOR_RANKS)
-        return (struct pp_group){first + pp_worker_expert_rank(plan, worker) * tensor, 1, tensor};
-    return (struct pp_group){first + pp_worker_tensor_rank(plan, worker), tensor, plan->expert_parallel};
-}
-
 /* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
  * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of
- * gates; where they have tokens of their own, of all that is no expert's. */
+ * gates; where they have tokens of their own, of all that is no expert's. Where they share tokens, activations alone. */
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
     const struct pp_shape *shape = &job->model->shape;
     const int activations = shape->precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
     if (pp_join_members(job->train, worker, group).n == 1) return false;
     if (type == activations) return true;
-    return type == PP_SUM_FLOAT && (pp_shape_parts_tokens(shape) || shape->experts ||
+    return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS && (pp_shape_parts_tokens(shape) || shape->experts ||
                                     pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
 }
 
@@ -153,14 +145,6 @@ static int joined_sums(const struct pp_job *job, int worker)
     for (int i = 0; i < ALL_JOINED; i++)
         n += joins(job, worker, (enum pp_join_group)(i / PP_SUM_TYPES), i % PP_SUM_TYPES);
     return n;
-}
-
-struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int member)
-{
-    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
-    const int apart = first < last ? last - first : first - last;
-    return (struct pp_group){pp_worker_at(plan, replica, first < last ? first : last, member), apart * plan->members,
-                             apart ? 2 : 1};
 }
 
 /* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
@@ -189,16 +173,17 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
-    const int workers = plan->ranks * plan->members, mine = port->me % workers;
-    for (int worker = 0; worker < workers && plan->replicas > 1; worker++) {
+    const struct pp_group mine = pp_replica_group(plan, port->me);
+    for (int i = 0; i < plan->ranks * plan->members && plan->replicas > 1; i++) {
+        const int worker = pp_worker_at(plan, 0, i / plan->members, i % plan->members);
         const int64_t most_bytes = pp_most_gradient_bytes(job, pp_worker_rank(plan, worker));
         const struct pp_sum_spec spec = {.port = *port,
-                                         .group = {worker, workers, plan->replicas},
+                                         .group = mine,
                                          .most_elements = most_bytes / (int64_t)sizeof(float),
                                          .type = PP_SUM_FLOAT,
                                          .sums = !plan->zero,
                                          .shares = plan->zero};
-        if (worker == mine) PP_TRY(open_sum(&spec, &out->gradient));
+        if (mine.first == worker) PP_TRY(open_sum(&spec, &out->gradient));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -226,15 +211,17 @@ static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job 
 /* Of squares, replica after replica; of shares one of all. */
 static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
-    const int workers = pp_norm_workers(job->train), all = pp_plan_workers(job->train);
-    for (int first = 0; first < all && workers > 1; first += workers) {
+    const struct pp_plan *plan = job->train;
+    const struct pp_group mine = pp_norm_group(plan, port->me);
+    const int groups = pp_plan_workers(plan) / mine.n;
+    for (int i = 0; i < groups && mine.n > 1; i++) {
         const struct pp_sum_spec spec = {.port = *port,
-                                         .group = {first, 1, workers},
+                                         .group = mine,
                                          .most_elements =
                                              (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape),
                                          .type = PP_SUM_DOUBLE,
                                          .sums = true};
-        if (port->me >= first && port->me < first + workers) PP_TRY(open_sum(&spec, &out->norm));
+        if (mine.first == pp_worker_at(plan, i, 0, 0)) PP_TRY(open_sum(&spec, &out->norm));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -243,16 +230,15 @@ static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job 
 static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
                                     int type)
 {
-    const bool exchanges = group == PP_JOIN_EXPERT_RANKS;
-    struct pp_sum_spec spec = {.port = *port,
-                               .most_elements = pp_most_joined_bytes(job, group) / pp_sum_bytes(type),
-                               .type = type,
-                               .sums = !exchanges || type == PP_SUM_FLOAT,
-                               .shares = !exchanges && pp_shape_parts_tokens(&job->model->shape)};
-    if (!exchanges) return spec;
-    spec.experts = pp_own_experts(&job->model->shape);
-    spec.exchanged_bytes = pp_most_exchanged_bytes(job);
-    return spec;
+    const int pieces = pp_most_pieces(job, group);
+    const int64_t most_bytes = pp_most_joined_bytes(job, group);
+    return (struct pp_sum_spec){.port = *port,
+                                .most_elements = most_bytes / pp_sum_bytes(type),
+                                .type = type,
+                                .sums = pieces == 0 || (most_bytes > 0 && type == PP_SUM_FLOAT),
+                                .shares = pieces == 0 && pp_shape_parts_tokens(&job->model->shape),
+                                .pieces = pieces,
+                                .exchanged_bytes = pp_most_exchanged_bytes(job, group)};
 }
 
 /* A kind of group: by the group's first worker, of each the types. */

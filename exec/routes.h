@@ -39,12 +39,6 @@ void pp_routes_close(struct pp_routes *routes);
 pp_status pp_routes_check(const struct pp_routes *routes) PP_MUST_CHECK;
 /* After a failure: what is in queues ends soon. */
 void pp_routes_abort(const struct pp_routes *routes);
-/* Those among whom a worker joins. */
-struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_join_group group);
-/* Those who sum the gradients of the embedding's copies: of a replica the workers of the first and of the last stage
- * that have the same part; one, where it has both. */
-struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int member);
-
 /* NULL if there is none. */
 const struct pp_route *pp_routes_find(const struct pp_routes *routes, int src, int dst, int kind);
 

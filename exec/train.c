@@ -28,7 +28,8 @@ struct pp_trainee {
 /* Has it weights that files and evaluations need? */
 static bool has_weights(const struct pp_trainee *t)
 {
-    return t->worker->replica == 0 || pp_shape_splits_weights(&t->session->job->model->shape);
+    const struct pp_job *job = t->session->job;
+    return pp_worker_evaluates(job->train, t->worker->me) || pp_shape_splits_weights(&job->model->shape);
 }
 
 /* --- a training step --- */
@@ -85,31 +86,38 @@ static const struct pp_phase *eval_phase(const struct pp_job *job, int seq)
     return &job->phase[phase];
 }
 
-/* The first replica's: the mean over all tokens of a part, at its workers with the last stage. */
+/* What the worker's tokens add to the mean over all tokens of a part, at workers with the last stage. */
 static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *loss)
 {
-    const struct pp_batches *batches = &t->session->agenda->eval[part];
+    struct pp_batches batches = t->session->agenda->eval[part];
     double sum = 0, tokens = 0, batch_sum;
-    for (int i = 0; i < batches->count; i++) {
-        const struct pp_phase *phase = eval_phase(t->session->job, pp_batches_seq(batches, i));
-        struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = batches, .batch = i};
+    batches.part = pp_worker_context_rank(t->session->job->train, t->worker->me);
+    for (int i = 0; i < batches.count; i++) {
+        const struct pp_phase *phase = eval_phase(t->session->job, pp_batches_seq(&batches, i));
+        struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = &batches, .batch = i};
         PP_TRY(pp_world_check(t->session->world)); /* a lone rank never waits, and would not learn of a signal */
         PP_TRY(pp_worker_step(t->worker, &step, &batch_sum));
         sum += batch_sum;
-        tokens += (double)batches->rows * phase->seq;
+        tokens += (double)batches.rows * phase->seq;
     }
     *loss = sum / tokens;
     return pp_worker_drain(t->worker, PP_TRACK_EVAL);
 }
 
-/* All workers: the loss of a part, known to all. */
+/* All workers: the loss of a part, known to all; parts of the tokens are added in their order. */
 static pp_status evaluate(struct pp_trainee *t, enum pp_part part, double *loss)
 {
     const struct pp_plan *plan = t->session->job->train;
-    *loss = NAN;
-    if (t->worker->replica == 0) PP_TRY(evaluate_part(t, part, loss));
-    return pp_broadcast(t->session->world, t->worker->me, pp_worker_at(plan, 0, pp_loss_rank(plan), 0), loss,
-                        sizeof *loss);
+    double mine = NAN;
+    *loss = 0;
+    if (pp_worker_evaluates(plan, t->worker->me)) PP_TRY(evaluate_part(t, part, &mine));
+    for (int c = 0; c < plan->context; c++) {
+        double theirs = mine;
+        PP_TRY(pp_broadcast(t->session->world, t->worker->me, pp_worker_at(plan, c, pp_loss_rank(plan), 0), &theirs,
+                            sizeof theirs));
+        *loss += theirs;
+    }
+    return PP_OK;
 }
 
 static pp_status keep_best(struct pp_trainee *t, double loss)
@@ -266,6 +274,7 @@ static pp_status prepare(struct pp_trainee *t)
     PP_TRY(go_on(t));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas,
                           pp_worker_data_rank(s->job->train, w->me), config->max_batches, &t->batches));
+    PP_TRY(pp_batches_share(&t->batches, s->job->train->context, pp_worker_context_rank(s->job->train, w->me)));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, s->job->train, w->me == 0 ? &s->journal : NULL));
     return reference(t, &s->reference_ns[0]);
 }

@@ -32,7 +32,7 @@ enum pp_message_kind {
     PP_MESSAGE_PART,     /* gradient reduction: a replica's contribution, to the owner of a piece */
     PP_MESSAGE_SUM,      /* gradient reduction: the sum, from the owner */
     PP_MESSAGE_NORM,     /* sums of squares */
-    PP_MESSAGE_PIECE,    /* tokens' rows to and from experts */
+    PP_MESSAGE_PIECE,    /* of an all to all */
     PP_MESSAGE_LOSS,     /* a step's loss, to worker 0 */
     PP_MESSAGE_CONTROL,  /* everything outside of steps: barriers, weights, results */
     PP_MESSAGE_KINDS

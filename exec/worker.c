@@ -151,7 +151,8 @@ bool pp_worker_has(const struct pp_worker *w, int stage) { return w->job->train-
 static pp_status load_batch(struct pp_worker *w)
 {
     const struct pp_step *step = &w->step;
-    int64_t bytes = (int64_t)step->batches->rows * step->phase->seq * (int64_t)sizeof(int32_t);
+    const int seq = pp_own_tokens(&w->job->model->shape, step->phase->seq);
+    int64_t bytes = (int64_t)step->batches->rows * seq * (int64_t)sizeof(int32_t);
     int32_t *targets = w->inputs + w->job->layout->data_elements;
     bool first = pp_worker_has(w, 0), last = pp_worker_has(w, step->phase->plan->stages - 1);
     pp_batches_get(step->batches, step->batch, first ? w->inputs : NULL, last ? targets : NULL);
@@ -236,8 +237,9 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     const struct pp_plan *plan = phase->plan;
     int64_t row = plan->first_row[task->microbatch];
     frame->act_row = row - plan->first_row[pp_slot_first(plan, task->microbatch)];
-    frame->base[PP_MEM_TOKENS] = tokens_of(w) + row * phase->seq;
-    frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + row * phase->seq;
+    const int64_t first = row * pp_own_tokens(&w->job->model->shape, phase->seq);
+    frame->base[PP_MEM_TOKENS] = tokens_of(w) + first;
+    frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + first;
     frame->first_row += row;
     frame->loss = &w->losses[task->microbatch];
 }
@@ -304,6 +306,8 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .tensor = pp_plan_tensor(plan),
                                  .tensor_rank = pp_worker_tensor_rank(plan, w->me),
                                  .expert_rank = pp_worker_expert_rank(plan, w->me),
+                                 .context = plan->context,
+                                 .context_rank = pp_worker_context_rank(plan, w->me),
                                  .join = w->join.run ? &w->join : NULL};
 }
 

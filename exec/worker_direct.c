@@ -41,18 +41,18 @@ static bool has_joined(struct pp_worker *w, const void *arg)
 
 static bool has_exchanged(struct pp_worker *w, const void *arg)
 {
-    (void)arg;
-    const pp_status status = pp_exchange_poll(w->world, w->exchange);
+    struct pp_exchange *exchange = w->exchange[*(const enum pp_join_group *)arg];
+    const pp_status status = pp_exchange_poll(w->world, exchange);
     if (status != PP_OK) w->status = status;
-    return w->exchange->done;
+    return exchange->done;
 }
 
 static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call)
 {
     const struct pp_shares *parts = pp_worker_join_parts(w, call);
     if (call->op == PP_JOIN_ALL_TO_ALL) {
-        const struct pp_pieces pieces = pp_pieces_of(call, w->job->train->expert_parallel);
-        return pp_exchange_start(w->world, w->exchange, &pieces);
+        const struct pp_pieces pieces = pp_pieces_of(call, pp_join_size(w->job->train, call->group));
+        return pp_exchange_start(w->world, w->exchange[call->group], &pieces);
     }
     return parts ? pp_reduce_start_shares(w->world, w->joined[call->group], call->memory, parts)
                  : pp_reduce_start(w->world, w->joined[call->group], call->memory, call->elements);
@@ -73,14 +73,15 @@ static pp_status open_joins(struct pp_worker *w)
     const struct pp_plan *plan = w->job->train;
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
         const struct pp_group members = pp_join_members(plan, w->me, group);
+        const int64_t most_bytes = pp_most_joined_bytes(w->job, group);
+        const int pieces = pp_most_pieces(w->job, group);
         if (members.n == 1) continue;
         w->join = (struct pp_join){.run = join, .arg = w};
-        PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, pp_most_joined_bytes(w->job, group),
-                                &w->joined[group]));
+        if (most_bytes > 0)
+            PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most_bytes, &w->joined[group]));
+        if (pieces > 0) PP_TRY(pp_exchange_create(members, w->me, pieces, &w->exchange[group]));
     }
-    if (plan->expert_parallel == 1) return PP_OK;
-    return pp_exchange_create(pp_join_members(plan, w->me, PP_JOIN_EXPERT_RANKS), w->me,
-                              pp_own_experts(&w->job->model->shape), &w->exchange);
+    return PP_OK;
 }
 
 static pp_status open_tied(struct pp_worker *w)
@@ -97,7 +98,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     const struct pp_plan *plan = w->job->train;
     const int most = most_tensors(w->job);
     const int workers = pp_norm_workers(w->job->train);
-    w->norm = (struct pp_gather){.group = {w->me / workers * workers, 1, workers},
+    w->norm = (struct pp_gather){.group = pp_norm_group(plan, w->me),
                                  .me = w->me,
                                  .kind = PP_MESSAGE_NORM,
                                  .bytes = (int64_t)most * sums_of_tensor(w->job) * (int64_t)sizeof(double)};
@@ -108,8 +109,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     PP_TRY(open_joins(w));
     PP_TRY(open_tied(w));
-    const struct pp_group group = {pp_worker_at(plan, 0, w->rank, w->member), plan->ranks * plan->members,
-                                   plan->replicas};
+    const struct pp_group group = pp_replica_group(plan, w->me);
     return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
                                           &w->reduce)
                        : PP_OK;
@@ -118,8 +118,10 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
-    for (int group = 0; group < PP_JOIN_GROUPS; group++) pp_reduce_free(w->joined[group]);
-    pp_exchange_free(w->exchange);
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) {
+        pp_reduce_free(w->joined[group]);
+        pp_exchange_free(w->exchange[group]);
+    }
     pp_reduce_free(w->tied);
     free(w->reduction_posted_ns);
     free(w->norm.blocks);

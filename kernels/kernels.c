@@ -183,6 +183,11 @@ double pp_call_flops(const struct pp_call *call)
     X(CROSS_ENTROPY_JOIN, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
     X(CROSS_ENTROPY_JOIN, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                     \
     X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, TOLD, 0)                                                      \
+    X(TO_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                   \
+    X(TO_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                  \
+    X(TO_PIECES, 2, bias, PP_TYPE_FLOAT, READ, n[1] + 2 * n[2], 0)                                                     \
+    X(FROM_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                 \
+    X(FROM_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                \
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(REDUCE_SCATTER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                             \
     X(ALL_GATHER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                                 \
@@ -272,8 +277,9 @@ struct pp_join_work pp_call_join(const struct pp_call *call)
     const int rounds = joins[call->kernel].rounds;
     if (rounds == 0) return (struct pp_join_work){0};
     const struct pp_operand memory = pp_call_operand(call, 0);
-    return (struct pp_join_work){memory.elements * memory.element_bytes, rounds,
-                                 joins[call->kernel].op == PP_JOIN_ALL_TO_ALL, (enum pp_join_group)call->n[5]};
+    const bool exchanges = joins[call->kernel].op == PP_JOIN_ALL_TO_ALL;
+    return (struct pp_join_work){memory.elements * memory.element_bytes, rounds, exchanges, exchanges ? call->n[2] : 0,
+                                 (enum pp_join_group)call->n[5]};
 }
 
 void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
@@ -286,7 +292,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
                                       .from = exchanges ? pp_ref_address(&call->ref[1], frame) : NULL,
                                       .elements = (int64_t)call->n[0] * call->n[1],
                                       .type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT,
-                                      .experts = exchanges ? call->n[2] : 0,
+                                      .each = exchanges ? call->n[2] : 0,
                                       .back = exchanges && call->n[3]};
     if (join) join->run(join->arg, &what);
 }

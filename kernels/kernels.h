@@ -7,20 +7,23 @@
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed
- * makes zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them.
+ * makes zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them. Of
+ * frame.context workers one has, of each row, the tokens from context_rank times seq on, and positions and dropout are
+ * those of these places; but attention has all tokens, and of the tensor rank's heads those from context_rank times
+ * heads on.
  * A bias that has no memory is none: nothing is added, and what would only be renewed by it is not written.
  *
  * kernel          n[]                          f[]       ref[], in order
  * copy            rows, width                            to, from; nothing happens where either region has no memory
  * embed           rows, seq, d, vocab, positions
  *                                              scale, p  out [T,d], tokens, weight [vocab,d], scratch [seq,d],
- *                                                        positions [seq,d]
+ *                                                        positions [context*seq,d]
  *                 out = drop(weight[token] * scale + position(t)), t the token's place in its row. positions: enum
  *                 pp_positions. Sinusoidal: made in scratch; rope: none is added; learned: those of ref[4]
  * embed_grad      rows, seq, d, vocab          scale, p  grad weight [vocab,d], tokens, dy [T,d]
  * positions_grad  rows, seq, d, places         -, p      grad positions [places,d], dy [T,d]
- *                 with embed's dropout, but not its scale: the gradient of place t is the sum of that of token t of
- *                 each row, in the order of the rows; of places from seq on 0, or as it was where the frame accumulates
+ *                 with embed's dropout, but not its scale: the gradient of a place is the sum of that of its token of
+ *                 each row, in the order of the rows; of places without one 0, or as it was where the frame accumulates
  * gemm_nt         m, n, k, mode, wide, times                  C [m,n], A [m,k], B [n,k]      C = A B'
  * gemm_nn         m, n, k, mode, wide, times                  C [m,n], A [m,k], B [k,n]      C = A B
  * gemm_tn         m, n, k, mode, wide, times                  C [m,n], A [k,m], B [k,n]      C = A' B
@@ -110,16 +113,21 @@
  *                 greatest), the target's logit + bias or 0, into parts[tensor_rank]; the others' parts become 0
  * cross_entropy_join  rows, seq, vocab, gradient, columns, whole  logits, bias, targets, dlogits (as cross_entropy's),
  *                 parts of all: loss, and gradient of the worker's logits. Columns of no word become 0
+ * to_pieces       tokens, width, shared, parts            to [parts,tokens,(width+2*shared)/parts], from
+ *                 [tokens,width+2*shared], bias [width+2*shared]: a token has `width` numbers, then `shared` ones, then
+ *                 as many: queries, keys and values; or, shared 0, what attention makes of it. Of each of these, plus
+ *                 bias, an equal part for part after part, one behind the other
+ * from_pieces     as to_pieces                            to, from: the other way, to is as to_pieces' from
  * all_reduce      rows, width, 0, 0, wide, group         memory [rows,width]: frame.join, if there is one.
  *                 wide: float32 whatever the precision; group: enum pp_join_group
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
- * all_to_all      rows, width, experts, back, wide, group  to [rows,width], from [rows,width]: the places of all
- *                 experts, of which each worker of the group has so many, equal pieces. frame.join, if there is one,
- *                 sends the pieces of the others' experts to them: from [all experts] to [experts, workers], of each
- *                 expert what worker after worker has for it; back: the other way. Without, where a worker is
- *                 measured alone: to = from, so that numbers are there which cost what numbers do
+ * all_to_all      rows, width, each, back, wide, group  to [rows,width], from [rows,width]: equal pieces, so many for
+ *                 each worker of the group (the places of its experts; rows of which it has the tokens). frame.join, if
+ *                 there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
+ *                 what worker after worker has of it; back: the other way. Without, where a worker is measured alone:
+ *                 to = from, so that numbers are there which cost what numbers do
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first
@@ -184,6 +192,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
     X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
+    X(TO_PIECES, to_pieces, 4, 0)                                                                                      \
+    X(FROM_PIECES, from_pieces, 4, 0)                                                                                  \
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
     X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
@@ -219,19 +229,41 @@ static inline bool pp_kernel_is_norm(int kernel)
            kernel == PP_KERNEL_RMSNORM_GRAD;
 }
 
-/* Of a norm, residual, or a gradient of these: tokens of the rank's microbatches before the first one that it works on,
- * as dropout counts them, and how many these are. */
+/* Of a norm, residual, or a gradient of these: tokens of the worker's microbatches before the first one that it works
+ * on, and how many these are; seq: tokens that it has of a row. */
 struct pp_tokens {
     int64_t first, n;
+    int seq;
 };
 static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
 {
     const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
     const int64_t begin = frame->tensor_rank * room, left = whole - begin;
-    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room};
-    return (struct pp_tokens){frame->first_row * (whole / call->n[0]) + begin, left < 0      ? 0
-                                                                               : left < room ? left
-                                                                                             : room};
+    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room, call->n[1]};
+    const int seq = (int)(whole / call->n[0]);
+    return (struct pp_tokens){frame->first_row * seq + begin, left < 0 ? 0 : left < room ? left : room, seq};
+}
+
+/* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. Token t of
+ * a worker that has `seq` of each row is t + t / seq * others + before. */
+struct pp_token_places {
+    uint32_t seq, others, before;
+};
+static inline struct pp_token_places pp_token_places_of(int seq, const struct pp_frame *frame)
+{
+    const int context = pp_frame_context(frame);
+    return (struct pp_token_places){(uint32_t)seq, (uint32_t)((context - 1) * seq),
+                                    (uint32_t)(frame->context_rank * seq)};
+}
+
+/* The worker's number among those that share the heads of attention, and how many these are. */
+static inline int pp_frame_head_rank(const struct pp_frame *frame)
+{
+    return frame->tensor_rank * pp_frame_context(frame) + frame->context_rank;
+}
+static inline int pp_frame_head_ranks(const struct pp_frame *frame)
+{
+    return pp_frame_tensor(frame) * pp_frame_context(frame);
 }
 
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). ONCE: where

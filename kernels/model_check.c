@@ -25,6 +25,7 @@ enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
 /* Can so many workers share the tensors? */
 static pp_status check_tensor(const struct pp_shape *shape)
 {
+    enum { HEADS = 2 /* of the rows below */ };
     const int tensor = pp_shape_tensor(shape), words = (shape->vocab + tensor - 1) / tensor;
     const struct {
         const char *option;
@@ -32,9 +33,14 @@ static pp_status check_tensor(const struct pp_shape *shape)
     } rows[] = {{"heads", shape->heads},
                 {"kv-heads", pp_kv_heads(shape)},
                 {shape->experts ? "experts" : "d-ff", shape->experts ? shape->experts : shape->d_ff}};
+    const int context = pp_shape_context(shape);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].size % tensor)
             return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
+    for (int i = 0; i < HEADS; i++)
+        if (rows[i].size % (tensor * context))
+            return pp_fail(PP_USAGE, "--context-parallel %d x --tensor %d does not divide --%s %d", context, tensor,
+                           rows[i].option, rows[i].size);
     if (shape->experts % pp_shape_sharers(shape))
         return pp_fail(PP_USAGE, "--experts %d cannot be shared evenly by --expert-parallel %d x --tensor %d workers",
                        shape->experts, pp_shape_expert_parallel(shape), pp_shape_tensor(shape));
@@ -109,11 +115,13 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
     if (model->shape.positions == PP_POSITIONS_LEARNED && seq > model->shape.max_positions)
         return pp_fail(PP_USAGE, "rows of %d tokens have places without weights: --max-positions is %d", seq,
                        model->shape.max_positions);
-    const int tensor = pp_shape_tensor(&model->shape);
+    const int tensor = pp_shape_tensor(&model->shape), context = pp_shape_context(&model->shape);
     const int64_t tokens = (int64_t)cls->rows * seq;
+    if (seq % context)
+        return pp_fail(PP_USAGE, "--context-parallel %d does not divide rows of %d tokens", context, seq);
     if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
         (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
                        pp_plural(cls->rows), seq, pp_plural(seq));
-    return check_places(model, tokens);
+    return check_places(model, tokens / context);
 }

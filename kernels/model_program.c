@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 80, /* B: 22 to make it again, 23 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS = 80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     SCRATCH_ALIGNMENT = 64
 };
@@ -119,6 +119,13 @@ void pp_writer_take_full(struct pp_writer *w, int n)
     for (int i = 0; i < n && w->by_tokens; i++) w->full[i] = hidden(w, full_tokens(w));
 }
 
+void pp_writer_take_pieces(struct pp_writer *w)
+{
+    const int width = (int)pp_qkv_width(&w->model->local);
+    const bool shares = pp_shape_context(&w->model->local) > 1 && w->stage->layers > 0;
+    for (int i = 0; i < 2 && shares; i++) w->pieces[i] = pp_writer_activations(w, width);
+}
+
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
     struct pp_call *call = &w->out->calls[w->out->ncalls++];
@@ -194,35 +201,6 @@ void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, e
     call->f[0] = (float)w->model->local.dropout;
 }
 
-struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash)
-{
-    const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, shape->attention == PP_ATTENTION_FLASH ? flash : math, w->rows, w->seq,
-                                          shape->heads, pp_head_dim(shape));
-    call->n[4] = shape->mask == PP_MASK_CAUSAL;
-    call->n[5] = pp_kv_heads(shape);
-    pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
-    return call;
-}
-
-struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
-{
-    const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, pp_head_dim(shape));
-    call->n[5] = pp_kv_heads(shape);
-    call->f[0] = (float)shape->rope_theta;
-    call->ref[0] = qkv;
-    return call;
-}
-
-struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
-{
-    const struct pp_shape *shape = &w->model->local;
-    const int head_dim = pp_head_dim(shape);
-    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->seq, head_dim)
-                                                                       : pp_attention_scratch(w->seq, head_dim));
-}
-
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -267,14 +245,17 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     *out = (struct pp_program){0};
     if (!pp_kinds[cls->kind].computes) return PP_OK;
     PP_TRY(pp_model_check_size(model, cls, spec->seq));
+    const int seq = pp_own_tokens(&model->shape, spec->seq);
+    const int64_t tokens = (int64_t)cls->rows * seq;
     struct pp_writer w = {
         .model = model,
         .stage = &model->stages[cls->stage],
         .part = pp_stage_part_of(&model->stages[cls->stage], cls),
         .rows = cls->rows,
-        .seq = spec->seq,
-        .tokens = (int64_t)cls->rows * spec->seq,
-        .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, (int64_t)cls->rows * spec->seq) : 0,
+        .seq = seq,
+        .row_seq = spec->seq,
+        .tokens = tokens,
+        .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, tokens) : 0,
         .part_seq = pp_part_tokens(&model->shape, spec->seq),
         .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
         .by_tokens = pp_shape_parts_tokens(&model->shape),

@@ -43,6 +43,11 @@
  * scattered then, and what products over a part of the tensors read is gathered before, in scratch [T,d]: forward x and
  * y1 and the decoder's input, backward these once more, and the gradients at the outputs of linear2 and the attention.
  *
+ * Where C workers have parts of the same rows (pp_shape.context), T are a worker's tokens, in all of the above: as many
+ * numbers as attention has then, of all tokens of its rows, but of a part of its heads. What in_proj makes is scratch,
+ * and qkv, P and lse are those of attention; qkv becomes dqkv of T in the end. ctx is of T, and with flash, whose
+ * backward reads it, there is that of all tokens, too (ctx_there). What is exchanged is scratch [T,q], twice.
+ *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix. Not with experts, whose places are of one microbatch.
  */
@@ -59,7 +64,7 @@ struct pp_buffer {
 
 /* Those of layer l (within the stage) are kept + (l - again) * layer_bytes further on. */
 struct pp_slot {
-    struct pp_buffer x, qkv, p, lse, ctx, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
+    struct pp_buffer x, qkv, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
     struct pp_buffer received, received_gates, received_dy;                        /* where workers share them */
     int64_t layer_bytes;
@@ -107,10 +112,11 @@ struct pp_writer {
     const struct pp_stage *stage;
     struct pp_stage_part part; /* of the stage */
     struct pp_slot slot;
-    int rows, seq;
+    int rows, seq;       /* seq: of a row, that the worker has */
+    int row_seq;         /* that attention has: all */
     int64_t tokens;      /* rows * seq */
     int64_t capacity;    /* of an expert; 0: there are none */
-    int part_seq;        /* of a row, that the worker has where the workers of a rank have parts of the tokens */
+    int part_seq;        /* of these seq, where the workers of a rank have parts of the tokens */
     int64_t part_tokens; /* rows * part_seq */
     bool by_tokens;      /* they do */
     bool training, split, clip;
@@ -118,6 +124,7 @@ struct pp_writer {
     struct pp_ref again;   /* slot.again: scratch for the buffers of one layer */
     struct pp_ref u;       /* slot.activation_again: scratch for one layer's */
     struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */
+    struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q] */
     struct pp_program *out;
 };
 
@@ -169,7 +176,7 @@ static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
 {
     const struct pp_slot *slot = &w->slot;
     if (slot->again) return pp_ref_slot((struct pp_buffer){l * slot->checkpoint_bytes, slot->checkpoint.row_bytes});
-    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->seq));
+    return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->row_seq));
 }
 /* What in_proj of layer l reads. */
 static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
@@ -197,6 +204,8 @@ struct pp_ref pp_writer_places(struct pp_writer *w);
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
 /* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);
+/* Takes w->pieces, where workers have parts of the same rows. */
+void pp_writer_take_pieces(struct pp_writer *w);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
 /* A norm, a residual, or a gradient of these, over the worker's tokens. */
@@ -217,10 +226,12 @@ struct pp_ref pp_writer_scatter(struct pp_writer *w, int full);
 static inline bool pp_writer_drops(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
-/* Attention of layer l, or its gradient, as far as its kinds do not differ: mask and dropout are set. */
-struct pp_call *pp_writer_attention(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash);
-/* The rotation of queries and keys, or its gradient, in place; the caller gives the bias. */
-struct pp_call *pp_writer_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv);
+/* Where in_proj of layer l writes. */
+struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l);
+/* Attention of layer l, of what in_proj has written: -> ctx, as out_proj reads it. scratch: of attention. */
+void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch);
+/* dctx, at out_proj's input, -> dqkv, at in_proj's output, over qkv. */
+void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch);
 /* Attention's scratch. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
 /* Does the model normalise first? Is its activation swiglu? */

@@ -179,14 +179,7 @@ static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path
     const struct pp_ref da = pp_writer_gather(w, PP_FULL_GRADIENTS, dz1_of(w, l)), dqkv = pp_ref_act(w, l, w->slot.qkv);
     write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->local), da, d,
                         pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
-    struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
-    const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
-    call->ref[0] = dqkv;
-    call->ref[1] = pp_ref_act(w, l, flash ? w->slot.lse : w->slot.p);
-    if (flash) call->ref[2] = pp_ref_act(w, l, w->slot.ctx);
-    call->ref[flash ? 3 : 2] = path->dctx;
-    call->ref[flash ? 4 : 3] = path->scratch;
-    if (pp_writer_rotates(w)) pp_writer_rope(w, PP_KERNEL_ROPE_GRAD, dqkv);
+    pp_write_attention_grad(w, l, path->dctx, path->scratch);
     return write_shared_product(w, mode, out, dqkv, (int)pp_qkv_width(&w->model->local),
                                 pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
@@ -347,6 +340,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_inner(w);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);
+    pp_writer_take_pieces(w);
     return path;
 }
 

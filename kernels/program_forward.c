@@ -56,24 +56,13 @@ static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_r
     pp_write_sum(w, c);
 }
 
-/* in_proj and attention: x [T, d] -> ctx. The bias, if there is one, comes first: with the rotation, or attention. */
+/* in_proj and attention: x [T, d] -> ctx. */
 static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref scratch)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref qkv = pp_ref_act(w, l, w->slot.qkv);
-    struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
-    write_linear(w, qkv, (int)pp_qkv_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
+    write_linear(w, pp_ref_in_proj(w, l), (int)pp_qkv_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
                  pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
-    if (pp_writer_rotates(w)) {
-        pp_writer_rope(w, PP_KERNEL_ROPE, qkv)->ref[1] = bias;
-        bias = pp_ref_to(PP_MEM_NONE, 0);
-    }
-    struct pp_call *call = pp_writer_attention(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
-    call->ref[0] = pp_ref_act(w, l, w->slot.ctx);
-    call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
-    call->ref[2] = qkv;
-    call->ref[3] = bias;
-    call->ref[4] = scratch;
+    pp_write_attention(w, l, scratch);
 }
 
 /* Relu works in place, others keep what they are of, with its bias. */
@@ -325,6 +314,7 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
     if (recompute && w->stage->layers == 0 && !w->stage->decode) return; /* nothing is kept of an embedding alone */
     pp_writer_take_again(w, true);
     pp_writer_take_full(w, 1);
+    pp_writer_take_pieces(w);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
     else

@@ -85,11 +85,15 @@ static void write_precision(const struct pp_shape *shape, char *text, size_t siz
     if (shape->precision != PP_FP32) snprintf(text, size, " %s", pp_precision_names[shape->precision]);
 }
 
-static void write_tensor(const struct pp_shape *shape, char *text, size_t size)
+static void write_workers(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
+    char context[16] = "";
     *text = '\0';
+    if (pp_shape_context(shape) > 1 && !tensors) snprintf(context, sizeof context, " cp%d", shape->context);
     if (pp_shape_tensor(shape) > 1)
-        snprintf(text, size, " tp%d%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "");
+        snprintf(text, size, " tp%d%s%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "", context);
+    else
+        snprintf(text, size, "%s", context);
 }
 
 /* What differs in norm and step of a stage that has a copy of a tensor, or what it is a copy of. */
@@ -136,7 +140,7 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     if (pp_writer_drops(w))
         snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
     write_precision(shape, precision, sizeof precision);
-    write_tensor(shape, parts, sizeof parts);
+    write_workers(shape, tensors, parts, sizeof parts);
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     const int used = write_layers(w, kind, text, size);
     if (tensors)
@@ -145,5 +149,5 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     else
         snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff,
                  experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
-                 attention_words[shape->attention], dropout, precision, layers, again, w->seq, w->rows);
+                 attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
 }

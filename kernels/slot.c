@@ -12,10 +12,10 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? PP_SLOT_ENDLESS : bounded(product);
 }
 
-/* A slot in the making: of so many rows. part_seq: tokens of a row that the worker has of the stream; experts: of the
- * model; places: of the worker's. */
+/* A slot in the making: of so many rows. seq, part_seq: tokens of a row that the worker has, and of the stream; row_seq:
+ * all; experts: of the model; places: of the worker's. */
 struct placing {
-    int rows, seq, part_seq, element_bytes, experts;
+    int rows, seq, part_seq, row_seq, element_bytes, experts;
     int64_t places, end;
 };
 
@@ -28,7 +28,7 @@ static struct pp_buffer place_tokens(struct placing *p, int tokens, int64_t widt
     return at;
 }
 
-/* Of all tokens. */
+/* Of the worker's tokens. */
 static struct pp_buffer place(struct placing *p, int64_t width, int bytes)
 {
     return place_tokens(p, p->seq, width, bytes);
@@ -88,8 +88,10 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     if (shape->attention == PP_ATTENTION_FLASH)
         out->lse = place(p, shape->heads, sizeof(float));
     else
-        out->p = place(p, (int64_t)shape->heads * p->seq, e);
+        out->p = place(p, (int64_t)shape->heads * p->row_seq, e);
     out->ctx = place(p, pp_context_width(shape), e);
+    if (pp_shape_context(shape) > 1 && shape->attention == PP_ATTENTION_FLASH)
+        out->ctx_there = place(p, pp_context_width(shape), e);
     out->xhat1 = place_stream(p, d);
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);
@@ -123,7 +125,8 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     const struct pp_shape *shape = &model->local;
     const bool split = spec->training && spec->split_backward;
     struct placing p = {.rows = spec->slot_rows,
-                        .seq = spec->seq,
+                        .seq = pp_own_tokens(shape, spec->seq),
+                        .row_seq = spec->seq,
                         .part_seq = pp_part_tokens(shape, spec->seq),
                         .element_bytes = pp_element_bytes(shape->precision),
                         .experts = model->shape.experts};

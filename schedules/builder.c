@@ -88,6 +88,7 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->replicas = spec->replicas;
     plan->expert_parallel = spec->expert_parallel > 1 ? spec->expert_parallel : 1;
     plan->members = plan->expert_parallel * (spec->tensor > 1 ? spec->tensor : 1);
+    plan->context = spec->context > 1 ? spec->context : 1;
     plan->checkpoint = spec->checkpoint;
     plan->recv_buffers = spec->recv_buffers;
     plan->slot_microbatches = spec->batch_w > 1 && spec->training ? spec->batch_w : 1;

@@ -223,8 +223,12 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
 {
     struct sheet sheet = {.machine = m, .ops = ops, .placement = pp_placement_on(m)};
     const int tensor = config->tensor.v[0];
-    sheet.rings[PP_JOIN_TENSOR_RANKS] = pp_placement_ring(&sheet.placement, 0, 1, tensor);
-    sheet.rings[PP_JOIN_EXPERT_RANKS] = pp_placement_ring(&sheet.placement, 0, tensor, config->expert_parallel);
+    const int members = tensor * config->expert_parallel;
+    const struct pp_group groups[PP_JOIN_GROUPS] = {
+        [PP_JOIN_TENSOR_RANKS] = {.stride = 1, .n = tensor},
+        [PP_JOIN_EXPERT_RANKS] = {.stride = tensor, .n = config->expert_parallel},
+        [PP_JOIN_CONTEXT_RANKS] = {.stride = members, .n = pp_config_context(config)}};
+    for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));
     return pp_split_time_by(config, ops, &times);

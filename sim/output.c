@@ -71,11 +71,18 @@ static const struct pp_row_column columns[] = {
 static void print_sums(const json_t *row, FILE *out)
 {
     const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
-    const bool tensor = number(row, "tensor") > 1, shares = number(row, "expert_parallel") > 1;
-    const char *what = !shares  ? "sums over tensor ranks"
-                       : tensor ? "sums over tensor ranks, exchanges and sums of workers that share experts"
-                                : "exchanges and sums of workers that share experts";
-    if (sums > 0) fprintf(out, "\n%s: %.3f of %.3f ms/batch, on the rank with most\n", what, sums, ms);
+    static const struct {
+        const char *degree, *what;
+    } rows[] = {{"tensor", "sums over tensor ranks"},
+                {"expert_parallel", "exchanges and sums of workers that share experts"},
+                {"context_parallel", "exchanges of workers that share tokens"}};
+    const char *separator = "\n";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && sums > 0; i++) {
+        if (number(row, rows[i].degree) <= 1) continue;
+        fprintf(out, "%s%s", separator, rows[i].what);
+        separator = ", ";
+    }
+    if (sums > 0) fprintf(out, ": %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
 }
 
 static void print_path(const json_t *row, FILE *out)

@@ -72,11 +72,12 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
     }
 }
 
-struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int stride, int n)
+struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_group *group)
 {
-    struct pp_ring ring = {.members = n};
+    struct pp_ring ring = {.members = group->n};
     int host = -1, device = -1, here = 0;
-    for (int i = 0, worker = first; i < n; i++, worker += stride) {
+    for (int i = 0; i < group->n; i++) {
+        const int worker = pp_group_worker(group, i);
         if (host_of(p, worker) != host) {
             if (ring.hosts > 0 && (ring.fewest == 0 || here < ring.fewest)) ring.fewest = here;
             host = host_of(p, worker);
@@ -96,43 +97,40 @@ static struct pp_ring slower_ring(struct pp_ring a, struct pp_ring b)
     return a.fewest <= b.fewest ? a : b;
 }
 
-/* The slowest of the rings that begin at a rank's workers, in so many replicas and of so many members. */
-static struct pp_ring slowest_ring(const struct pp_placement *p, int rank, int replicas, int members, int stride, int n)
+static struct pp_ring slower_of(const struct pp_placement *p, struct pp_ring ring, struct pp_group group)
 {
-    struct pp_ring slowest = {0};
-    for (int replica = 0; replica < replicas; replica++)
-        for (int k = 0; k < members; k++)
-            slowest = slower_ring(slowest, pp_placement_ring(p, pp_worker_at(p->plan, replica, rank, k), stride, n));
-    return slowest;
+    return slower_ring(ring, pp_placement_ring(p, &group));
 }
 
-/* Those who join inside the rank's tasks (enum pp_join_group). */
+/* Those who join inside the rank's tasks: the slowest of their rings. */
 static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum pp_join_group group)
 {
     const struct pp_plan *plan = p->plan;
-    const int tensor = pp_plan_tensor(plan);
     struct pp_ring slowest = {0};
-    if (group == PP_JOIN_EXPERT_RANKS)
-        return slowest_ring(p, rank, plan->replicas, tensor, tensor, plan->expert_parallel);
-    for (int part = 0; part < pp_plan_data_parallel(plan); part++)
-        slowest = slower_ring(slowest, pp_placement_ring(p, pp_data_rank_worker(plan, part, rank), 1, tensor));
+    for (int replica = 0; replica < plan->replicas; replica++)
+        for (int k = 0; k < plan->members; k++) {
+            const int worker = pp_worker_at(plan, replica, rank, k);
+            const struct pp_group members = pp_join_members(plan, worker, group);
+            if (members.first == worker) slowest = slower_of(p, slowest, members);
+        }
     return slowest;
 }
 
 /* The replicas of a worker of the rank, who sum gradients. */
 static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank)
 {
-    const struct pp_plan *plan = p->plan;
-    return slowest_ring(p, rank, 1, plan->members, pp_worker_at(plan, 1, 0, 0), plan->replicas);
+    struct pp_ring slowest = {0};
+    for (int k = 0; k < p->plan->members; k++)
+        slowest = slower_of(p, slowest, pp_replica_group(p->plan, pp_worker_at(p->plan, 0, rank, k)));
+    return slowest;
 }
 
-/* The two workers of the first and the last stage of a replica that have the same part; one, if it has both. */
 static struct pp_ring ring_of_tied(const struct pp_placement *p)
 {
-    const struct pp_plan *plan = p->plan;
-    const int a = plan->stage_rank[0], b = plan->stage_rank[plan->stages - 1], low = a < b ? a : b;
-    const int stride = pp_worker_at(plan, 0, a + b - 2 * low, 0), n = a == b ? 1 : 2;
-    return slowest_ring(p, low, plan->replicas, plan->members, stride, n);
+    struct pp_ring slowest = {0};
+    for (int replica = 0; replica < p->plan->replicas; replica++)
+        for (int k = 0; k < p->plan->members; k++) slowest = slower_of(p, slowest, pp_tied_group(p->plan, replica, k));
+    return slowest;
 }
 
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
@@ -179,7 +177,7 @@ void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *jo
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     double ns = 0;
-    if (p->plan->members == 1 || program->ncalls == 0) return;
+    if (pp_plan_neighbours(p->plan) == 1 || program->ncalls == 0) return;
     const int rank = p->plan->stage_rank[p->plan->classes[cls].stage];
     struct pp_ring rings[PP_JOIN_GROUPS];
     for (int group = 0; group < PP_JOIN_GROUPS; group++)
@@ -199,7 +197,7 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
     if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
-    const int each = p->plan->ranks * p->plan->members;
+    const int each = p->plan->ranks * pp_plan_neighbours(p->plan);
     for (int first = 0; first < pp_plan_workers(p->plan); first += each)
         if (host_of(p, first) != host_of(p, first + each - 1)) return longer(p->network.latency_ns, latency_ns);
     return latency_ns;

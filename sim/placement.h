@@ -7,6 +7,7 @@
 #define PP_SIM_PLACEMENT_H
 
 #include "core/cost.h"
+#include "core/group.h"
 #include "core/job.h"
 #include "sim/machine.h"
 
@@ -35,15 +36,15 @@ struct pp_ring {
     int members, hosts, fewest;
 };
 
-/* Of n workers, each so far behind the one before. */
-struct pp_ring pp_placement_ring(const struct pp_placement *p, int first, int stride, int n);
+/* Of a group's workers. */
+struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_group *group);
 
 /* Such a sum: by latency and time of a byte within a host, and one ring whose slowest link counts. It goes around twice
  * (rounds 2); reduce-scatter or all-gather (1), each once, with half of latency and bytes. */
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte);
 
-/* What the workers of a rank do together inside a task: a sum, or all to all, of whose bytes each keeps its part
+/* What workers do together inside a task: a sum, or all to all, of whose bytes each keeps its part
  * and sends the others theirs: to those of its host by its link, and to the rest by its own port to the network, at
  * once. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,

@@ -201,11 +201,12 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     bool colour;
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
-    char tensor[32] = "", experts[32] = "", mode[PP_CHECKPOINT_TEXT];
+    char tensor[32] = "", experts[32] = "", context[32] = "", mode[PP_CHECKPOINT_TEXT];
     if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
-    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
-            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
+    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
+    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts, context,
             plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
             many ? pp_checkpoint_text(plan->checkpoint, mode) : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);

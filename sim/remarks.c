@@ -165,7 +165,8 @@ static double bytes_of(const struct pp_remarks *r, const struct pp_large *large,
     struct pp_prediction prediction;
     json_t *row = NULL;
     double bytes = INFINITY;
-    const int workers = point->stages * pp_point_tensor(point) * large->replicas;
+    const int workers =
+        point->stages * pp_point_tensor(point) * pp_config_context(p.config) * large->replicas;
     const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
                                .replicas = large->replicas,
                                .rows = rows_of(p.config, large),

@@ -30,6 +30,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "stages", json_integer(plan->ranks));
     set(row, "tensor", json_integer(pp_plan_tensor(plan)));
     set(row, "expert_parallel", json_integer(plan->expert_parallel));
+    set(row, "context_parallel", json_integer(plan->context));
     set(row, "virtual", json_integer(plan->virtual_stages));
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
@@ -48,7 +49,7 @@ static json_t *if_any(double value) { return value > 0 ? json_real(value) : json
 static int64_t tensor_ns(const struct pp_plan *plan, const struct pp_cost *cost)
 {
     int64_t most = 0;
-    for (int rank = 0; rank < plan->ranks && plan->members > 1; rank++) {
+    for (int rank = 0; rank < plan->ranks && pp_plan_neighbours(plan) > 1; rank++) {
         int64_t sum = 0;
         for (int64_t i = plan->issue_start[rank]; i < plan->issue_start[rank + 1]; i++)
             sum += cost->classes[plan->tasks[pp_issue_task(plan->issue[i])].cls].sums_ns;

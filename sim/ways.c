@@ -56,10 +56,10 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
 {
     struct pp_config one = *config;
     const int stages = shape->stages, tensor = shape->tensor;
-    const int64_t each = (int64_t)stages * tensor;
+    const int64_t of_rank = (int64_t)tensor * pp_config_context(config), each = stages * of_rank;
     const int replicas = (int)(workers / each);
     char of_workers[48] = "";
-    if (tensor > 1) snprintf(of_workers, sizeof of_workers, " of %d workers each", tensor);
+    if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
@@ -93,7 +93,7 @@ static pp_status find_shapes(const struct pp_config *config, const struct pp_sch
     }
     for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
         shape.stages = p;
-        if (p == 1 || workers % ((int64_t)p * tensor) == 0)
+        if (p == 1 || workers % ((int64_t)p * tensor * pp_config_context(config)) == 0)
             PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     return PP_OK;
@@ -153,7 +153,7 @@ static int by_value(const void *a, const void *b)
 
 static int64_t workers_of(const json_t *row)
 {
-    static const char *const degrees[] = {"stages", "tensor", "replicas"};
+    static const char *const degrees[] = {"stages", "tensor", "replicas"}; /* others are the same in all */
     int64_t workers = 1;
     for (int i = 0; i < 3; i++) workers *= json_integer_value(json_object_get(row, degrees[i]));
     return workers;

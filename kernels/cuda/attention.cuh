@@ -71,10 +71,10 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
         a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
     a.scale = 1 / sqrtf((float)a.dh);
-    const int others = a.heads * (pp_frame_tensor(c->frame) - 1);
-    a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + c->frame->tensor_rank * a.heads) * a.seq);
+    const int others = a.heads * (pp_frame_head_ranks(c->frame) - 1), before = a.heads * pp_frame_head_rank(c->frame);
+    a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + before) * a.seq);
     a.other_vectors = (uint32_t)(others * a.seq);
-    a.drop = pp_dropout_of(c, c->call->f[0]);
+    a.drop = pp_dropout_of(c, c->call->f[0], 0);
     return a;
 }
 

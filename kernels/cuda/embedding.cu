@@ -12,15 +12,15 @@ enum {
     SORT_TOKENS = 1 << 12 /* sorted at a time: the work is their square */
 };
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). In double, and in half
- * turns, which need no reduction of the angle. */
-static __global__ void __launch_bounds__(THREADS) positions(float *table, int d)
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t from `first` on. In double,
+ * and in half turns, which need no reduction of the angle. */
+static __global__ void __launch_bounds__(THREADS) positions(float *table, int first, int d)
 {
     const int k = (int)(blockIdx.y * THREADS + threadIdx.x), t = (int)blockIdx.x;
     if (2 * k >= d) return;
     const double ln_10000 = 9.2103403719761836, pi = 3.14159265358979323846;
     double s, c;
-    sincospi(t * (exp(-ln_10000 * 2 * k / d) / pi), &s, &c);
+    sincospi((first + t) * (exp(-ln_10000 * 2 * k / d) / pi), &s, &c);
     float *at = table + (int64_t)t * d + 2 * k;
     at[0] = (float)s;
     if (2 * k + 1 < d) at[1] = (float)c;
@@ -54,23 +54,28 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     pp_store<aligned>(out, left, q);
 }
 
+/* The place of the worker's first token in its row. */
+static int first_place(const struct pp_cuda_call *c) { return c->frame->context_rank * c->call->n[1]; }
+
 template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
 {
     const int seq = c->call->n[1], d = c->call->n[2];
+    const float *learned = static_cast<const float *>(c->p[4]);
     float *made = static_cast<float *>(c->p[3]);
     embedding<T> e;
     e.out = static_cast<T *>(c->p[0]);
     e.token = static_cast<const int32_t *>(c->p[1]);
     e.weight = static_cast<const float *>(c->p[2]);
-    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? static_cast<const float *>(c->p[4]) : made;
+    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
     e.words = c->call->n[3];
     e.word = c->frame->tensor_rank * e.words;
     e.seq = seq;
     e.d = d;
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
-    e.drop = pp_dropout_of(c, c->call->f[1]);
-    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, d);
+    e.drop = pp_dropout_of(c, c->call->f[1], seq);
+    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made,
+                        first_place(c), d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
@@ -163,7 +168,7 @@ template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_cal
     e.d = d;
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
-    e.drop = pp_dropout_of(c, c->call->f[1]);
+    e.drop = pp_dropout_of(c, c->call->f[1], seq);
     if (!c->frame->accumulate) {
         const size_t bytes = sizeof(float) * (size_t)c->call->n[3] * (size_t)d;
         const cudaError_t error = cudaMemsetAsync(e.grad, 0, bytes, c->stream);
@@ -183,22 +188,23 @@ template <typename T> struct position_grad {
     float *grad;
     const T *dy;
     int rows, seq, d;
+    int place, first; /* of the first block; of the first token */
     bool adds;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* Grid (places, quads of a row / threads): all rows' gradients of a place, in their order; 0 beyond the tokens. */
+/* Grid (places, quads of a row / threads): all rows' gradients of a place, in their order; 0 where no token is. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) positions_grad(position_grad<T> p)
 {
-    const int t = (int)blockIdx.x;
+    const int place = p.place + (int)blockIdx.x, t = place - p.first;
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = p.d - j;
     if (left <= 0) return;
-    float *grad = p.grad + (int64_t)t * p.d + j;
+    float *grad = p.grad + (int64_t)place * p.d + j;
     pp_quad sum = {};
     if (p.adds) sum = pp_load<aligned>(grad, left);
 #pragma unroll 4
-    for (int row = 0; row < p.rows && t < p.seq; row++) {
+    for (int row = 0; row < p.rows && t >= 0 && t < p.seq; row++) {
         const int64_t token = (int64_t)row * p.seq + t;
         const pp_quad q = pp_drop(p.drop, p.vector + (uint32_t)token, (uint32_t)(j / PP_QUAD),
                                   pp_load<aligned>(p.dy + token * p.d + j, left));
@@ -218,8 +224,10 @@ template <typename T> static cudaError_t run_positions_grad(const struct pp_cuda
     p.seq = seq;
     p.d = d;
     p.adds = c->frame->accumulate;
+    p.first = first_place(c);
+    p.place = p.adds ? p.first : 0;
     p.vector = pp_first_vector(c, seq);
-    p.drop = pp_dropout_of(c, c->call->f[1]);
+    p.drop = pp_dropout_of(c, c->call->f[1], seq);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(p.grad) && pp_aligned(p.dy);
     const auto kernel = aligned ? positions_grad<T, true> : positions_grad<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);

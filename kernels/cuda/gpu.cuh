@@ -190,10 +190,12 @@ struct pp_dropout {
     uint32_t threshold; /* kept if the number is not below */
     float scale;        /* of kept values: 1 / (1 - p) */
     uint32_t first;     /* quads of columns before the row's: those of other workers of the rank */
+    pp_token_places places; /* seq 0: rows are not tokens */
     bool on;
 };
 
-static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, float p)
+/* seq: the call's rows are tokens, so many of each row of the batch; 0: they are not. */
+static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, float p, int seq)
 {
     const struct pp_frame *frame = c->frame;
     struct pp_dropout drop;
@@ -205,18 +207,19 @@ static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, floa
     drop.threshold = drop.on ? (uint32_t)((double)p * 4294967296.0) : 0;
     drop.scale = drop.on ? 1 / (1 - p) : 1;
     drop.first = 0;
+    drop.places = pp_token_places_of(seq, frame);
     return drop;
 }
 
 /* The same for rows of `width` columns that the workers of a rank share: whole quads where there are several. */
 static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c, float p, int width)
 {
-    struct pp_dropout drop = pp_dropout_of(c, p);
+    struct pp_dropout drop = pp_dropout_of(c, p, c->call->n[1]);
     drop.first = (uint32_t)((int64_t)c->frame->tensor_rank * width / PP_QUAD);
     return drop;
 }
 
-/* Number of the first row vector of calls over [rows*seq, width]: vectors are counted over the whole batch. */
+/* Number of the first row vector of calls over [rows*seq, width]: the worker's vectors are counted over the batch. */
 static inline uint32_t pp_first_vector(const struct pp_cuda_call *c, int seq)
 {
     return (uint32_t)(c->frame->first_row * seq);
@@ -239,11 +242,17 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
     return make_uint4(x0, x1, x2, x3);
 }
 
+/* The number of a token's row vector among those of whole rows. */
+static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint32_t token)
+{
+    return p.others ? token + token / p.seq * p.others + p.before : token;
+}
+
 /* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */
 static __device__ inline pp_quad pp_drop(const pp_dropout &drop, uint32_t vector, uint32_t quad, pp_quad q)
 {
     if (!drop.on) return q;
-    const uint4 random = pp_random(drop, vector, drop.first + quad);
+    const uint4 random = pp_random(drop, pp_token_place(drop.places, vector), drop.first + quad);
     q.v[0] = random.x >= drop.threshold ? q.v[0] * drop.scale : 0;
     q.v[1] = random.y >= drop.threshold ? q.v[1] * drop.scale : 0;
     q.v[2] = random.z >= drop.threshold ? q.v[2] * drop.scale : 0;

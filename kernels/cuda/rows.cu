@@ -93,7 +93,7 @@ template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call
     const bool aligned = n % PP_QUAD == 0 && pp_aligned(du) && pp_aligned(u);
     const auto kernel = aligned ? relu_grad<T, true> : relu_grad<T, false>;
     PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, du, u, n,
-              pp_dropout_of(c, c->call->f[0]).scale);
+              pp_dropout_of(c, c->call->f[0], 0).scale);
     return cudaGetLastError();
 }
 
@@ -306,6 +306,11 @@ static pp_dropout part_dropout(const struct pp_cuda_call *c)
     return pp_dropout_of_part(c, c->call->f[0], c->call->n[2]);
 }
 
+static pp_dropout row_dropout(const struct pp_cuda_call *c)
+{
+    return pp_dropout_of(c, c->call->f[0], pp_call_tokens(c->call, c->frame).seq);
+}
+
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
     return run_pass<T>(c, gelu_kernels<T>[c->call->n[3]], part_dropout(c), NULL, c->p[2]);
@@ -336,7 +341,7 @@ cudaError_t pp_cuda_swiglu_grad(const struct pp_cuda_call *c) { return PP_BY_PRE
 
 template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_kernels<T>, pp_dropout_of(c, c->call->f[0]), c->p[2], c->p[3]);
+    return run_pass<T>(c, residual_kernels<T>, row_dropout(c), c->p[2], c->p[3]);
 }
 
 cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
@@ -346,7 +351,7 @@ cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t run_residual_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_grad_kernels<T>, pp_dropout_of(c, c->call->f[0]), NULL, NULL);
+    return run_pass<T>(c, residual_grad_kernels<T>, row_dropout(c), NULL, NULL);
 }
 
 cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_residual_grad, c); }

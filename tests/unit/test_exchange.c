@@ -68,7 +68,7 @@ static struct pp_pieces pieces_of(const struct shape *s, int workers, const void
                                       .elements = (int64_t)workers * s->experts * s->words,
                                       .type = PP_SUM_FLOAT,
                                       .from = from,
-                                      .experts = s->experts,
+                                      .each = s->experts,
                                       .back = back};
     return pp_pieces_of(&call, workers);
 }
@@ -126,7 +126,7 @@ static pp_status open_at(struct at *at, const struct shape *s, struct pp_world *
                                      .group = pp_group_all(world),
                                      .most_elements = 1,
                                      .type = PP_SUM_FLOAT,
-                                     .experts = s->experts,
+                                     .pieces = s->experts,
                                      .exchanged_bytes = elements * (int64_t)sizeof(int32_t)};
     for (int i = 0; i < 3; i++) {
         void *memory;

@@ -179,7 +179,7 @@ static void test_joins(void **state)
         assert_true(asked.calls == 1 && asked.what.op == joins[i].op && asked.what.memory == memory);
         assert_true(asked.what.elements == 7 * 12 && asked.what.type == PP_SUM_FLOAT);
         assert_true(work.all_to_all == moves && asked.what.from == (moves ? from : NULL));
-        assert_true(asked.what.experts == (moves ? 2 : 0) && asked.what.back == moves);
+        assert_true(asked.what.each == (moves ? 2 : 0) && asked.what.back == moves);
     }
     const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .n = {7, 12}, .precision = PP_BF16};
     assert_int_equal(pp_call_join(&half).bytes, 7 * 12 * 2);

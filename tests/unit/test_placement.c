@@ -142,14 +142,14 @@ static void test_all_to_all(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_machine m = round_machine(cases[i].devices);
         const struct pp_placement p = pp_placement_on(&m);
-        const struct pp_ring ring = pp_placement_ring(&p, 0, 1, cases[i].members);
+        const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, cases[i].members, 0, 0});
         assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), cases[i].ns);
     }
     struct pp_machine near = round_machine(4);
     near.network_latency_ns = 1;
     near.network_bytes_per_ns = 1000;
     const struct pp_placement p = pp_placement_on(&near);
-    const struct pp_ring ring = pp_placement_ring(&p, 0, 1, 8);
+    const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
     assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 1500 + 3 * 1000 / 200);
     assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
 }

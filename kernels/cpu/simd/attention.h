@@ -23,7 +23,7 @@ struct attention {
     float scale;
     struct dropout drop;
     int64_t first_row;
-    int all_heads, first_head; /* of all workers of the rank; this one's first */
+    int all_heads, first_head; /* of all workers that share them; this one's first */
 };
 
 static inline struct attention attention_of(const struct pp_cpu_call *c)
@@ -40,9 +40,9 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
                           .causal = n[4],
                           .scale = 1 / sqrtf((float)n[3]),
                           .first_row = c->frame->first_row,
-                          .all_heads = n[2] * pp_frame_tensor(c->frame),
-                          .first_head = n[2] * c->frame->tensor_rank};
-    a.dropping = dropout_of(c, c->call->f[0], &a.drop);
+                          .all_heads = n[2] * pp_frame_head_ranks(c->frame),
+                          .first_head = n[2] * pp_frame_head_rank(c->frame)};
+    a.dropping = dropout_of(c, c->call->f[0], 0, &a.drop);
     return a;
 }
 

@@ -4,14 +4,14 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d). Each pair of columns turns
- * by a fixed angle from one position to the next; in double the rounding errors of the turns stay far below float's.
- * */
-static void positions(float *table, int seq, int d)
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t from `first` on. Each pair
+ * of columns turns by a fixed angle from one position to the next; in double the rounding errors of the turns stay far
+ * below float's. */
+static void positions(float *table, int first, int seq, int d)
 {
     for (int k = 0; k < d / 2; k++) {
         const double angle = exp(-log(10000) * 2 * k / d), turn_sin = sin(angle), turn_cos = cos(angle);
-        double s = 0, c = 1;
+        double s = sin(first * angle), c = cos(first * angle);
         for (int t = 0; t < seq; t++) {
             table[(int64_t)t * d + 2 * k] = (float)s;
             table[(int64_t)t * d + 2 * k + 1] = (float)c;
@@ -39,6 +39,9 @@ static void embed_token(const struct dropout *drop, bool dropping, uint32_t row,
     }
 }
 
+/* The place of the worker's first token in its row. */
+static int first_place(const struct pp_cpu_call *c) { return c->frame->context_rank * c->call->n[1]; }
+
 /* The worker's row of a word; -1: another worker of the rank has it. */
 static int64_t word_of(const struct pp_cpu_call *c, int32_t token)
 {
@@ -54,10 +57,12 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     const int32_t *token = c->p[1];
     const float *weight = c->p[2];
     float *made = c->p[3];
-    const float *table = c->call->n[4] == PP_POSITIONS_LEARNED ? c->p[4] : made;
+    const float *learned = c->p[4];
+    const float *table =
+        c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], &drop);
-    if (made) positions(made, seq, d);
+    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
+    if (made) positions(made, first_place(c), seq, d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
         if (word < 0)
@@ -93,7 +98,7 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
     const int32_t *token = c->p[1];
     const float *dy = c->p[2];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], &drop);
+    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
     if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)c->call->n[3] * (size_t)d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
@@ -107,15 +112,15 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
 void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
 {
     const int rows = c->call->n[0], seq = c->call->n[1], d = c->call->n[2], places = c->call->n[3];
-    float *grad = c->p[0];
+    float *grad = c->p[0], *const first = grad + (int64_t)first_place(c) * d;
     const float *dy = c->p[1];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], &drop);
+    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
     if (!c->frame->accumulate) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
     for (int t = 0; t < seq; t++)
         for (int64_t row = 0; row < rows; row++) {
             const int64_t token = row * seq + t;
-            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + token), grad + (int64_t)t * d,
+            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + token), first + (int64_t)t * d,
                              dy + token * d, 1, d);
         }
 }

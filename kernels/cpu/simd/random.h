@@ -18,10 +18,12 @@ struct dropout {
     uint32_t threshold; /* kept if the number is not below */
     float scale;        /* of kept values: 1 / (1 - p) */
     uint32_t first;     /* quads of columns before the row's: those of other workers of the rank */
+    struct pp_token_places places; /* seq 0: rows are not tokens */
 };
 
-/* False if the call has no dropout now; *out then keeps everything. */
-static inline bool dropout_of(const struct pp_cpu_call *c, float p, struct dropout *out)
+/* False if the call has no dropout now; *out then keeps everything. seq: its rows are tokens, so many of each row of
+ * the batch; 0: they are not. */
+static inline bool dropout_of(const struct pp_cpu_call *c, float p, int seq, struct dropout *out)
 {
     const struct pp_frame *frame = c->frame;
     const bool on = c->call->site && frame->training && p > 0;
@@ -32,13 +34,14 @@ static inline bool dropout_of(const struct pp_cpu_call *c, float p, struct dropo
     out->threshold = on ? (uint32_t)((double)p * 0x1p32) : 0;
     out->scale = on ? 1 / (1 - p) : 1;
     out->first = 0;
+    out->places = pp_token_places_of(seq, frame);
     return on;
 }
 
 /* The same for rows of `width` columns that the workers of a rank share: a multiple of 4 where there are several. */
 static inline bool dropout_of_part(const struct pp_cpu_call *c, float p, int width, struct dropout *out)
 {
-    const bool on = dropout_of(c, p, out);
+    const bool on = dropout_of(c, p, c->call->n[1], out);
     out->first = (uint32_t)((int64_t)c->frame->tensor_rank * width / 4);
     return on;
 }
@@ -89,10 +92,18 @@ static inline void store_quads(uint32_t *out, const vu x[4])
 #endif
 }
 
+/* The number of a token's row vector among those of whole rows. */
+static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
+{
+    const struct pp_token_places *p = &drop->places;
+    return p->others ? token + token / p->seq * p->others + p->before : token;
+}
+
 /* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],
- * with room for a multiple of 4*VL. */
+ * with room for a multiple of 4*VL. Of tokens one at a time. */
 static inline void random_rows(const struct dropout *drop, uint32_t row, int rows, int first, int quads, uint32_t *out)
 {
+    row = token_place(drop, row);
     const int64_t counters = (int64_t)rows * quads;
     const int turns = (VL - 1) / quads + 1; /* rows that a step of VL counters can pass, rounded up */
     const vu width = vu_all((uint32_t)quads);

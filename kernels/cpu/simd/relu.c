@@ -44,7 +44,7 @@ void PP_SIMD(pp_cpu_relu_grad)(const struct pp_cpu_call *c)
     float *du = c->p[0];
     const float *u = c->p[1];
     struct dropout drop;
-    dropout_of(c, c->call->f[0], &drop);
+    dropout_of(c, c->call->f[0], 0, &drop);
     for (int64_t i = 0; i < n; i += VL) {
         vi passed = (vi)(vf_load(u + i, n - i) > 0);
         vf_store(du + i, n - i, vf_keep(passed, vf_load(du + i, n - i) * drop.scale));

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/group.h"
+
+int pp_join_size(const struct pp_plan *plan, enum pp_join_group group)
+{
+    const int sizes[PP_JOIN_GROUPS] = {[PP_JOIN_TENSOR_RANKS] = pp_plan_tensor(plan),
+                                       [PP_JOIN_EXPERT_RANKS] = plan->expert_parallel,
+                                       [PP_JOIN_CONTEXT_RANKS] = plan->context};
+    return sizes[group];
+}
+
+struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_join_group group)
+{
+    const int strides[PP_JOIN_GROUPS] = {[PP_JOIN_TENSOR_RANKS] = 1,
+                                         [PP_JOIN_EXPERT_RANKS] = pp_plan_tensor(plan),
+                                         [PP_JOIN_CONTEXT_RANKS] = plan->members};
+    const int stride = strides[group], n = pp_join_size(plan, group);
+    return (struct pp_group){worker - worker / stride % n * stride, stride, n};
+}
+
+struct pp_group pp_replica_group(const struct pp_plan *plan, int worker)
+{
+    return (struct pp_group){.first = pp_worker_at(plan, 0, pp_worker_rank(plan, worker), worker % plan->members),
+                             .stride = plan->members,
+                             .n = plan->replicas,
+                             .run = plan->context,
+                             .jump = pp_worker_at(plan, plan->context, 0, 0)};
+}
+
+struct pp_group pp_norm_group(const struct pp_plan *plan, int worker)
+{
+    if (plan->zero) return (struct pp_group){0, 1, pp_plan_workers(plan)};
+    return (struct pp_group){.first = pp_worker_at(plan, pp_worker_replica(plan, worker), 0, 0),
+                             .stride = 1,
+                             .n = plan->ranks * plan->members,
+                             .run = plan->members,
+                             .jump = plan->context * plan->members};
+}
+
+struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int member)
+{
+    const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
+    const int low = first < last ? first : last, apart = first + last - 2 * low;
+    return (struct pp_group){pp_worker_at(plan, replica, low, member), pp_worker_at(plan, 0, apart, 0),
+                             apart ? 2 : 1};
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between tokens' rows of all heads and pieces of some heads of all tokens: around attention, where workers have parts
+ * of the tokens.
+ */
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 256 };
+
+template <typename T> struct rearrangement {
+    T *to;
+    const T *from;
+    const float *bias; /* may be NULL */
+    int tokens;
+    int width, shared; /* of a piece: queries of a token; keys, and as many values */
+    int row;           /* of a token: all numbers */
+    int parts;
+};
+
+/* Where the j-th number of a token's part of a piece stands in the token's row: parts of queries, of keys and of values
+ * lie one behind the other. */
+template <typename T>
+static __device__ inline int64_t column_of(const rearrangement<T> &r, int piece, int j)
+{
+    if (j < r.width) return (int64_t)piece * r.width + j;
+    const int which = (j - r.width) / r.shared, rest = (j - r.width) % r.shared;
+    return (int64_t)r.parts * (r.width + (int64_t)which * r.shared) + (int64_t)piece * r.shared + rest;
+}
+
+/* Grid (tokens, quads of a row / threads). Quads do not cross from one part to another where there are only whole ones;
+ * else they are numbers one by one. */
+template <typename T, bool to_pieces, bool whole>
+static __global__ void __launch_bounds__(THREADS) rearrange(rearrangement<T> r)
+{
+    const int step = whole ? PP_QUAD : 1, part = r.row / r.parts;
+    const int i = step * (int)(blockIdx.y * blockDim.x + threadIdx.x), piece = i / part, j = i % part;
+    if (i >= r.row) return;
+    const int64_t column = column_of(r, piece, j);
+    const int64_t in_row = (int64_t)blockIdx.x * r.row + column,
+                  in_piece = ((int64_t)piece * r.tokens + blockIdx.x) * part + j;
+    const T *const from = r.from + (to_pieces ? in_row : in_piece);
+    pp_quad q = pp_load<whole>(from, step);
+    if (to_pieces && r.bias) {
+        const pp_quad bias = pp_load<whole>(r.bias + column, step);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) q.v[k] += bias.v[k];
+    }
+    pp_store<whole>(r.to + (to_pieces ? in_piece : in_row), step, q);
+}
+
+template <typename T, bool to_pieces> static cudaError_t run(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    rearrangement<T> r;
+    r.to = static_cast<T *>(c->p[0]);
+    r.from = static_cast<const T *>(c->p[1]);
+    r.bias = to_pieces ? static_cast<const float *>(c->p[2]) : NULL;
+    r.tokens = n[0];
+    r.parts = n[3];
+    r.width = n[1] / r.parts;
+    r.shared = n[2] / r.parts;
+    r.row = n[1] + 2 * n[2];
+    const bool whole = r.width % PP_QUAD == 0 && r.shared % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from) &&
+                       pp_aligned(r.bias);
+    const int steps = whole ? r.row / PP_QUAD : r.row, threads = pp_block_threads(steps, THREADS);
+    const auto kernel = whole ? rearrange<T, to_pieces, true> : rearrange<T, to_pieces, false>;
+    PP_LAUNCH(kernel, dim3((unsigned)r.tokens, (unsigned)pp_div_up(steps, threads)), threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t run_to(const struct pp_cuda_call *c) { return run<T, true>(c); }
+template <typename T> static cudaError_t run_from(const struct pp_cuda_call *c) { return run<T, false>(c); }
+
+cudaError_t pp_cuda_to_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_to, c); }
+cudaError_t pp_cuda_from_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_from, c); }
+
+template <typename T> static cudaError_t prepare(void)
+{
+    const void *const kernels[] = {reinterpret_cast<const void *>(rearrange<T, true, true>),
+                                   reinterpret_cast<const void *>(rearrange<T, true, false>),
+                                   reinterpret_cast<const void *>(rearrange<T, false, true>),
+                                   reinterpret_cast<const void *>(rearrange<T, false, false>)};
+    return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
+}
+
+cudaError_t pp_cuda_prepare_pieces(void)
+{
+    const cudaError_t error = prepare<float>();
+    return error == cudaSuccess ? prepare<__nv_bfloat16>() : error;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention between in_proj and out_proj, forward and backward. Where workers have parts of the tokens of the same rows
+ * (context parallelism), it is of all tokens and a part of the heads: what in_proj has made of a worker's tokens is
+ * laid out in pieces, head part after head part, and all to all brings each worker those of its heads, in the order of
+ * the tokens; what attention makes goes back the same way (Jacobs et al. 2023, "DeepSpeed Ulysses"). So attention and
+ * rotary positions are the same kernels whoever has the tokens.
+ */
+#include "kernels/model_program.h"
+
+static bool is_apart(const struct pp_writer *w) { return pp_shape_context(&w->model->local) > 1; }
+
+/* Rows of `width` numbers: pieces of the worker's tokens to the workers that have their heads, or back. */
+static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, (int)w->tokens, width, w->rows, back);
+    call->n[5] = PP_JOIN_CONTEXT_RANKS;
+    call->ref[0] = to;
+    call->ref[1] = from;
+}
+
+static struct pp_call *write_pieces(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref to, struct pp_ref from,
+                                    int shared)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_call *call = pp_writer_call(w, kernel, (int)w->tokens, pp_context_width(shape), shared,
+                                          pp_shape_context(shape));
+    call->ref[0] = to;
+    call->ref[1] = from;
+    return call;
+}
+
+/* Columns of keys: queries have those of the context. */
+static int key_width(const struct pp_writer *w)
+{
+    return pp_kv_heads(&w->model->local) * pp_head_dim(&w->model->local);
+}
+
+/* Heads of what attention works on. */
+static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int parts = pp_shape_context(shape);
+    struct pp_call *call =
+        pp_writer_call(w, kernel, w->rows, w->row_seq, shape->heads / parts, pp_head_dim(shape));
+    call->n[5] = pp_kv_heads(shape) / parts;
+    return call;
+}
+
+/* Attention, or its gradient, as far as its kinds do not differ. */
+static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_call *call = write_heads(w, shape->attention == PP_ATTENTION_FLASH ? flash : math);
+    call->n[4] = shape->mask == PP_MASK_CAUSAL;
+    pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
+    return call;
+}
+
+/* The rotation of queries and keys, or its gradient, in place. */
+static void write_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv, struct pp_ref bias)
+{
+    struct pp_call *call = write_heads(w, kernel);
+    call->f[0] = (float)w->model->local.rope_theta;
+    call->ref[0] = qkv;
+    call->ref[1] = bias;
+}
+
+/* What attention makes, where it makes it. Of all tokens flash reads it once more. */
+static struct pp_ref context_of(const struct pp_writer *w, int l)
+{
+    if (!is_apart(w)) return pp_ref_act(w, l, w->slot.ctx);
+    return w->model->local.attention == PP_ATTENTION_FLASH ? pp_ref_act(w, l, w->slot.ctx_there) : w->pieces[0];
+}
+
+struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l)
+{
+    return is_apart(w) ? w->pieces[0] : pp_ref_act(w, l, w->slot.qkv);
+}
+
+/* The bias, if there is one, comes first: on the way, with the rotation, or with attention. */
+void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
+{
+    const struct pp_ref none = {0}, qkv = pp_ref_act(w, l, w->slot.qkv), ctx = context_of(w, l);
+    struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
+    if (is_apart(w)) {
+        write_pieces(w, PP_KERNEL_TO_PIECES, w->pieces[1], w->pieces[0], key_width(w))->ref[2] = bias;
+        write_all_to_all(w, false, qkv, w->pieces[1], (int)pp_qkv_width(&w->model->local));
+        bias = none;
+    }
+    if (pp_writer_rotates(w)) {
+        write_rope(w, PP_KERNEL_ROPE, qkv, bias);
+        bias = none;
+    }
+    struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
+    call->ref[0] = ctx;
+    call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
+    call->ref[2] = qkv;
+    call->ref[3] = bias;
+    call->ref[4] = scratch;
+    if (!is_apart(w)) return;
+    write_all_to_all(w, true, w->pieces[1], ctx, pp_context_width(&w->model->local));
+    write_pieces(w, PP_KERNEL_FROM_PIECES, pp_ref_act(w, l, w->slot.ctx), w->pieces[1], 0);
+}
+
+void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch)
+{
+    const struct pp_ref dqkv = pp_ref_act(w, l, w->slot.qkv);
+    if (is_apart(w)) {
+        write_pieces(w, PP_KERNEL_TO_PIECES, w->pieces[1], dctx, 0);
+        write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_context_width(&w->model->local));
+        dctx = w->pieces[0];
+    }
+    struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
+    const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
+    call->ref[0] = dqkv;
+    call->ref[1] = pp_ref_act(w, l, flash ? w->slot.lse : w->slot.p);
+    if (flash) call->ref[2] = context_of(w, l);
+    call->ref[flash ? 3 : 2] = dctx;
+    call->ref[flash ? 4 : 3] = scratch;
+    if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD, dqkv, (struct pp_ref){0});
+    if (!is_apart(w)) return;
+    write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
+    write_pieces(w, PP_KERNEL_FROM_PIECES, dqkv, w->pieces[1], key_width(w));
+}
+
+struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int head_dim = pp_head_dim(shape);
+    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->row_seq, head_dim)
+                                                                       : pp_attention_scratch(w->row_seq, head_dim));
+}
