@@ -59,8 +59,7 @@ static const char *thread_text(const struct pp_timeline *t, int thread, char *bu
     if (t->replicas * t->expert_parallel > 1)
         snprintf(replica, sizeof replica, "replica %d ",
                  group * t->expert_parallel + member / tensor_ranks % t->expert_parallel);
-    if (t->context > 1)
-        snprintf(context, sizeof context, " context %d", member / (tensor_ranks * t->expert_parallel));
+    if (t->context > 1) snprintf(context, sizeof context, " context %d", member / (tensor_ranks * t->expert_parallel));
     if (tensor_ranks > 1) snprintf(tensor, sizeof tensor, " tensor %d", member % tensor_ranks);
     snprintf(buf, size, "%srank %d%s%s: %s", replica, worker / t->tensor % t->ranks, context, tensor,
              thread_names[thread % THREADS]);

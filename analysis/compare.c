@@ -97,10 +97,14 @@ static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
 {
     static const struct {
         const char *key, *option; /* that limits it */
-    } shapes[] = {{"stages", "stages"},     {"virtual", "virtual"},
-                  {"chunks", "chunks"},     {"microbatches", "chunks"},
-                  {"replicas", "replicas"}, {"tensor", "tensor"},
-                  {"threads", "threads"},   {"expert_parallel", "expert-parallel"},
+    } shapes[] = {{"stages", "stages"},
+                  {"virtual", "virtual"},
+                  {"chunks", "chunks"},
+                  {"microbatches", "chunks"},
+                  {"replicas", "replicas"},
+                  {"tensor", "tensor"},
+                  {"threads", "threads"},
+                  {"expert_parallel", "expert-parallel"},
                   {"context_parallel", "context-parallel"}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {

@@ -132,12 +132,14 @@ static pp_status check_expert_parallel(const struct pp_config *config)
 }
 
 /* The last batch may be shorter: exec/data.c sees to that. */
-static pp_status check_context(const struct pp_config *config)
+static pp_status check_context(const struct pp_config *config, unsigned tool)
 {
-    const int n = pp_config_context(config);
-    if (config->tokens % n)
-        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", n,
-                       config->tokens);
+    for (int i = 0; i < config->context_parallel.n; i++)
+        if (config->tokens % config->context_parallel.v[i])
+            return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor",
+                           config->context_parallel.v[i], config->tokens);
+    if (config->context_parallel.n > 1 && tool != PP_PPSIM)
+        return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
     return PP_OK;
 }
 
@@ -170,7 +172,7 @@ static pp_status check_joins(const struct pp_config *config)
     const struct {
         const char *option;
         int n;
-    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", config->context_parallel}};
+    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", pp_config_context(config)}};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         if (sent[i].n > 1 && gives_times(config))
             return pp_fail(PP_USAGE,
@@ -211,13 +213,13 @@ pp_status pp_config_check_database(const char *path)
 }
 
 /* What no range of one option can say. */
-static pp_status check(const struct pp_config *config)
+static pp_status check(const struct pp_config *config, unsigned tool)
 {
     PP_TRY(check_additions(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
     PP_TRY(check_expert_parallel(config));
-    PP_TRY(check_context(config));
+    PP_TRY(check_context(config, tool));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
@@ -252,7 +254,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
-    return check(out);
+    return check(out, tool);
 }
 
 void pp_config_cut_rows(struct pp_config *config)
@@ -314,7 +316,7 @@ void pp_config_found_device(struct pp_config *config, const char *device)
 
 int pp_config_context(const struct pp_config *config)
 {
-    return config->context_parallel > 1 ? config->context_parallel : 1;
+    return config->context_parallel.n > 0 ? config->context_parallel.v[0] : 1;
 }
 
 int pp_config_copies(const struct pp_config *config)
@@ -366,7 +368,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
         .expert_parallel = config->expert_parallel,
-        .context = config->context_parallel,
+        .context = pp_config_context(config),
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,

@@ -28,14 +28,14 @@ struct pp_config {
     int max_positions;                                    /* 0: as many as tokens */
     int experts, experts_per_token;                       /* 0 experts: one feed-forward */
     double capacity_factor, aux_loss;
-    int precision, vocab_multiple;                        /* enum pp_precision; 0: as the device wants it */
+    int precision, vocab_multiple; /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta;
     double init_std; /* 0: initial weights as `style` has them */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
     double lr, clip, lr_decay;
     struct pp_lr_options over_steps; /* what becomes of lr */
-    int optimizer; /* enum pp_optimizer */
+    int optimizer;                   /* enum pp_optimizer */
     struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
@@ -43,15 +43,16 @@ struct pp_config {
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w;
-    bool sequence_parallel;                                    /* workers of a rank have parts of the tokens */
-    int tie_embeddings;                                        /* 1: the decoder's weight is the embedding's */
-    int zero;                                                  /* 1: replicas share what the optimizer does and keeps */
-    bool overlap_param_gather;                                 /* parameters are gathered beside the forward */
-    bool overlap_grad_reduce;                                  /* gradients are summed beside their backward */
-    int64_t bucket_size;                                       /* ... in parts whose layers have so many bytes */
+    bool sequence_parallel;     /* workers of a rank have parts of the tokens */
+    int tie_embeddings;         /* 1: the decoder's weight is the embedding's */
+    int zero;                   /* 1: replicas share what the optimizer does and keeps */
+    bool overlap_param_gather;  /* parameters are gathered beside the forward */
+    bool overlap_grad_reduce;   /* gradients are summed beside their backward */
+    int64_t bucket_size;        /* ... in parts whose layers have so many bytes */
     int replicas, recv_buffers; /* recv_buffers -1: default (2; unlimited with --times alone) */
     int expert_parallel;        /* so many of the replicas share the experts of a layer */
-    int context_parallel;       /* so many workers share the tokens of the same rows */
+    struct pp_ints
+        context_parallel; /* so many workers share the tokens of the same rows; a list: pp_config_context() */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -72,11 +73,11 @@ struct pp_config {
     double jitter;                 /* percent */
     const char *machine, *profile, *emit;
     bool draw;
-    int64_t memory;           /* 0: not asked */
-    struct pp_ints workers;   /* numbers of devices; none: not asked */
-    int global_rows, top;     /* 0: not asked */
-    double price;             /* of a device for an hour; 0: unknown */
-    double train_tokens;      /* of a whole training; 0: unknown */
+    int64_t memory;         /* 0: not asked */
+    struct pp_ints workers; /* numbers of devices; none: not asked */
+    int global_rows, top;   /* 0: not asked */
+    double price;           /* of a device for an hour; 0: unknown */
+    double train_tokens;    /* of a whole training; 0: unknown */
     /* profiling */
     double seconds; /* time spent on each shape, in all rounds together */
     int rounds;
@@ -113,6 +114,7 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs. */
+/* C. Of a list, which ppsim alone takes and makes configs of one from (sim/ways.h), the first. */
 int pp_config_context(const struct pp_config *config);
 int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */

@@ -177,11 +177,11 @@ const struct pp_opt pp_config_rows[] = {
      "where their experts are (Megatron-LM's --expert-model-parallel-size); N divides --replicas, and N times --tensor "
      "(1 unless given) the --experts",
      TIMED},
-    {"context-parallel", PP_OPT_INT, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
+    {"context-parallel", PP_OPT_INTS, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
      "so many workers, C, have the same rows and an equal part of the tokens of each: for attention they exchange that "
      "for all tokens of a part of their heads (DeepSpeed-Ulysses; Megatron-LM's --context-parallel-size with "
      "--cp-comm-type a2a). C divides --tokens, and times --tensor --heads and --kv-heads; there are C times as many "
-     "workers",
+     "workers. Of ppsim a list",
      TIMED},
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
      "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "

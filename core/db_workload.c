@@ -102,7 +102,7 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
         if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
     }
     if (parts) add(t, "sequence-parallel ");
-    if (config->context_parallel > 1) add(t, "context/%d ", config->context_parallel);
+    if (pp_config_context(config) > 1) add(t, "context/%d ", pp_config_context(config));
 }
 
 /* What layers are beside the tutorials'. */

@@ -36,7 +36,8 @@ static pp_status plan_id(struct pp_db *db, const struct pp_plan *plan, const str
         "INSERT OR IGNORE INTO plan(hash, workload, stages, virtual_stages, microbatches, replicas, tensor, tasks) "
         "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         PP_VALUES(PP_TEXT(hash), PP_TEXT(workload), PP_INT(plan->ranks), PP_INT(plan->virtual_stages),
-                  PP_INT(plan->microbatches), PP_INT(plan->replicas / plan->context), PP_INT(pp_plan_neighbours(plan)), PP_INT(plan->ntasks))));
+                  PP_INT(plan->microbatches), PP_INT(plan->replicas / plan->context), PP_INT(pp_plan_neighbours(plan)),
+                  PP_INT(plan->ntasks))));
     bool found;
     PP_TRY(pp_db_integer(db, "SELECT id FROM plan WHERE hash = ?1 AND workload = ?2",
                          PP_VALUES(PP_TEXT(hash), PP_TEXT(workload)), id, &found));

@@ -6,7 +6,7 @@
 #ifndef PP_CORE_GROUP_H
 #define PP_CORE_GROUP_H
 
-#include "core/plan.h"
+#include "core/workers.h"
 
 /* n workers: first, first + stride, ...; where there are runs, so many of them, and then as many from first + jump on,
  * and so on. run 0: all are one. */

@@ -79,7 +79,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .replicas = pp_config_copies(config),
                                  .tensor = job->point.tensor,
                                  .expert_parallel = config->expert_parallel,
-                                 .context = config->context_parallel,
+                                 .context = pp_config_context(config),
                                  .zero = config->zero,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,

@@ -20,10 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/plan.h"
 #include "core/shape.h"
 #include "core/status.h"
 #include "core/work.h"
+#include "core/workers.h"
 
 /* Where an operand lies. */
 enum pp_region {
@@ -154,7 +154,7 @@ struct pp_frame {
     /* So many workers share the stage's tensors, and which of them this is; 0 and 1: it has them whole. Part of the
      * dropout key, of words in the vocabulary, and of where products add. */
     int tensor, tensor_rank;
-    int expert_rank;            /* which of those that share experts it is; else 0 */
+    int expert_rank; /* which of those that share experts it is; else 0 */
     /* So many have parts of the same rows, and which of them this is; 0 and 1: it has all tokens. Part of the dropout
      * key, and of where a token stands in its row. */
     int context, context_rank;

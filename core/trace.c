@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/trace.h"
+#include "core/workers.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H
 
-#include "core/plan.h"
+#include "core/workers.h"
 #include "exec/journal.h"
 #include "exec/transport.h"
 

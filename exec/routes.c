@@ -124,15 +124,16 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 
 /* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
  * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of
- * gates; where they have tokens of their own, of all that is no expert's. Where they share tokens, activations alone. */
+ * gates; where they have tokens of their own, of all that is no expert's. Where they share tokens, activations only. */
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
     const struct pp_shape *shape = &job->model->shape;
     const int activations = shape->precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
     if (pp_join_members(job->train, worker, group).n == 1) return false;
     if (type == activations) return true;
-    return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS && (pp_shape_parts_tokens(shape) || shape->experts ||
-                                    pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
+    return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS &&
+           (pp_shape_parts_tokens(shape) || shape->experts ||
+            pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
 }
 
 /* One after the other, those of each group together. */

@@ -101,14 +101,14 @@ struct pp_worker {
     /* [model tensors][pp_shape_sums] sums of squares, this worker's (of its share) filled in by NORM; of the device */
     double *sums;
     int nsums;
-    int position;              /* stops passed in this step */
-    struct pp_reduce *reduce;  /* NULL with one replica */
-    struct pp_reduce *tied;    /* with the rank that has the other copy of the embedding; NULL where none is there */
-    struct pp_reduce *busy;    /* which of the two is under way; NULL: what needs no others */
-    struct pp_reduce *joined[PP_JOIN_GROUPS]; /* inside tasks; NULL with one, and on devices with queues */
+    int position;             /* stops passed in this step */
+    struct pp_reduce *reduce; /* NULL with one replica */
+    struct pp_reduce *tied;   /* with the rank that has the other copy of the embedding; NULL where none is there */
+    struct pp_reduce *busy;   /* which of the two is under way; NULL: what needs no others */
+    struct pp_reduce *joined[PP_JOIN_GROUPS];     /* inside tasks; NULL with one, and on devices with queues */
     struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* all to all, likewise; NULL where the group has none */
-    struct pp_join join;       /* of the rank's workers; no run() with one */
-    struct pp_shares *parts;   /* of what they scatter and gather; NULL with one */
+    struct pp_join join;                          /* of the rank's workers; no run() with one */
+    struct pp_shares *parts;                      /* of what they scatter and gather; NULL with one */
     struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */
     int32_t *reductions;       /* [most_reductions] tasks of this step in order that combine */
     int most_reductions;

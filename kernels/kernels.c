@@ -183,11 +183,11 @@ double pp_call_flops(const struct pp_call *call)
     X(CROSS_ENTROPY_JOIN, 2, targets, PP_TYPE_INT32, READ, t, 0)                                                       \
     X(CROSS_ENTROPY_JOIN, 3, dlogits, PP_TYPE_ACTIVATION, WRITE, n[3] * t * n[4], n[3] * t * n[2])                     \
     X(CROSS_ENTROPY_JOIN, 4, parts, PP_TYPE_FLOAT, READ, TOLD, 0)                                                      \
-    X(TO_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                   \
-    X(TO_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                  \
+    X(TO_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                 \
+    X(TO_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                \
     X(TO_PIECES, 2, bias, PP_TYPE_FLOAT, READ, n[1] + 2 * n[2], 0)                                                     \
-    X(FROM_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                 \
-    X(FROM_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))                \
+    X(FROM_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))               \
+    X(FROM_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))              \
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(REDUCE_SCATTER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                             \
     X(ALL_GATHER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                                 \

@@ -247,23 +247,22 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     PP_TRY(pp_model_check_size(model, cls, spec->seq));
     const int seq = pp_own_tokens(&model->shape, spec->seq);
     const int64_t tokens = (int64_t)cls->rows * seq;
-    struct pp_writer w = {
-        .model = model,
-        .stage = &model->stages[cls->stage],
-        .part = pp_stage_part_of(&model->stages[cls->stage], cls),
-        .rows = cls->rows,
-        .seq = seq,
-        .row_seq = spec->seq,
-        .tokens = tokens,
-        .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, tokens) : 0,
-        .part_seq = pp_part_tokens(&model->shape, spec->seq),
-        .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
-        .by_tokens = pp_shape_parts_tokens(&model->shape),
-        .training = spec->training,
-        .clip = spec->clip,
-        .split = spec->split_backward && spec->training,
-        .checkpoints = spec->checkpoint_layers && spec->training,
-        .out = out};
+    struct pp_writer w = {.model = model,
+                          .stage = &model->stages[cls->stage],
+                          .part = pp_stage_part_of(&model->stages[cls->stage], cls),
+                          .rows = cls->rows,
+                          .seq = seq,
+                          .row_seq = spec->seq,
+                          .tokens = tokens,
+                          .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, tokens) : 0,
+                          .part_seq = pp_part_tokens(&model->shape, spec->seq),
+                          .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
+                          .by_tokens = pp_shape_parts_tokens(&model->shape),
+                          .training = spec->training,
+                          .clip = spec->clip,
+                          .split = spec->split_backward && spec->training,
+                          .checkpoints = spec->checkpoint_layers && spec->training,
+                          .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)
         return pp_fail(

@@ -120,10 +120,10 @@ struct pp_writer {
     int64_t part_tokens; /* rows * part_seq */
     bool by_tokens;      /* they do */
     bool training, split, clip;
-    bool checkpoints;      /* the inputs of layers are kept, and nothing else */
-    struct pp_ref again;   /* slot.again: scratch for the buffers of one layer */
-    struct pp_ref u;       /* slot.activation_again: scratch for one layer's */
-    struct pp_ref full[2]; /* parts: scratch for the tokens of all [T,d] */
+    bool checkpoints;        /* the inputs of layers are kept, and nothing else */
+    struct pp_ref again;     /* slot.again: scratch for the buffers of one layer */
+    struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
+    struct pp_ref full[2];   /* parts: scratch for the tokens of all [T,d] */
     struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q] */
     struct pp_program *out;
 };

@@ -23,8 +23,8 @@ static struct pp_call *write_pieces(struct pp_writer *w, enum pp_kernel kernel, 
                                     int shared)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernel, (int)w->tokens, pp_context_width(shape), shared,
-                                          pp_shape_context(shape));
+    struct pp_call *call =
+        pp_writer_call(w, kernel, (int)w->tokens, pp_context_width(shape), shared, pp_shape_context(shape));
     call->ref[0] = to;
     call->ref[1] = from;
     return call;
@@ -41,8 +41,7 @@ static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
     const int parts = pp_shape_context(shape);
-    struct pp_call *call =
-        pp_writer_call(w, kernel, w->rows, w->row_seq, shape->heads / parts, pp_head_dim(shape));
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->row_seq, shape->heads / parts, pp_head_dim(shape));
     call->n[5] = pp_kv_heads(shape) / parts;
     return call;
 }

@@ -12,8 +12,8 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &product) ? PP_SLOT_ENDLESS : bounded(product);
 }
 
-/* A slot in the making: of so many rows. seq, part_seq: tokens of a row that the worker has, and of the stream; row_seq:
- * all; experts: of the model; places: of the worker's. */
+/* A slot in the making: of so many rows. seq, part_seq: tokens of a row that the worker has, and of the stream;
+ * row_seq: all; experts: of the model; places: of the worker's. */
 struct placing {
     int rows, seq, part_seq, row_seq, element_bytes, experts;
     int64_t places, end;
@@ -77,21 +77,26 @@ static void place_received(struct placing *p, int64_t d, bool split, struct pp_s
 
 static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
-static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
-                        struct pp_slot *out)
+static void place_attention(struct placing *p, const struct pp_shape *shape, struct pp_slot *out)
 {
-    const int64_t d = shape->d_model;
+    const bool flash = shape->attention == PP_ATTENTION_FLASH;
     const int e = p->element_bytes;
-    const bool split = spec->training && spec->split_backward;
-    if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
     out->qkv = place(p, pp_qkv_width(shape), e);
-    if (shape->attention == PP_ATTENTION_FLASH)
+    if (flash)
         out->lse = place(p, shape->heads, sizeof(float));
     else
         out->p = place(p, (int64_t)shape->heads * p->row_seq, e);
     out->ctx = place(p, pp_context_width(shape), e);
-    if (pp_shape_context(shape) > 1 && shape->attention == PP_ATTENTION_FLASH)
-        out->ctx_there = place(p, pp_context_width(shape), e);
+    if (pp_shape_context(shape) > 1 && flash) out->ctx_there = place(p, pp_context_width(shape), e);
+}
+
+static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
+                        struct pp_slot *out)
+{
+    const int64_t d = shape->d_model;
+    const bool split = spec->training && spec->split_backward;
+    if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
+    place_attention(p, shape, out);
     out->xhat1 = place_stream(p, d);
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);

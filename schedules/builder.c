@@ -77,6 +77,8 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
 }
 
 /* Copies what the specification says into the plan. */
+static int one_at_least(int n) { return n > 1 ? n : 1; }
+
 static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
 {
     int stages = spec->ranks * spec->virtual_stages;
@@ -86,9 +88,9 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->stages = stages;
     plan->microbatches = spec->microbatches;
     plan->replicas = spec->replicas;
-    plan->expert_parallel = spec->expert_parallel > 1 ? spec->expert_parallel : 1;
-    plan->members = plan->expert_parallel * (spec->tensor > 1 ? spec->tensor : 1);
-    plan->context = spec->context > 1 ? spec->context : 1;
+    plan->expert_parallel = one_at_least(spec->expert_parallel);
+    plan->members = plan->expert_parallel * one_at_least(spec->tensor);
+    plan->context = one_at_least(spec->context);
     plan->checkpoint = spec->checkpoint;
     plan->recv_buffers = spec->recv_buffers;
     plan->slot_microbatches = spec->batch_w > 1 && spec->training ? spec->batch_w : 1;

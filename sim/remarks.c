@@ -117,7 +117,8 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     r->fit += !json_is_false(fits);
     r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_in_slots(point->checkpoint);
     if (!json_is_false(fits)) return;
-    const struct pp_large large = {*point, (int)json_integer_value(json_object_get(row, "replicas")), bytes};
+    const struct pp_large large = {*point, (int)json_integer_value(json_object_get(row, "replicas")),
+                                   (int)json_integer_value(json_object_get(row, "context_parallel")), bytes};
     const bool least = r->nlarge == 0 || bytes < r->large[0].bytes;
     if (r->nlarge < PP_LARGE) r->large[r->nlarge++] = least ? r->large[0] : large;
     if (least) r->large[0] = large;
@@ -165,11 +166,11 @@ static double bytes_of(const struct pp_remarks *r, const struct pp_large *large,
     struct pp_prediction prediction;
     json_t *row = NULL;
     double bytes = INFINITY;
-    const int workers =
-        point->stages * pp_point_tensor(point) * pp_config_context(p.config) * large->replicas;
+    const int workers = point->stages * pp_point_tensor(point) * large->context * large->replicas;
     const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
                                .replicas = large->replicas,
                                .rows = rows_of(p.config, large),
+                               .context = large->context,
                                .points = point,
                                .npoints = 1};
     pp_way_config(p.config, &way, &config);
@@ -220,16 +221,17 @@ static void write_saving(const struct saving *s, const struct pp_config *config,
 
 static const char *large_text(const struct pp_large *large, char *buf, size_t size)
 {
-    char text[PP_POINT_TEXT], replicas[32] = "";
+    char text[PP_POINT_TEXT], context[32] = "", replicas[32] = "";
+    if (large->context > 1) snprintf(context, sizeof context, ", context parallel %d", large->context);
     if (large->replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", large->replicas);
-    snprintf(buf, size, "%s%s", pp_point_text(&large->point, text), replicas);
+    snprintf(buf, size, "%s%s%s", pp_point_text(&large->point, text), context, replicas);
     return buf;
 }
 
 /* "; ...": the first change that makes something fit, else the one that saves most; "": none saves anything. */
 static void advise(const struct pp_remarks *r, char *buf, size_t size)
 {
-    char options[160], text[PP_POINT_TEXT + 32];
+    char options[160], text[PP_POINT_TEXT + 64];
     struct advice best = {.with.bytes = r->large[0].bytes};
     buf[0] = '\0';
     for (int i = 0; i < SAVINGS && !best.fits; i++) try_saving(r, &savings[i], &best);
@@ -246,7 +248,7 @@ void pp_remarks_fits(const struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
     const double mib = 1 << 20;
-    char text[PP_POINT_TEXT + 32], advice[256 + sizeof text];
+    char text[PP_POINT_TEXT + 64], advice[256 + sizeof text];
     if (r->fit > 0 || r->nlarge == 0) return;
     advise(r, advice, sizeof advice);
     pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",

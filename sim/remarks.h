@@ -27,7 +27,7 @@ struct pp_remarks {
     bool checkpointed; /* some of them */
     struct pp_large {
         struct pp_point point;
-        int replicas;
+        int replicas, context;
         double bytes; /* of a device */
     } large[PP_LARGE];
 };

@@ -43,6 +43,7 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     *out = *config;
     out->replicas = way->replicas;
     out->rows = way->rows;
+    out->context_parallel = (struct pp_ints){1, {way->context}};
     pp_config_cut_rows(out);
     if (!way->workers) return;
     out->workers = (struct pp_ints){1, {way->workers}};
@@ -50,18 +51,19 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
 }
 
-/* P ranks of T workers, and all the replicas of them that the workers are enough for. */
+/* P ranks of T workers, C times, and all the replicas of them that the workers are enough for. */
 static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                      const struct pp_point *shape, struct pp_way *way)
 {
     struct pp_config one = *config;
     const int stages = shape->stages, tensor = shape->tensor;
-    const int64_t of_rank = (int64_t)tensor * pp_config_context(config), each = stages * of_rank;
+    const int64_t of_rank = (int64_t)tensor * way->context, each = stages * of_rank;
     const int replicas = (int)(workers / each);
     char of_workers[48] = "";
     if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
+    one.context_parallel = (struct pp_ints){1, {way->context}};
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
     pp_config_cut_rows(&one);
     way->workers = workers;
@@ -83,31 +85,36 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
 
 /* All P, or those that are asked for; at least one, which says why there is no other. */
 static pp_status find_shapes(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
-                             int tensor, struct pp_way *ways, int *n)
+                             struct pp_point shape, int context, struct pp_way *ways, int *n)
 {
     const bool given = pp_config_given(config, "stages");
-    struct pp_point shape = {.tensor = tensor};
     for (int i = 0; given && i < config->stages.n; i++) {
         shape.stages = config->stages.v[i];
+        ways[*n].context = context;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
         shape.stages = p;
-        if (p == 1 || workers % ((int64_t)p * tensor * pp_config_context(config)) == 0)
-            PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
+        if (p > 1 && workers % ((int64_t)p * shape.tensor * context) != 0) continue;
+        ways[*n].context = context;
+        PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     return PP_OK;
 }
 
 static pp_status find(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way *ways, int *n)
 {
-    if (config->workers.n == 0) {
-        ways[(*n)++] = (struct pp_way){.replicas = config->replicas, .rows = config->rows};
-        return pp_points(config, schedules, &ways[0].points, &ways[0].npoints);
+    const struct pp_ints *contexts = &config->context_parallel;
+    for (int c = 0; c < contexts->n && config->workers.n == 0; c++) {
+        struct pp_way *way = &ways[(*n)++];
+        *way = (struct pp_way){.replicas = config->replicas, .rows = config->rows, .context = contexts->v[c]};
+        PP_TRY(pp_points(config, schedules, &way->points, &way->npoints));
     }
     for (int w = 0; w < config->workers.n; w++)
-        for (int i = 0; i < config->tensor.n; i++)
-            PP_TRY(find_shapes(config, schedules, config->workers.v[w], config->tensor.v[i], ways, n));
+        for (int i = 0; i < config->tensor.n * contexts->n; i++)
+            PP_TRY(find_shapes(config, schedules, config->workers.v[w],
+                               (struct pp_point){.tensor = config->tensor.v[i / contexts->n]},
+                               contexts->v[i % contexts->n], ways, n));
     return PP_OK;
 }
 
@@ -119,7 +126,7 @@ static int64_t most_ways(const struct pp_config *config)
         const int workers = config->workers.v[w], pipelines = workers < config->layers ? workers : config->layers;
         most += (int64_t)config->tensor.n * (given ? config->stages.n : pipelines);
     }
-    return most;
+    return most * config->context_parallel.n;
 }
 
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways, int *n)
@@ -153,9 +160,9 @@ static int by_value(const void *a, const void *b)
 
 static int64_t workers_of(const json_t *row)
 {
-    static const char *const degrees[] = {"stages", "tensor", "replicas"}; /* others are the same in all */
+    static const char *const degrees[] = {"stages", "tensor", "context_parallel", "replicas"};
     int64_t workers = 1;
-    for (int i = 0; i < 3; i++) workers *= json_integer_value(json_object_get(row, degrees[i]));
+    for (int i = 0; i < 4; i++) workers *= json_integer_value(json_object_get(row, degrees[i]));
     return workers;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a sweep. Usually there is one, of all combinations of the lists. With --workers there is one for each
- * way to use so many devices: P ranks of T workers, and as many replicas as there are devices for, which share the rows
- * of a batch; for each of the numbers of devices that are listed.
+ * The parts of a sweep: one for each of --context-parallel, of all combinations of the other lists. With --workers
+ * there is one for each way to use so many devices: P ranks of T workers, each C times, and as many replicas as there
+ * are devices for, which share the rows of a batch; for each of the numbers of devices that are listed.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -14,6 +14,7 @@
 struct pp_way {
     int workers;        /* of all replicas; 0: not asked */
     int replicas, rows; /* D, and rows of each replica */
+    int context;        /* C */
     struct pp_point *points;
     int npoints;
     char impossible[160]; /* why there can be none of its points; "" = nothing is known against them */
@@ -23,8 +24,8 @@ struct pp_way {
  * replica with all rows. Does nothing where neither was given. */
 pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
 
-/* Of a prepared config. In the order of --workers, --tensor, and --stages or rising P. Release with pp_ways_free(),
- * after a failure too. */
+/* Of a prepared config. In the order of --workers, --tensor, --context-parallel, and --stages or rising P. Release with
+ * pp_ways_free(), after a failure too. */
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);

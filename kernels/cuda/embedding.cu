@@ -12,8 +12,8 @@ enum {
     SORT_TOKENS = 1 << 12 /* sorted at a time: the work is their square */
 };
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t from `first` on. In double,
- * and in half turns, which need no reduction of the angle. */
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t from `first` on. In
+ * double, and in half turns, which need no reduction of the angle. */
 static __global__ void __launch_bounds__(THREADS) positions(float *table, int first, int d)
 {
     const int k = (int)(blockIdx.y * THREADS + threadIdx.x), t = (int)blockIdx.x;
@@ -74,8 +74,8 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, c->call->f[1], seq);
-    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made,
-                        first_place(c), d);
+    if (made)
+        PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, first_place(c), d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);

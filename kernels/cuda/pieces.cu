@@ -19,8 +19,7 @@ template <typename T> struct rearrangement {
 
 /* Where the j-th number of a token's part of a piece stands in the token's row: parts of queries, of keys and of values
  * lie one behind the other. */
-template <typename T>
-static __device__ inline int64_t column_of(const rearrangement<T> &r, int piece, int j)
+template <typename T> static __device__ inline int64_t column_of(const rearrangement<T> &r, int piece, int j)
 {
     if (j < r.width) return (int64_t)piece * r.width + j;
     const int which = (j - r.width) / r.shared, rest = (j - r.width) % r.shared;

@@ -165,8 +165,7 @@ template <typename T> static __device__ inline pp_quad rounded(pp_quad q)
     return q;
 }
 
-template <typename T, bool aligned, bool by_tanh>
-static __global__ void __launch_bounds__(THREADS) gelu(row_pass<T> r)
+template <typename T, bool aligned, bool by_tanh> static __global__ void __launch_bounds__(THREADS) gelu(row_pass<T> r)
 {
     const quad_place p = place_of(r);
     if (p.left <= 0) return;
@@ -313,7 +312,7 @@ static pp_dropout row_dropout(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_kernels<T>[c->call->n[3]], part_dropout(c), NULL, c->p[2]);
+    return run_pass<T>(c, gelu_kernels<T>[c->call->n[3]], part_dropout(c), NULL, c -> p[2]);
 }
 
 cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
@@ -377,9 +376,9 @@ template <typename T> static cudaError_t prepare(void)
     const void *kernels[RELU + PASSES] = {
         reinterpret_cast<const void *>(relu<T, true>), reinterpret_cast<const void *>(relu<T, false>),
         reinterpret_cast<const void *>(relu_grad<T, true>), reinterpret_cast<const void *>(relu_grad<T, false>)};
-    const pass_kernel<T> *const passes[] = {
-        gelu_kernels<T>[0],  gelu_kernels<T>[1],     gelu_grad_kernels<T>[0], gelu_grad_kernels<T>[1],
-        swiglu_kernels<T>,   swiglu_grad_kernels<T>, residual_kernels<T>,     residual_grad_kernels<T>};
+    const pass_kernel<T> *const passes[] = {gelu_kernels<T>[0],      gelu_kernels<T>[1],      gelu_grad_kernels<T>[0],
+                                            gelu_grad_kernels<T>[1], swiglu_kernels<T>,       swiglu_grad_kernels<T>,
+                                            residual_kernels<T>,     residual_grad_kernels<T>};
     for (int i = 0; i < PASSES; i++) kernels[RELU + i] = reinterpret_cast<const void *>(passes[i / 2][i % 2]);
     const cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     return error != cudaSuccess ? error : pp_prepare_columns<T, false>();

@@ -58,8 +58,7 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     const float *weight = c->p[2];
     float *made = c->p[3];
     const float *learned = c->p[4];
-    const float *table =
-        c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
+    const float *table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
     if (made) positions(made, first_place(c), seq, d);

@@ -15,9 +15,9 @@ enum { PP_RANDOM_TILE = 2048 };
 
 struct dropout {
     uint32_t key[2], step, site;
-    uint32_t threshold; /* kept if the number is not below */
-    float scale;        /* of kept values: 1 / (1 - p) */
-    uint32_t first;     /* quads of columns before the row's: those of other workers of the rank */
+    uint32_t threshold;            /* kept if the number is not below */
+    float scale;                   /* of kept values: 1 / (1 - p) */
+    uint32_t first;                /* quads of columns before the row's: those of other workers of the rank */
     struct pp_token_places places; /* seq 0: rows are not tokens */
 };
 

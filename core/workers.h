@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The workers of a plan: how they are numbered, and what each of them is.
+ */
+#ifndef PP_CORE_WORKERS_H
+#define PP_CORE_WORKERS_H
+
+#include "core/plan.h"
+
+/* Workers are numbered ((replica / C * ranks + rank) * C + context rank) * members + member: those that meet inside a
+ * task are next to each other. */
+static inline int pp_plan_workers(const struct pp_plan *plan) { return plan->replicas * plan->ranks * plan->members; }
+static inline int pp_plan_neighbours(const struct pp_plan *plan) { return plan->context * plan->members; }
+static inline int pp_worker_at(const struct pp_plan *plan, int replica, int rank, int member)
+{
+    const int group = replica / plan->context, context_rank = replica % plan->context;
+    return ((group * plan->ranks + rank) * plan->context + context_rank) * plan->members + member;
+}
+static inline int pp_worker_context_rank(const struct pp_plan *plan, int worker)
+{
+    return worker / plan->members % plan->context;
+}
+static inline int pp_worker_replica(const struct pp_plan *plan, int worker)
+{
+    const int group = worker / (plan->ranks * plan->context * plan->members);
+    return group * plan->context + pp_worker_context_rank(plan, worker);
+}
+static inline int pp_worker_rank(const struct pp_plan *plan, int worker)
+{
+    return worker / (plan->context * plan->members) % plan->ranks;
+}
+static inline int pp_worker_member(const struct pp_plan *plan, int worker) { return worker % plan->members; }
+
+/* T; which of the T, and which of the N, a worker is. */
+static inline int pp_plan_tensor(const struct pp_plan *plan) { return plan->members / plan->expert_parallel; }
+static inline int pp_worker_tensor_rank(const struct pp_plan *plan, int worker)
+{
+    return worker % pp_plan_tensor(plan);
+}
+static inline int pp_worker_expert_rank(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_member(plan, worker) / pp_plan_tensor(plan);
+}
+
+/* Which workers meet inside a task (core/group.h). */
+enum pp_join_group {
+    PP_JOIN_TENSOR_RANKS,  /* the T that have parts of the tensors */
+    PP_JOIN_EXPERT_RANKS,  /* the N with the same parts who share the experts */
+    PP_JOIN_CONTEXT_RANKS, /* the C with the same parts who share the tokens of rows */
+    PP_JOIN_GROUPS
+};
+
+/* Rows of a batch are dealt out to so many, D: to the replicas, but one of each C, or to each of a replica's expert
+ * ranks. Which of them has a worker's rows, in 0 .. D-1. */
+static inline int pp_plan_data_parallel(const struct pp_plan *plan)
+{
+    return plan->replicas / plan->context * plan->expert_parallel;
+}
+static inline int pp_worker_data_rank(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) / plan->context * plan->expert_parallel +
+           pp_worker_expert_rank(plan, worker);
+}
+
+/* Its tokens to so many: as many, times C. Which of them has a worker's tokens; the first worker of a rank that has
+ * these. */
+static inline int pp_plan_token_parts(const struct pp_plan *plan) { return plan->replicas * plan->expert_parallel; }
+static inline int pp_worker_token_part(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) * plan->expert_parallel + pp_worker_expert_rank(plan, worker);
+}
+static inline int pp_token_part_worker(const struct pp_plan *plan, int part, int rank)
+{
+    const int expert_rank = part % plan->expert_parallel;
+    return pp_worker_at(plan, part / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
+}
+
+/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens. */
+static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) < plan->context;
+}
+
+/* Workers between which the norm is made: those of a replica, or all. */
+static inline int pp_norm_workers(const struct pp_plan *plan)
+{
+    return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->members;
+}
+
+#endif
