@@ -59,7 +59,7 @@ static inline int64_t region_bytes(const struct check *c, int region, const stru
 {
     const struct pp_shape *shape = &c->model->shape;
     const struct pp_stage *stage = &c->model->stages[c->stage];
-    const int64_t tokens = (int64_t)c->rows * SEQ, ids = tokens * (int64_t)sizeof(int32_t);
+    const int64_t tokens = (int64_t)c->rows * pp_own_tokens(shape, SEQ), ids = tokens * (int64_t)sizeof(int32_t);
     const int64_t hidden = pp_hidden_bytes(shape, c->rows, SEQ);
     const int64_t bytes[PP_MEM_REGIONS] = {
         [PP_MEM_PARAM] = stage->param_bytes,
@@ -81,7 +81,7 @@ static inline bool is_of_places(const struct check *c, const struct pp_operand *
 {
     const struct pp_shape *shape = &c->model->shape;
     if (!shape->experts) return false;
-    const int64_t capacity = pp_expert_capacity(shape, (int64_t)c->rows * SEQ);
+    const int64_t capacity = pp_expert_capacity(shape, (int64_t)c->rows * pp_own_tokens(shape, SEQ));
     return !strcmp(o->name, "counts") || o->elements % (c->model->local.experts * capacity) == 0;
 }
 
@@ -151,7 +151,7 @@ static inline void check_gradient_sums(struct check *c, const struct pp_program 
     c->summed |= here;
 }
 
-/* In regions of parameters: a whole tensor, with or without the padding. */
+/* In regions of parameters: a whole tensor, with or without the padding; of learnt positions those of the tokens. */
 static inline void check_tensor(const struct check *c, const struct pp_operand *o, int i)
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
@@ -164,7 +164,8 @@ static inline void check_tensor(const struct check *c, const struct pp_operand *
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
         const struct pp_tensor *t = &c->model->tensors[k];
         if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : t->offset) != ref->offset) continue;
-        require(c, o->elements == t->local_elements || o->elements == t->local_elements / rows * padded, i);
+        const int parts = c->call->kernel == PP_KERNEL_EMBED && i == 4 ? pp_shape_context(&c->model->shape) : 1;
+        require(c, o->elements * parts == t->local_elements || o->elements == t->local_elements / rows * padded, i);
         return;
     }
     require(c, !"an operand that is no tensor", i);
@@ -194,6 +195,14 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
     return o->elements * o->element_bytes;
 }
 
+/* Scratch of pieces, which has in turn what attention reads and what it makes: written as a whole, from its begin on. */
+static inline bool begins_anew(const struct check *c, const struct pp_operand *o, int i, const struct buffer *b)
+{
+    const struct pp_ref *ref = &c->call->ref[i];
+    const bool pieces = ref->region == PP_MEM_WORK && pp_shape_context(&c->model->shape) > 1;
+    return pieces && o->use == PP_USE_WRITE && b->offset == ref->offset && b->element_bytes == o->element_bytes;
+}
+
 /* The buffer at this place; its users must agree on borders and elements. */
 static inline struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i,
                                          const struct pp_program *program)
@@ -204,7 +213,7 @@ static inline struct buffer *find_buffer(struct check *c, const struct pp_operan
         struct buffer *b = &c->buffers[k];
         if (b->region != ref->region || b->offset >= ref->offset + bytes || ref->offset >= b->offset + b->bytes)
             continue;
-        if (b->old && (b->offset != ref->offset || b->bytes != bytes)) {
+        if ((b->old || begins_anew(c, o, i, b)) && (b->offset != ref->offset || b->bytes != bytes)) {
             *b = c->buffers[--c->nbuffers];
             k--;
             continue;
@@ -236,12 +245,12 @@ static inline void check_tokens(const struct check *c)
 {
     const struct pp_shape *shape = &c->model->shape;
     const int *n = c->call->n, kernel = c->call->kernel;
-    const int tensor = pp_shape_tensor(shape), part = (SEQ + tensor - 1) / tensor;
+    const int tensor = pp_shape_tensor(shape), own = pp_own_tokens(shape, SEQ), part = (own + tensor - 1) / tensor;
     const bool parts = pp_shape_parts_tokens(shape);
     if (kernel == PP_KERNEL_REDUCE_SCATTER || kernel == PP_KERNEL_ALL_GATHER)
         require(c, parts && n[0] == tensor * c->rows * part && n[1] == shape->d_model && !n[4], 0);
     if (pp_kernel_is_norm(kernel) || kernel == PP_KERNEL_RESIDUAL || kernel == PP_KERNEL_RESIDUAL_GRAD)
-        require(c, n[0] == c->rows && n[1] == (parts ? part : SEQ) && n[4] == (parts ? c->rows * SEQ : 0), 0);
+        require(c, n[0] == c->rows && n[1] == (parts ? part : own) && n[4] == (parts ? c->rows * own : 0), 0);
 }
 
 /* The copy of weights, what only norms that come first have, and the output of a layer that is made again. */
@@ -266,17 +275,20 @@ static inline bool is_activation(int kernel)
     return kernel == PP_KERNEL_RELU || kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_SWIGLU;
 }
 
-/* A linear layer without one, or the decoder; attention behind the rotation, which took it over; added gradients; an
- * activation function that is done again. */
+/* A linear layer without one, or the decoder; attention behind the rotation, which took it over, or both behind
+ * pieces, which did; gradients in pieces; added gradients; an activation function that is done again. */
 static inline bool has_no_bias(const struct check *c)
 {
     const struct pp_shape *shape = &c->model->shape;
     const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
+    const bool apart = pp_shape_context(shape) > 1, rotates = c->call->kernel == PP_KERNEL_ROPE;
+    const bool returns = c->call->kernel == PP_KERNEL_TO_PIECES && c->call->n[2] == 0;
     const bool adds = c->call->kernel == PP_KERNEL_RESIDUAL && c->call->ref[1].part_bytes > 0;
     const bool again = c->spec.activation_again && *c->kind != 'F' && is_activation(c->call->kernel);
     const bool decodes = strstr(pp_kernel_table[c->call->kernel].name, "cross_entropy");
     return shape->bias == PP_NO_BIAS || (decodes && shape->bias == PP_BIAS_LAYERS) ||
-           (attends && shape->positions == PP_POSITIONS_ROPE) || adds || again;
+           (attends && shape->positions == PP_POSITIONS_ROPE) || (apart && (attends || rotates || returns)) || adds ||
+           again;
 }
 
 static inline void check_operand(struct check *c, int i, const struct pp_program *program)

@@ -20,6 +20,7 @@ static inline bool is_experts(const struct pp_model *model, const struct pp_tens
 static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t, enum pp_join_group group)
 {
     if (group == PP_JOIN_EXPERT_RANKS) return pp_shape_expert_parallel(&model->shape) > 1 && !is_experts(model, t);
+    if (group == PP_JOIN_CONTEXT_RANKS) return false; /* as replicas, by the plan */
     return pp_shape_parts_tokens(&model->shape) && is_norm(t);
 }
 

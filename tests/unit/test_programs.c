@@ -17,6 +17,23 @@ static void check_experts(struct pp_shape shape, int stages, int tensor)
     check_model(&shape, stages);
 }
 
+/* A token of each row in each of five workers. */
+static void check_context(struct pp_shape shape, int stages)
+{
+    shape.context = SEQ;
+    shape.heads *= SEQ;
+    shape.kv_heads *= SEQ;
+    shape.d_model *= SEQ;
+    check_model(&shape, stages);
+    shape.tensor = 2;
+    shape.heads *= 2;
+    shape.kv_heads *= 2;
+    shape.d_ff *= 2;
+    shape.sequence = stages % 2;
+    check_model(&shape, stages);
+    check_experts(shape, stages, 2);
+}
+
 static void test_all_programs(void **state)
 {
     (void)state;
@@ -49,6 +66,8 @@ static void test_all_programs(void **state)
                     check_model(&shape, stages);
                     check_model(&flash, stages);
                     check_experts(flash, stages, 1);
+                    check_context(shape, stages);
+                    check_context(flash, stages);
                     flash.tensor = 2; /* of twice the heads and columns */
                     flash.heads = 2 * shape.heads;
                     flash.kv_heads = 2 * shape.kv_heads;
