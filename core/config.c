@@ -219,13 +219,13 @@ static pp_status check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
     PP_TRY(check_expert_parallel(config));
-    PP_TRY(check_context(config, tool));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
     PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_joins(config));
+    PP_TRY(check_context(config, tool));
     PP_TRY(check_checkpoints(config));
     PP_TRY(check_overlap(config));
     if (config->db) PP_TRY(pp_config_check_database(config->db));

@@ -18,6 +18,7 @@ import argparse
 import copy
 import csv
 import json
+import math
 import pathlib
 import random
 import subprocess
@@ -139,7 +140,13 @@ def random_options(dice):
         made.update(chunks=min(made["chunks"], made["rows"]))
         groups = [n for n in (2, 3, 4) if made["replicas"] % n == 0 and made["experts"] % (n * made["tensor"]) == 0]
         made.update(expert_parallel=dice.choice(groups or [1]))
-    if made["replicas"] > 1 and dice.random() < 0.5:
+    if not made.get("experts") and dice.random() < 0.5:  # whose places depend on the tokens that a worker has
+        heads = math.gcd(made["heads"], made.get("kv_heads") or made["heads"]) // made["tensor"]
+        made.update(context_parallel=dice.choice([n for n in (2, 3, 4) if heads % n == 0] or [1]))
+        made["tokens"] += -made["tokens"] % made["context_parallel"]
+        if made.get("max_positions"):
+            made["max_positions"] = max(made["max_positions"], made["tokens"])
+    if made["replicas"] * made.get("context_parallel", 1) > 1 and dice.random() < 0.5:
         made.update(zero=1)
     pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):

@@ -99,6 +99,7 @@ PRESETS = {
 COMMON = dict(
     preset="small",
     replicas=1,
+    context_parallel=1,
     seed=1,
     eval_rows=10,
     data=None,
@@ -360,11 +361,16 @@ def data(o):
     o["vocab"] = len(table)
     made = {
         "train": text.batches(
-            text.replica_columns(ids["train"], o["rows"], o["replicas"]), o["tokens"], o["max_batches"]
+            text.replica_columns(ids["train"], o["rows"], o["replicas"]),
+            o["tokens"],
+            o["max_batches"],
+            o["context_parallel"],
         )
     }
     for name in ("valid", "test"):
-        made[name] = text.batches(text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"])
+        made[name] = text.batches(
+            text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"], o["context_parallel"]
+        )
     return made
 
 

@@ -61,12 +61,15 @@ def replica_columns(ids, rows, replicas):
     return [row[k * n : (k + 1) * n] for k in range(replicas) for row in whole]
 
 
-def batches(rows, tokens, most=0):
-    """Lists of (inputs, targets) of the given rows, in reading order; at most `most` of them (0 = all)."""
+def batches(rows, tokens, most=0, parts=1):
+    """Lists of (inputs, targets) of the given rows, in reading order; at most `most` of them (0 = all). Of the last one
+    as much as so many parts can share evenly, unless there are `most`."""
     n = len(rows[0])
     made = []
     for t in range(0, n - 1, tokens):
-        length = min(tokens, n - 1 - t)
+        length = min(tokens, n - 1 - t) // parts * parts
+        if length == 0:
+            break
         made.append(([row[t : t + length] for row in rows], [row[t + 1 : t + 1 + length] for row in rows]))
     return made[:most] if most else made
 
