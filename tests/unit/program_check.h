@@ -195,7 +195,7 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
     return o->elements * o->element_bytes;
 }
 
-/* Scratch of pieces, which has in turn what attention reads and what it makes: written as a whole, from its begin on. */
+/* Scratch of pieces, which has in turn what attention reads and what it makes: written as a whole, from the start. */
 static inline bool begins_anew(const struct check *c, const struct pp_operand *o, int i, const struct buffer *b)
 {
     const struct pp_ref *ref = &c->call->ref[i];
