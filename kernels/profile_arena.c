@@ -167,7 +167,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     int64_t slot_row = task->microbatch < 0 ? 0 : plan->first_row[pp_slot_first(plan, task->microbatch)];
     int64_t copies = layout->param16_offset[task->stage], states = layout->state_offset[task->stage];
     char *tokens = arena->base + layout->data_offset[arena->rank];
-    int64_t skip = first_row * seq * (int64_t)sizeof(int32_t);
+    int64_t skip = first_row * pp_own_tokens(&job->model->shape, seq) * (int64_t)sizeof(int32_t);
     *out = (struct pp_frame){
         .base =
             {
@@ -195,5 +195,6 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .loss = arena->results,
         .sums = arena->results + 1,
         .tensor = pp_plan_tensor(plan),
+        .context = plan->context,
     };
 }

@@ -5,6 +5,7 @@
  */
 #include "tests/unit/profile_case.h"
 
+#include "kernels/profile_arena.h"
 #include "kernels/profile_team.h"
 
 static void test_quantiles(void **state)
@@ -113,6 +114,36 @@ static void test_measuring(void **state)
     measure("--preset lab --seconds 0.005 --stages 1 --replicas 2 --clip 0.5", 2);
     measure("--preset lab --layers 4 --seconds 0.005 --schedule interleaved,1f1b --chunks 4", 2);
     measure("--preset lab --layers 3 --seconds 0.005 --stages 3", 2); /* the second pair of ranks is 2 and 0 */
+}
+
+/* Where a task reads tokens and targets, of workers that share rows: of each microbatch those of a worker alone. */
+static void test_tokens_in_memory(void **state)
+{
+    (void)state;
+    const struct pp_profile_setup setup = configure("--preset lab --tokens 8 --chunks 4 --context-parallel 4", 2);
+    const struct pp_device_spec spec = {.workers = 1, .threads = 1};
+    const struct pp_point point = {.schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 4};
+    struct pp_job *job;
+    struct pp_device *device;
+    struct pp_profile_arena arena;
+    assert_int_equal(pp_job_create(&config, &point, setup.schedules, setup.ops, false, NULL, &job), PP_OK);
+    assert_int_equal(setup.backend->open(&spec, &device), PP_OK);
+    assert_int_equal(pp_profile_arena_open(job, setup.backend, device, 0, &arena), PP_OK);
+    const int64_t words = 4 * 8 / 4, row = 8 / 4; /* of all four rows, and of each */
+    assert_int_equal(job->layout->data_elements, words);
+    for (int i = 0; i < job->train->ntasks; i++) {
+        const struct pp_task *task = &job->train->tasks[i];
+        struct pp_frame frame;
+        if (!pp_kinds[task->kind].computes || task->microbatch < 0) continue;
+        pp_profile_arena_frame(&arena, task, &frame);
+        const int32_t *first = (const int32_t *)(void *)(arena.base + job->layout->data_offset[0]);
+        assert_ptr_equal(frame.base[PP_MEM_TOKENS], first + task->microbatch * row);
+        assert_ptr_equal(frame.base[PP_MEM_TARGETS], first + words + task->microbatch * row);
+        assert_int_equal(frame.context, 4);
+    }
+    pp_profile_arena_close(&arena);
+    setup.backend->close(device);
+    pp_job_free(job);
 }
 
 static void test_rounds(void **state)
@@ -250,11 +281,16 @@ static void test_interrupted_and_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_measuring), cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_rounds),    cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_measuring),
+        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_fewest),
+        cmocka_unit_test(test_tokens_in_memory),
         cmocka_unit_test(test_interrupted_and_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
