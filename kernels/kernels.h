@@ -244,16 +244,17 @@ static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const 
     return (struct pp_tokens){frame->first_row * seq + begin, left < 0 ? 0 : left < room ? left : room, seq};
 }
 
-/* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. Token t of
- * a worker that has `seq` of each row is t + t / seq * others + before. */
+/* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. A worker
+ * has `seq` of each row, and the call's rows begin with its token `begin`: t tokens further is t + t / seq * others +
+ * before. The generator has 32 bits of such numbers, so only t is divided, which is small. */
 struct pp_token_places {
-    uint32_t seq, others, before;
+    uint32_t seq, begin, others, before;
 };
 static inline struct pp_token_places pp_token_places_of(int seq, const struct pp_frame *frame)
 {
-    const int context = pp_frame_context(frame);
-    return (struct pp_token_places){(uint32_t)seq, (uint32_t)((context - 1) * seq),
-                                    (uint32_t)(frame->context_rank * seq)};
+    const int64_t context = pp_frame_context(frame), begin = frame->first_row * seq;
+    return (struct pp_token_places){(uint32_t)seq, (uint32_t)begin, (uint32_t)((context - 1) * seq),
+                                    (uint32_t)(begin * context + frame->context_rank * (int64_t)seq)};
 }
 
 /* The worker's number among those that share the heads of attention, and how many these are. */

@@ -245,7 +245,8 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
 /* The number of a token's row vector among those of whole rows. */
 static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint32_t token)
 {
-    return p.others ? token + token / p.seq * p.others + p.before : token;
+    const uint32_t t = token - p.begin;
+    return p.others ? t + t / p.seq * p.others + p.before : token;
 }
 
 /* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */

@@ -26,15 +26,16 @@ enum parity_variant {
     PARITY_VARIANTS = 32
 };
 
-/* One row of the table: a shape, run in all variants that the kernel has. */
+/* One row of a table: a shape, run in all variants that the kernel has. */
 struct parity_case {
     int kernel;
     int n[PP_CALL_DIMS];
-    float f;    /* the scalar that is not dropout's probability: scale, eps */
-    bool large; /* one variant only: it takes long where the device is emulated */
-    bool whole; /* the call has the operand that only some calls of the kernel have */
-    bool bare;  /* the call has no bias */
-    int tensor, tensor_rank; /* of the frame: so many workers share what the call is a part of */
+    float f;                   /* the scalar that is not dropout's probability: scale, eps */
+    bool large;                /* one variant only: it takes long where the device is emulated */
+    bool whole;                /* the call has the operand that only some calls of the kernel have */
+    bool bare;                 /* the call has no bias */
+    int tensor, tensor_rank;   /* of the frame: so many workers share what the call is a part of */
+    int context, context_rank; /* ... and so many have parts of its rows */
 };
 
 /* What holds for all calls of a kernel. */
@@ -50,14 +51,16 @@ struct parity_kernel {
 };
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];
-extern const struct parity_case parity_cases[];
-extern const int parity_ncases;
+/* Each ends with a row of no shape. The second: of workers that have parts of the tokens of rows. */
+extern const struct parity_case parity_cases[], parity_context_cases[];
 
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
 /* Of dropout, where it is on. */
 #define PARITY_PROBABILITY 0.2f
+/* Of operand i of the call: of learned positions there are those of whole rows. */
+int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame *frame);
 /* Fills operand i of the call: floats that its precision can hold, or words (int32_t) of all workers that share the
  * vocabulary. */
 void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame);

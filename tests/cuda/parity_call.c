@@ -105,13 +105,16 @@ static void make_call(struct run *r)
                                  .adamw = {0.9f, 0.25f, 0.75f, 0.125f, 0.5f, 0.7f, 0.01f},
                                  .clip_factor = clip,
                                  .tensor = c->tensor,
-                                 .tensor_rank = c->tensor_rank};
-    char name[96], rank[24] = "";
+                                 .tensor_rank = c->tensor_rank,
+                                 .context = c->context,
+                                 .context_rank = c->context_rank};
+    char name[96], rank[24] = "", context[36] = "";
     if (c->tensor) snprintf(rank, sizeof rank, " rank %d", c->tensor_rank);
-    snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
+    if (c->context) snprintf(context, sizeof context, " context %d/%d", c->context_rank, c->context);
+    snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
              r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
              r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",
-             r->variant & PARITY_SHIFT ? " shift" : "", rank);
+             r->variant & PARITY_SHIFT ? " shift" : "", rank, context);
 }
 
 static int64_t place(struct run *r, int64_t bytes, int64_t shift)
@@ -139,6 +142,7 @@ static bool is_absent(const struct run *r, int i)
 static struct pp_operand operand_of(const struct run *r, int i)
 {
     struct pp_operand o = pp_call_operand(&r->call, i);
+    o.elements = parity_elements(&r->call, i, &r->frame);
     const int64_t room = (int64_t)r->call.n[0] * r->call.n[1], width = r->call.n[2];
     const bool pass = pp_kernel_is_norm(r->call.kernel) || r->call.kernel == PP_KERNEL_RESIDUAL ||
                       r->call.kernel == PP_KERNEL_RESIDUAL_GRAD;
@@ -169,7 +173,7 @@ static void place_operands(struct run *r)
         o->bytes = o->info.elements * o->info.element_bytes;
         if (is_alias(r, i)) continue;
         o->at = place(r, o->bytes, r->variant & PARITY_SHIFT && !o->scratch ? o->info.element_bytes : 0);
-        o->host = memory(pp_call_operand(&r->call, i).elements * (int64_t)sizeof(float));
+        o->host = memory(parity_elements(&r->call, i, &r->frame) * (int64_t)sizeof(float));
         parity_fill(o->host, &r->call, i, &r->frame);
     }
     if (r->variant & PARITY_ALIAS) {

@@ -395,6 +395,5 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ADAMW, {12, 36}, PLAIN},
     {PP_KERNEL_ADAMW, {131, 67}, PLAIN},
     {PP_KERNEL_ADAMW, {1003, 200}, LARGE},
+    {0},
 };
-
-const int parity_ncases = sizeof parity_cases / sizeof parity_cases[0];

@@ -120,11 +120,17 @@ static int words_of(const struct pp_call *call, const struct pp_frame *frame)
                                                                                    : n[5];
 }
 
+int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame *frame)
+{
+    const bool learned = call->kernel == PP_KERNEL_EMBED && i == 4;
+    return pp_call_operand(call, i).elements * (learned ? pp_frame_context(frame) : 1);
+}
+
 void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame)
 {
     const struct pp_operand info = pp_call_operand(call, i);
     const int kernel = call->kernel, *shape = call->n;
-    const int64_t n = info.elements;
+    const int64_t n = parity_elements(call, i, frame);
     uint32_t state = (uint32_t)(i + 1) * 2654435761u;
     if (info.type == PP_TYPE_INT32) {
         if (!fill_indexes(out, n, call, i)) fill_words(out, n, words_of(call, frame), &state);

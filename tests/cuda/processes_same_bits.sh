@@ -89,6 +89,20 @@ compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parall
 compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3
 compare 8 --schedule 1f1b --stages 1 --replicas 4 --tensor 2 --sequence-parallel "${experts[@]}" --experts 8 --expert-parallel 4 --precision bf16
 seldom compare 4 --schedule interleaved --stages 2 --virtual 2 --replicas 4 "${experts[@]}" --expert-parallel 2 --zero 1 --optimizer adamw --lr 0.01 "${parts[@]}"
+# Tokens of rows, exchanged for heads: by themselves; with replicas, whose groups are no successive workers; with all else that meets.
+shared=(--heads 4 --tokens 12 --context-parallel 2 --chunks 3)
+compare 4 --schedule 1f1b --stages 2 "${shared[@]}" --precision bf16
+seldom compare 2 --schedule 1f1b --stages 2 "${shared[@]}" --attention flash
+seldom compare 3 --schedule gpipe --stages 1 --context-parallel 3 --heads 6 --tokens 12 --chunks 2 --positions learned --max-positions 20 --checkpoint layers
+seldom compare 4 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --clip 0
+compare 4 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --precision bf16
+cp threads unshared && cp threads.safetensors unshared.safetensors
+compare 8 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --precision bf16 --zero 1 "${parts[@]}" --overlap-param-gather
+cmp unshared threads || fail "--context-parallel 2 --zero 1: other losses than --zero 0"
+cmp unshared.safetensors threads.safetensors || fail "--context-parallel 2 --zero 1: other weights than --zero 0"
+seldom compare 4 --schedule zbv --stages 2 "${shared[@]}" --zero 1 --tie-embeddings yes
+seldom compare 4 --schedule 1f1b --stages 1 --replicas 2 "${shared[@]}" "${experts[@]}" --expert-parallel 2
+compare 8 --schedule 1f1b --stages 1 --replicas 2 "${shared[@]}" "${experts[@]}" --experts 8 --expert-parallel 2 --tensor 2 --sequence-parallel --zero 1 --optimizer adamw --lr 0.01 --precision bf16
 # Everything at once.
 compare 8 --schedule interleaved --stages 2 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \
     "${parts[@]}" --overlap-param-gather
@@ -100,11 +114,14 @@ grep -q 'times mean nothing' staged.log || fail "no word about times on a shared
 seldom compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3
 compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --chunks 3
 compare 2 --schedule 1f1b --stages 2 --replicas 2 "${experts[@]}" --expert-parallel 2
+compare 2 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}"
+seldom compare 4 --schedule 1f1b --stages 1 --tensor 2 "${shared[@]}"
 
 seldom follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3
 seldom follow_cpu --schedule 1f1b --stages 2 --tie-embeddings yes --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 "${experts[@]}" --expert-parallel 2
+follow_cpu --schedule 1f1b --stages 2 "${shared[@]}" --positions rope --kv-heads 2
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 cp gpu shared
 train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3

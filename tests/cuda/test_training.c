@@ -120,27 +120,29 @@ static void with_adamw(void **state)
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01 --lr-schedule cosine --lr-steps 3");
 }
 
-/* Workers that share a rank's tensors round sums of products otherwise than one worker; all cuts of theirs alike. */
-static void check_tensor(const char *common, int tensor)
+/* Workers that share a rank's tensors, or rows, round sums otherwise than one worker; all cuts of theirs alike. */
+static void check_shared(const char *common, const char *option, int n)
 {
     struct outcome whole, one, other;
     char options[OPTIONS];
     snprintf(options, sizeof options, SHORT "%s --stages 1", common);
     run(cuda, options, &whole);
-    snprintf(options, sizeof options, SHORT "%s --stages 1 --tensor %d", common, tensor);
+    snprintf(options, sizeof options, SHORT "%s --stages 1 %s %d", common, option, n);
     run(cuda, options, &one);
     expect_near(&whole, &one, 1e-5, options);
     comparisons++;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         if (!takes(i)) continue;
-        snprintf(options, sizeof options, SHORT "%s --tensor %d %s", common, tensor, cuts[i].options);
+        snprintf(options, sizeof options, SHORT "%s %s %d %s", common, option, n, cuts[i].options);
         run(cuda, options, &other);
-        compare(&one, tensor, &other, tensor * cuts[i].stages, 1e-5, options);
+        compare(&one, n, &other, n * cuts[i].stages, 1e-5, options);
         free(other.weights);
     }
     free(whole.weights);
     free(one.weights);
 }
+
+static void check_tensor(const char *common, int tensor) { check_shared(common, "--tensor", tensor); }
 
 static void with_workers_that_share_tensors(void **state)
 {
@@ -187,8 +189,9 @@ static void with_parts_of_llama(void **state)
     same_bits(1, LLAMA "--chunks 2 --dropout 0.2");
 }
 
-/* Few enough places that some choices find none. */
+/* Few enough places that some choices find none; and enough, so that these do not depend on whose tokens meet. */
 #define EXPERTS LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 1 "
+#define EXPERTS_OF_ALL LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 4 --aux-loss 0 "
 
 static void with_experts(void **state)
 {
@@ -216,6 +219,20 @@ static void with_experts(void **state)
     free(whole.weights);
 }
 
+/* Rows of which each worker has a part of the tokens. */
+static void with_workers_that_share_rows(void **state)
+{
+    (void)state;
+    check_shared("--tokens 8 --chunks 2 --dropout 0.2", "--context-parallel", 2);
+    leave_out_where_slow();
+    check_shared(GPT2 "--tokens 9 --heads 6 --head-dim 4 --chunks 2 --dropout 0.2 --gpus 1", "--context-parallel", 3);
+    check_shared(GPT "--tokens 8 --heads 4 --kv-heads 2 --positions rope --chunks 2 --replicas 2 --zero 1",
+                 "--context-parallel", 2);
+    check_shared(LLAMA "--tokens 8 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel",
+                 "--context-parallel", 2);
+    check_shared(EXPERTS_OF_ALL "--tokens 8 --chunks 2 --replicas 2 --expert-parallel 2", "--context-parallel", 2);
+}
+
 static void check_bfloat16(const char *model)
 {
     struct outcome here, one, other;
@@ -241,6 +258,7 @@ static void in_bfloat16(void **state)
     check_bfloat16(LLAMA "--attention flash");
     check_bfloat16(GPT2);
     check_bfloat16(EXPERTS);
+    check_bfloat16("--tokens 8 --context-parallel 2 --attention flash");
 }
 
 int main(void)
@@ -255,6 +273,7 @@ int main(void)
         cmocka_unit_test(with_tied_embeddings),
         cmocka_unit_test(with_parts_of_llama),
         cmocka_unit_test(with_experts),
+        cmocka_unit_test(with_workers_that_share_rows),
         cmocka_unit_test(in_bfloat16),
     };
     pp_log_init("test_training", true);

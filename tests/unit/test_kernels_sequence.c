@@ -132,6 +132,45 @@ static void test_parts_of_tokens(void **state)
         for (int way = 0; way < 4; way++) check_tokens(isa, &kernels[i], way % 2 ? 7 : MOST_D, way / 2 ? 0.4 : 0);
 }
 
+/* Three workers with parts of each row draw what one draws that has the rows, wherever these stand in the batch: in its
+ * beginning, and so far behind that its tokens are more than the generator counts. */
+static void check_parts_of_rows(const struct pp_cpu_isa *isa, enum pp_kernel kernel, int64_t first_row)
+{
+    enum { ROWS = 2, SEQ = 9, PARTS = 3, PART = SEQ / PARTS, D = 20, ALL = ROWS * SEQ * D };
+    const bool adds = kernel == PP_KERNEL_RESIDUAL;
+    float *in = case_floats(ALL, 3), *whole = case_floats(ALL, 4);
+    struct pp_call call = {.kernel = kernel, .n = {ROWS, SEQ, D}, .site = CASE_SITE, .f = {0.4f}};
+    struct pp_frame frame = case_frame();
+    frame.first_row = first_row;
+    case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){whole, in, adds ? in : NULL});
+    call.n[1] = PART;
+    frame.context = PARTS;
+    for (int rank = 0; rank < PARTS; rank++) {
+        float mine[ROWS * PART * D], *of = case_floats(ROWS * PART * D, 6);
+        frame.context_rank = rank;
+        for (int row = 0; row < ROWS; row++)
+            memcpy(of + row * PART * D, in + (row * SEQ + rank * PART) * D, sizeof *of * PART * D);
+        case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){mine, of, adds ? of : NULL});
+        for (int row = 0; row < ROWS; row++)
+            assert_same(mine + row * PART * D, whole + (row * SEQ + rank * PART) * D, PART * D);
+        free(of);
+    }
+    case_free(in, whole, NULL);
+}
+
+static void test_parts_of_rows(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    {
+        check_parts_of_rows(isa, PP_KERNEL_RESIDUAL, 0);
+        check_parts_of_rows(isa, PP_KERNEL_RESIDUAL, 7);
+        check_parts_of_rows(isa, PP_KERNEL_RESIDUAL, 3000000001);
+        check_parts_of_rows(isa, PP_KERNEL_GELU, 7);
+        check_parts_of_rows(isa, PP_KERNEL_GELU, 3000000001);
+    }
+}
+
 /* ---- what the workers make together ---- */
 
 struct asked {
@@ -199,9 +238,8 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens_of_a_worker),
-        cmocka_unit_test(test_parts_of_tokens),
-        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_tokens_of_a_worker), cmocka_unit_test(test_parts_of_tokens),
+        cmocka_unit_test(test_parts_of_rows),      cmocka_unit_test(test_joins),
         cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

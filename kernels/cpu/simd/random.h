@@ -96,7 +96,8 @@ static inline void store_quads(uint32_t *out, const vu x[4])
 static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
 {
     const struct pp_token_places *p = &drop->places;
-    return p->others ? token + token / p->seq * p->others + p->before : token;
+    const uint32_t t = token - p->begin;
+    return p->others ? t + t / p->seq * p->others + p->before : token;
 }
 
 /* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],

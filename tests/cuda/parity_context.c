@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls of workers that have parts of the tokens of the same rows: where their tokens stand, which heads they have, and
+ * what they exchange.
+ */
+#include "parity.h"
+
+#define PLAIN 0, false
+#define LARGE 0, true
+/* Of two workers that have parts of each row, and of three; and of four, two to a tensor rank. */
+#define FIRST .context = 2
+#define SECOND .context = 2, .context_rank = 1
+#define LAST .context = 3, .context_rank = 2
+#define FOURTH .tensor = 2, .tensor_rank = 1, .context = 2, .context_rank = 1
+
+const struct parity_case parity_context_cases[] = {
+    /* tokens, width, shared, parts */
+    {PP_KERNEL_TO_PIECES, {1, 2, 2, 2}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {27, 24, 8, 2}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {27, 18, 6, 3}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {9, 8, 4, 4}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {9, 24, 6, 2}, PLAIN}, /* whole quads of queries alone */
+    {PP_KERNEL_TO_PIECES, {9, 24, 24, 3}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {7, 64, 0, 4}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {7, 33, 0, 3}, PLAIN},
+    {PP_KERNEL_TO_PIECES, {5, 2048, 512, 2}, LARGE},
+    {PP_KERNEL_TO_PIECES, {3, 2004, 1002, 3}, LARGE},
+    {PP_KERNEL_FROM_PIECES, {1, 2, 2, 2}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {27, 24, 8, 2}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {27, 18, 6, 3}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {9, 8, 4, 4}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {9, 24, 6, 2}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {7, 64, 0, 4}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {7, 33, 0, 3}, PLAIN},
+    {PP_KERNEL_FROM_PIECES, {5, 2048, 512, 2}, LARGE},
+    {PP_KERNEL_FROM_PIECES, {3, 2004, 1002, 3}, LARGE},
+    {PP_KERNEL_ALL_TO_ALL, {8, 12, 2}, PLAIN, SECOND},
+    /* rows, seq, d, vocab, positions */
+    {PP_KERNEL_EMBED, {3, 9, 12, 100}, 3.5f, false, FIRST},
+    {PP_KERNEL_EMBED, {3, 9, 12, 100}, 3.5f, false, LAST},
+    {PP_KERNEL_EMBED, {2, 5, 30, 17, PP_POSITIONS_ROPE}, 1, false, SECOND},
+    {PP_KERNEL_EMBED, {2, 5, 30, 17, PP_POSITIONS_LEARNED}, 1, false, FIRST},
+    {PP_KERNEL_EMBED, {2, 35, 12, 17, PP_POSITIONS_LEARNED}, 1, false, LAST},
+    {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FOURTH},
+    {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 100}, 3.5f, false, FIRST},
+    {PP_KERNEL_EMBED_GRAD, {2, 35, 30, 17}, 1, false, LAST},
+    {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FOURTH},
+    {PP_KERNEL_EMBED_GRAD, {5, 1000, 4, 300}, 2, true, SECOND}, /* more tokens than are sorted at a time */
+    /* rows, seq, d, places: with none before or behind the worker's, and with some */
+    {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 18}, PLAIN, FIRST},
+    {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 18}, PLAIN, SECOND},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN, LAST},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN, FOURTH},
+    /* rows, seq, heads, dh, causal, kv */
+    {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, FIRST},
+    {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN, LAST},
+    {PP_KERNEL_ATTENTION, {2, 130, 2, 33, 0}, LARGE, SECOND},
+    {PP_KERNEL_ATTENTION, {3, 9, 4, 6, 1, 2}, PLAIN, FOURTH},
+    {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_ATTENTION_GRAD, {3, 9, 4, 6, 1, 2}, PLAIN, FOURTH},
+    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH, {3, 20, 4, 6, 1, 2}, PLAIN, FOURTH},
+    {PP_KERNEL_FLASH, {2, 20, 3, 16, 1}, PLAIN, LAST}, /* tensor cores */
+    {PP_KERNEL_FLASH, {3, 20, 2, 64, 1, 1}, PLAIN, FOURTH},
+    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1}, PLAIN, SECOND},
+    {PP_KERNEL_FLASH_GRAD, {3, 20, 4, 6, 1, 2}, PLAIN, FOURTH},
+    {PP_KERNEL_FLASH_GRAD, {2, 20, 3, 16, 1}, PLAIN, LAST}, /* tensor cores */
+    {PP_KERNEL_FLASH_GRAD, {3, 20, 2, 64, 1, 1}, PLAIN, FOURTH},
+    {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false, SECOND}, /* of all tokens, whoever had them */
+    /* rows, seq, d, plain */
+    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, FIRST},
+    {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, LAST},
+    {PP_KERNEL_LAYERNORM, {2, 3, 131}, 1e-5f, false, true, SECOND},
+    {PP_KERNEL_LAYERNORM, {1, 9, 4096}, 1e-5f, true, true, LAST},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12}, PLAIN, FIRST},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12}, PLAIN, true, LAST},
+    {PP_KERNEL_LAYERNORM_GRAD, {1, 1000, 20}, LARGE, SECOND},
+    {PP_KERNEL_RMSNORM, {3, 9, 12}, 1e-2f, false, true, SECOND},
+    {PP_KERNEL_RMSNORM_GRAD, {3, 9, 12}, PLAIN, LAST},
+    {PP_KERNEL_RESIDUAL, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_RESIDUAL, {2, 3, 1027}, PLAIN, LAST},
+    {PP_KERNEL_RESIDUAL_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_RESIDUAL_GRAD, {2, 3, 1027}, PLAIN, LAST},
+    /* rows, tokens of a row that the worker has room for, d, plain, tokens of all tensor ranks */
+    {PP_KERNEL_LAYERNORM, {3, 5, 12, 0, 27}, 1e-2f, false, FOURTH},
+    {PP_KERNEL_LAYERNORM_GRAD, {3, 5, 12, 0, 27}, PLAIN, true, FOURTH},
+    {PP_KERNEL_RESIDUAL, {3, 5, 12, 0, 27}, PLAIN, FOURTH},
+    {PP_KERNEL_RESIDUAL_GRAD, {3, 5, 12, 0, 27}, PLAIN, FOURTH},
+    /* rows, seq, width */
+    {PP_KERNEL_RELU, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_RELU, {2, 3, 1028}, PLAIN, FOURTH},
+    {PP_KERNEL_RELU_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_GELU, {3, 9, 12}, PLAIN, LAST},
+    {PP_KERNEL_GELU_GRAD, {3, 9, 12}, PLAIN, SECOND},
+    {PP_KERNEL_SWIGLU, {3, 9, 12}, PLAIN, LAST},
+    {PP_KERNEL_SWIGLU_GRAD, {3, 9, 12}, PLAIN, FOURTH},
+    {0},
+};
