@@ -140,7 +140,7 @@ static void parts_of_rows_are_whole_rows_together(void **state)
     }
 }
 
-/* By hand: two rows of 12 words, 0 .. 11 and 12 .. 23; batches of 6, and of the 5 words that are left to be learnt 4. */
+/* By hand: two rows of 12 words, 0 .. 11 and 12 .. 23; batches of 6 words, and 4 of the 5 that are left. */
 static void a_last_batch_loses_what_parts_do_not_divide(void **state)
 {
     (void)state;
