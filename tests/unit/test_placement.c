@@ -224,7 +224,8 @@ static void test_exchanges_of_parts_of_rows(void **state)
         {"1", 1, {BY_NETWORK(3), BY_NETWORK(3)}},
         {"1", 6, {BY_LINKS, BY_NETWORK(2)}}, /* 0 1 2 3; 4 5|6 7 */
         {"2", 8, {BY_LINKS, BY_LINKS}},
-        {"2", 6, {BY_LINKS, BY_NETWORK(2)}}, /* the slower one counts: those, not 12 13 14 15 */
+        {"2", 6, {BY_LINKS, BY_NETWORK(2)}},      /* the slower one counts: those, not 12 13 14 15 */
+        {"2", 5, {BY_NETWORK(2), BY_NETWORK(3)}}, /* 8 9|10 11, not 0 1 2 3; 4|5 6 7 */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char options[200];
