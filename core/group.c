@@ -41,5 +41,6 @@ struct pp_group pp_tied_group(const struct pp_plan *plan, int replica, int membe
 {
     const int first = plan->stage_rank[0], last = plan->stage_rank[plan->stages - 1];
     const int low = first < last ? first : last, apart = first + last - 2 * low;
-    return (struct pp_group){pp_worker_at(plan, replica, low, member), pp_worker_at(plan, 0, apart, 0), apart ? 2 : 1};
+    if (!apart) return (struct pp_group){pp_worker_at(plan, replica, low, member), 1, 1};
+    return (struct pp_group){pp_worker_at(plan, replica, low, member), pp_worker_at(plan, 0, apart, 0), 2};
 }

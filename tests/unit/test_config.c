@@ -263,6 +263,19 @@ static void impossible_numbers_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
+static void context_ranks_divide_tokens_and_only_ppsim_takes_a_list(void **state)
+{
+    (void)state;
+    struct pp_config c;
+    refused("--tokens 36 --context-parallel 8", "--context-parallel 8 does not divide --tokens 36");
+    refused("--tokens 36 --context-parallel 1,4,5", "--context-parallel 5 does not divide --tokens 36");
+    refused("--tokens 36 --context-parallel 4 --times 1,2", "leave --context-parallel out");
+    assert_int_equal(parse(PP_PPSIM, "--tokens 36 --context-parallel 4,1", &c), PP_OK);
+    assert_int_equal(c.context_parallel.n, 2);
+    assert_int_equal(parse(PP_PPEXEC, "--tokens 36 --context-parallel 4,1", &c), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "only ppsim takes a list"));
+}
+
 static void impossible_rates_are_refused(void **state)
 {
     (void)state;
@@ -374,6 +387,7 @@ int main(void)
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(context_ranks_divide_tokens_and_only_ppsim_takes_a_list),
         cmocka_unit_test(impossible_rates_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words, vocabulary, columns, replicas, batches, and the data that needs no file.
+ * Words, vocabulary, and the data that needs no file.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -166,90 +166,7 @@ static void bad_folders_are_refused(void **state)
     expect_load_failure(config_of("words.txt"), PP_INPUT, "no folder 'words.txt'");
 }
 
-/* --- batches --- */
-
-static struct pp_data counting(int64_t n)
-{
-    struct pp_data data = {.vocabulary = (int)n};
-    data.words[PP_PART_TRAIN] = malloc((size_t)n * sizeof(int32_t));
-    data.length[PP_PART_TRAIN] = n;
-    for (int64_t i = 0; i < n; i++) data.words[PP_PART_TRAIN][i] = (int32_t)i;
-    return data;
-}
-
-/* 47 words in 2 rows: 23 each, the last is cut off. With 3 words a batch: 22 targets = 7 batches and one of 1. */
-static void columns_and_a_shorter_last_batch(void **state)
-{
-    (void)state;
-    struct pp_data data = counting(47);
-    struct pp_batches b;
-    int32_t in[6], out[6];
-    static const int32_t second_in[] = {3, 4, 5, 26, 27, 28}, second_out[] = {4, 5, 6, 27, 28, 29};
-    static const int32_t last_in[] = {21, 44}, last_out[] = {22, 45};
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(b.count, 8);
-    assert_int_equal(b.tail_seq, 1);
-    pp_batches_get(&b, 1, in, out);
-    assert_memory_equal(in, second_in, sizeof second_in);
-    assert_memory_equal(out, second_out, sizeof second_out);
-    assert_int_equal(pp_batches_seq(&b, 6), 3);
-    assert_int_equal(pp_batches_seq(&b, 7), 1);
-    pp_batches_get(&b, 7, in, out);
-    assert_memory_equal(in, last_in, sizeof last_in);
-    assert_memory_equal(out, last_out, sizeof last_out);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 8, &b), PP_OK);
-    assert_int_equal(b.tail_seq, 1); /* a limit that takes all batches takes the last one too */
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 4, &b), PP_OK);
-    assert_int_equal(b.count, 4);
-    assert_int_equal(b.tail_seq, 0);
-    free(data.words[PP_PART_TRAIN]);
-}
-
-/* Of the 23 words of a row, replica k of 2 has words 11k .. 11k+10. */
-static void replicas_divide_time(void **state)
-{
-    (void)state;
-    struct pp_data data = counting(47);
-    struct pp_batches b;
-    int32_t in[6], out[6];
-    static const int32_t first_in[] = {11, 12, 13, 34, 35, 36};
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 2, 1, 0, &b), PP_OK);
-    assert_int_equal(b.count, 4); /* 10 targets = 3 batches and one of 1 */
-    assert_int_equal(b.tail_seq, 1);
-    pp_batches_get(&b, 0, in, NULL);
-    assert_memory_equal(in, first_in, sizeof first_in);
-    pp_batches_get(&b, 3, NULL, out);
-    assert_int_equal(out[0], 21); /* never a word of the next replica */
-    free(data.words[PP_PART_TRAIN]);
-}
-
-static void short_texts_are_refused(void **state)
-{
-    (void)state;
-    struct pp_data data = counting(7);
-    struct pp_batches b;
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 4, 3, 1, 0, 0, &b), PP_INPUT);
-    assert_non_null(strstr(pp_message(), "7 words"));
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 35, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(b.count, 1);
-    assert_int_equal(b.tail_seq, 1);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 1, 2, 0, 0, &b), PP_INPUT);
-    free(data.words[PP_PART_TRAIN]);
-}
-
-/* As many as a folder of tokens can have; nobody looks at the words. */
-static void more_batches_than_can_be_counted_are_refused(void **state)
-{
-    (void)state;
-    const struct pp_data data = {.length = {(INT64_C(1) << 32) + 9}};
-    struct pp_batches b;
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 0, &b), PP_INPUT);
-    assert_non_null(strstr(pp_message(), "4294967304 batches"));
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 3, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(b.count, 1431655768);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 9, &b), PP_OK);
-    assert_int_equal(b.count, 9);
-}
+/* --- constant --- */
 
 /* Two replicas of 2 rows see what one of 4 rows sees, each its half of the rows. */
 static void constant_sequences(void **state)
@@ -334,10 +251,6 @@ int main(void)
         cmocka_unit_test(code_points_go_around),
         cmocka_unit_test(a_folder_is_read),
         cmocka_unit_test(bad_folders_are_refused),
-        cmocka_unit_test(columns_and_a_shorter_last_batch),
-        cmocka_unit_test(replicas_divide_time),
-        cmocka_unit_test(short_texts_are_refused),
-        cmocka_unit_test(more_batches_than_can_be_counted_are_refused),
         cmocka_unit_test(constant_sequences),
         cmocka_unit_test(generated_text_can_be_learned),
     };

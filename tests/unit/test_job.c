@@ -135,12 +135,30 @@ static void test_refusals(void **state)
     refuse("--schedule gpipe --virtual 2 --layers 4", "--virtual must be 1");
 }
 
+static void test_heads_that_cannot_be_shared(void **state)
+{
+    (void)state;
+#define MODEL "--tokens 36 --d-model 24 --heads 12 --d-ff 96 "
+    struct pp_job *job;
+    refuse(MODEL "--context-parallel 9", "--context-parallel 9 x --tensor 1 does not divide --heads 12");
+    refuse(MODEL "--context-parallel 4 --tensor 2", "--context-parallel 4 x --tensor 2 does not divide --heads 12");
+    refuse(MODEL "--context-parallel 6 --kv-heads 4", "--context-parallel 6 x --tensor 1 does not divide --kv-heads 4");
+    refuse(MODEL "--context-parallel 3 --tensor 2 --kv-heads 3", "--tensor 2 does not divide --kv-heads 3");
+    refuse(MODEL "--context-parallel 2 --tensor 2 --kv-heads 6",
+           "--context-parallel 2 x --tensor 2 does not divide --kv-heads 6");
+    configure(MODEL "--context-parallel 6 --tensor 2"); /* a head each */
+    if (create(&job, true) != PP_OK) fail_msg("%s", pp_message());
+    pp_job_free(job);
+}
+
 /* Numbers that each are possible, and together more than sizes and counts can hold. */
 static void test_too_large(void **state)
 {
     (void)state;
     refuse("--stages 40000 --virtual 60000 --chunks 1", "2400000000 stages");
     refuse("--stages 65536 --layers 65536 --replicas 65536", "4294967296 workers");
+    refuse("--tokens 64 --heads 64 --d-model 64 --stages 1024 --layers 1024 --replicas 65536 --context-parallel 64",
+           "--context-parallel 64 are 4294967296 workers");
     refuse("--layers 65536 --d-model 4194304 --d-ff 4194304 --heads 1 --stages 1 --chunks 1", "parameters");
     refuse("--rows 64 --chunks 1 --tokens 16777216 --heads 200", "too large to be counted");
     refuse("--rows 8 --chunks 1 --tokens 16777216 --heads 200", "1 EiB");
@@ -330,16 +348,12 @@ static void test_context(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),
-                                       cmocka_unit_test(test_endless_sweep),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_too_large),
-                                       cmocka_unit_test(test_receive_buffers),
-                                       cmocka_unit_test(test_presets),
-                                       cmocka_unit_test(test_accumulation_key),
-                                       cmocka_unit_test(test_evaluation_plan),
-                                       cmocka_unit_test(test_tails),
-                                       cmocka_unit_test(test_timed_schedule),
-                                       cmocka_unit_test(test_context)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_endless_sweep),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_heads_that_cannot_be_shared),
+        cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
+        cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_timed_schedule),  cmocka_unit_test(test_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

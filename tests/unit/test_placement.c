@@ -74,7 +74,11 @@ static void test_placement(void **state)
         {SHAPE TENSOR "--stages 2 --replicas 2 --tensor 8", 8, "0", 13000, 10, 4 * 5000},
         {SHAPE TENSOR "--stages 2 --replicas 4 --tensor 2", 8, "", 13000, 20, 2 * 1000}, /* two replicas in each */
         {SHAPE TENSOR "--stages 4 --replicas 1 --tensor 4", 8, "1", 0, 0, 4 * 5000},
-        {SHAPE TENSOR "--stages 4 --replicas 3 --tensor 2", 4, "1", 23000, 10, 3 * 5000}};
+        {SHAPE TENSOR "--stages 4 --replicas 3 --tensor 2", 4, "1", 23000, 10, 3 * 5000},
+        /* those with parts of the same rows are next to each other, and sum gradients as replicas */
+        {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 2 --context-parallel 2", 8, "", 13000, 20, 2 * 1000},
+        {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 1 --context-parallel 4", 8, "1", 3000, 200, 2 * 5000},
+        {SHAPE TENSOR "--tokens 40 --stages 2 --replicas 1 --context-parallel 8", 4, "0", 13000, 40, 5000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = create_job(cases[i].options);
         const struct pp_machine m = round_machine(cases[i].devices);
@@ -154,9 +158,99 @@ static void test_all_to_all(void **state)
     assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
 }
 
+/* ---- workers that have parts of the same rows ---- */
+
+#define CONTEXT "--device cuda --layers 12 --heads 24 --d-model 96 --d-ff 64 --tokens 60 "
+
+/* Rings of a worker, by hand: so many members, on so many hosts, at least so many of them on each. Hosts are written as
+ * 0 1|2 3. */
+static void test_rings_of_parts_of_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int devices, worker;
+        struct pp_ring context, replicas;
+    } cases[] = {
+        {"--stages 2 --replicas 1 --context-parallel 4", 4, 5, {4, 1, 4}, {4, 1, 4}}, /* 4 5 6 7 */
+        {"--stages 2 --replicas 1 --context-parallel 4", 2, 0, {4, 2, 2}, {4, 2, 2}}, /* 0 1|2 3 */
+        {"--stages 3 --replicas 1 --context-parallel 2", 3, 1, {2, 1, 2}, {2, 1, 2}}, /* 0 1 */
+        {"--stages 3 --replicas 1 --context-parallel 2", 3, 3, {2, 2, 1}, {2, 2, 1}}, /* 2|3 */
+        {"--stages 1 --replicas 2 --context-parallel 3", 4, 1, {3, 1, 3}, {6, 2, 2}}, /* 0 1 2; 0 1 2 3|4 5 */
+        {"--stages 1 --replicas 2 --context-parallel 3", 4, 3, {3, 2, 1}, {6, 2, 2}}, /* 3|4 5 */
+        {"--stages 2 --replicas 2 --context-parallel 2", 3, 4, {2, 1, 2}, {4, 2, 2}}, /* 4 5; 0 1|4 5 */
+        {"--stages 2 --replicas 2 --context-parallel 2", 3, 2, {2, 2, 1}, {4, 3, 1}}, /* 2|3; 2|3|6 7 */
+        {"--stages 2 --replicas 2 --context-parallel 2", 0, 2, {2, 1, 2}, {4, 1, 4}}, /* one host that holds all */
+        {"--stages 1 --replicas 1 --context-parallel 4 --gpus 2", 1, 0, {4, 2, 1}, {4, 2, 1}}, /* 0 and 1 share one */
+        /* 0 .. 7, 8 .. 15; 16 .. 23, 24 .. 31: tensor ranks are next to each other */
+        {"--stages 2 --replicas 2 --tensor 2 --context-parallel 4", 8, 1, {4, 1, 4}, {8, 2, 4}}, /* 1 3 5 7|17 19 .. */
+        {"--stages 2 --replicas 2 --tensor 2 --context-parallel 4", 4, 24, {4, 2, 2}, {8, 4, 2}},
+        {"--stages 2 --replicas 2 --tensor 2 --context-parallel 4", 3, 0, {4, 3, 1}, {8, 6, 1}}, /* 0 2|4|6 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[200];
+        snprintf(options, sizeof options, CONTEXT "%s", cases[i].options);
+        struct pp_job *job = create_job(options);
+        const struct pp_machine m = round_machine(cases[i].devices);
+        const struct pp_placement p = pp_placement_of(job, &m);
+        const struct pp_group groups[] = {pp_join_members(job->train, cases[i].worker, PP_JOIN_CONTEXT_RANKS),
+                                          pp_replica_group(job->train, cases[i].worker)};
+        for (int k = 0; k < 2; k++) {
+            const struct pp_ring ring = pp_placement_ring(&p, &groups[k]), *by_hand = &cases[i].context + k;
+            if (ring.members != by_hand->members || ring.hosts != by_hand->hosts || ring.fewest != by_hand->fewest)
+                fail_msg("%s: %d members, %d hosts, %d at least", options, ring.members, ring.hosts, ring.fewest);
+        }
+        pp_job_free(job);
+    }
+}
+
+/* Two exchanges, of so many bytes for each other worker: by links, or by the network to so many others. */
+#define BY_LINKS (1500 + 3 * 103680 / 200 + 1500 + 3 * 34560 / 200)
+#define BY_NETWORK(others) (5000 + (others)*103680 / 10 + 5000 + (others)*34560 / 10)
+
+/* In each of 6 layers of a stage queries, keys and values, and what attention makes of them, are exchanged forward, and
+ * their gradients backward. A worker has 15 tokens of each of 24 rows: 414720 and 138240 bytes, a quarter of which is
+ * for each other worker. */
+static void test_exchanges_of_parts_of_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *replicas;
+        int devices;
+        int64_t ns[2]; /* in each stage */
+    } cases[] = {
+        {"1", 8, {BY_LINKS, BY_LINKS}},
+        {"1", 2, {BY_NETWORK(2), BY_NETWORK(2)}}, /* half of it to the other host */
+        {"1", 1, {BY_NETWORK(3), BY_NETWORK(3)}},
+        {"1", 6, {BY_LINKS, BY_NETWORK(2)}}, /* 0 1 2 3; 4 5|6 7 */
+        {"2", 8, {BY_LINKS, BY_LINKS}},
+        {"2", 6, {BY_LINKS, BY_NETWORK(2)}},      /* the slower one counts: those, not 12 13 14 15 */
+        {"2", 5, {BY_NETWORK(2), BY_NETWORK(3)}}, /* 8 9|10 11, not 0 1 2 3; 4|5 6 7 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[200];
+        snprintf(options, sizeof options, CONTEXT "--stages 2 --rows 48 --chunks 2 --context-parallel 4 --replicas %s",
+                 cases[i].replicas);
+        struct pp_job *job = create_job(options);
+        const struct pp_machine m = round_machine(cases[i].devices);
+        struct pp_cost *cost = cost_by(job, &m);
+        for (int c = 0; c < cost->nclasses; c++) {
+            const struct pp_class *cls = &job->train->classes[c];
+            const bool exchanges = cls->kind == PP_F || cls->kind == PP_B;
+            assert_int_equal(cost->classes[c].sums_ns, exchanges ? 6 * cases[i].ns[cls->stage] : 0);
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement), cmocka_unit_test(test_faster_between_hosts),
-                                       cmocka_unit_test(test_two_speeds), cmocka_unit_test(test_all_to_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement),
+                                       cmocka_unit_test(test_faster_between_hosts),
+                                       cmocka_unit_test(test_two_speeds),
+                                       cmocka_unit_test(test_all_to_all),
+                                       cmocka_unit_test(test_rings_of_parts_of_rows),
+                                       cmocka_unit_test(test_exchanges_of_parts_of_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

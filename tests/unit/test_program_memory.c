@@ -137,11 +137,11 @@ static void test_memory_of_experts(void **state)
     }
 }
 
-static int64_t scratch_of(const struct pp_model *model, int kind, bool split)
+static int64_t scratch_of(const struct pp_model *model, int kind, bool split, int seq)
 {
     const struct pp_class cls = {kind, 1, 16};
     struct pp_program program;
-    assert_int_equal(pp_model_program(model, &cls, &(struct pp_program_spec){35, 16, true, split}, &program), PP_OK);
+    assert_int_equal(pp_model_program(model, &cls, &(struct pp_program_spec){seq, 16, true, split}, &program), PP_OK);
     const int64_t bytes = program.work_bytes;
     pp_program_free(&program);
     return bytes;
@@ -173,8 +173,8 @@ static void test_memory_of_shared_experts(void **state)
                          2 * PLACES * ((1 + split) * ROW + 4));
     }
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
-        assert_int_equal(scratch_of(four, tasks[i].kind, tasks[i].split) -
-                             scratch_of(one, tasks[i].kind, tasks[i].split),
+        assert_int_equal(scratch_of(four, tasks[i].kind, tasks[i].split, 35) -
+                             scratch_of(one, tasks[i].kind, tasks[i].split, 35),
                          PLACES * (tasks[i].rows * ROW + tasks[i].numbers * 4));
     /* three quarters of two layers' experts, two matrices each, are others' */
     assert_int_equal(one->stages[1].param_bytes - four->stages[1].param_bytes, 2 * 12 * 2 * 512 * D * 4);
@@ -183,13 +183,104 @@ static void test_memory_of_shared_experts(void **state)
     pp_model_free(four);
 }
 
+/* ---- workers that have parts of the same rows ---- */
+
+/* Models that differ in the context alone, and tokens of a row: of all workers, and of one. */
+struct shared {
+    struct pp_shape shape;
+    struct pp_model *one, *many;
+    int row, own;
+};
+
+enum { WAYS = 128, ROW = 48, SLOT_ROWS = 16 };
+
+/* Heads of 64 columns, 16 of queries. */
+static struct shared shared_of(int way)
+{
+    struct shared s = {.row = ROW, .shape = {.d_model = 512, .heads = 16, .d_ff = 1024, .layers = 6, .vocab = 2048}};
+    const int context = way % 2 ? 4 : 2;
+    s.shape.head_dim = 64;
+    s.shape.attention = way / 2 % 2;
+    s.shape.norm = way / 4 % 2;
+    s.shape.precision = way / 8 % 2 ? PP_BF16 : PP_FP32;
+    s.shape.kv_heads = way / 16 % 2 ? 8 : 0;
+    s.shape.tensor = 1 + way / 32 % 2;
+    s.shape.sequence = way % 3 == 0;
+    s.shape.activation = way % 3 == 0 ? PP_GELU : PP_RELU;
+    s.shape.bias = way / 64 ? PP_NO_BIAS : PP_BIAS;
+    if (way / 64) {
+        s.shape.experts = 8;
+        s.shape.experts_per_token = 2;
+        s.shape.capacity_factor = 1.25;
+    }
+    s.own = ROW / context;
+    assert_int_equal(pp_model_create(&s.shape, 3, NULL, NULL, &s.one), PP_OK);
+    s.shape.context = context;
+    assert_int_equal(pp_model_create(&s.shape, 3, NULL, NULL, &s.many), PP_OK);
+    return s;
+}
+
+static void free_shared(struct shared *s)
+{
+    pp_model_free(s->one);
+    pp_model_free(s->many);
+}
+
+/* A slot is that of one worker with rows of its own tokens alone, but for what attention keeps of its heads: that is of
+ * all tokens, probabilities of pairs of them; flash reads what it has made of all once more. */
+static void test_slots_of_parts_of_rows(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        struct shared s = shared_of(way);
+        const int64_t tokens = SLOT_ROWS * s.own, heads = 16 / s.shape.tensor, e = pp_element_bytes(s.shape.precision);
+        const int64_t more =
+            s.shape.attention == PP_ATTENTION_FLASH ? tokens * heads * 64 * e : tokens * heads * (s.row - s.own) * e;
+        for (int split = 0; split < 2; split++)
+            for (int stage = 0; stage < 3; stage++) {
+                const struct pp_program_spec whole = {s.row, SLOT_ROWS, true, split},
+                                             part = {s.own, SLOT_ROWS, true, split};
+                assert_int_equal(pp_model_act_bytes(s.many, stage, &whole) - pp_model_act_bytes(s.one, stage, &part),
+                                 2 * more);
+            }
+        assert_int_equal(s.many->parameters, s.one->parameters);
+        free_shared(&s);
+    }
+}
+
+static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* What in_proj makes is scratch, and what is sent: twice the worker's tokens of queries, keys and values; attention has
+ * its scratch for rows of all tokens. Weight gradients have none of these. */
+static void test_scratch_of_parts_of_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        int kind;
+        bool split, attends;
+    } tasks[] = {
+        {PP_F, false, true}, {PP_B, false, true}, {PP_I, true, true}, {PP_R, false, true}, {PP_W, true, false}};
+    for (int way = 0; way < WAYS; way++) {
+        struct shared s = shared_of(way);
+        const bool flash = s.shape.attention == PP_ATTENTION_FLASH;
+        const int64_t width = (16 + 2 * (s.shape.kv_heads ? 8 : 16)) / s.shape.tensor * 64;
+        const int64_t pieces = 2 * SLOT_ROWS * s.own * width * pp_element_bytes(s.shape.precision);
+        const int64_t row = flash ? pp_flash_scratch(s.row, 64) : pp_attention_scratch(s.row, 64);
+        const int64_t own = flash ? pp_flash_scratch(s.own, 64) : pp_attention_scratch(s.own, 64);
+        for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+            assert_int_equal(scratch_of(s.many, tasks[i].kind, tasks[i].split, s.row) -
+                                 scratch_of(s.one, tasks[i].kind, tasks[i].split, s.own),
+                             tasks[i].attends ? pieces + whole_lines(row) - whole_lines(own) : 0);
+        free_shared(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_experts),
-        cmocka_unit_test(test_memory_of_shared_experts),
-        cmocka_unit_test(test_copies_of_weights),
-        cmocka_unit_test(test_memory_formula),
+        cmocka_unit_test(test_memory_of_experts),      cmocka_unit_test(test_memory_of_shared_experts),
+        cmocka_unit_test(test_copies_of_weights),      cmocka_unit_test(test_memory_formula),
+        cmocka_unit_test(test_slots_of_parts_of_rows), cmocka_unit_test(test_scratch_of_parts_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

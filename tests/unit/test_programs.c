@@ -80,8 +80,28 @@ static void test_all_programs(void **state)
                 }
 }
 
+/* Rows of the last batch, too, are shared evenly. */
+static void test_rows_that_cannot_be_shared(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {.d_model = 12, .heads = 3, .d_ff = 20, .layers = 1, .vocab = 11, .context = 3};
+    const struct pp_class cls = {PP_F, 0, 2};
+    struct pp_model *model;
+    struct pp_program program;
+    assert_int_equal(pp_model_create(&shape, 1, NULL, NULL, &model), PP_OK);
+    for (int seq = 3; seq <= 9; seq++) {
+        const pp_status status =
+            pp_model_program(model, &cls, &(struct pp_program_spec){seq, 2, true, false}, &program);
+        assert_int_equal(status, seq % 3 ? PP_USAGE : PP_OK);
+        if (seq % 3) assert_non_null(strstr(pp_message(), "--context-parallel 3 does not divide rows of"));
+        pp_program_free(&program);
+    }
+    pp_model_free(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_programs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_programs),
+                                       cmocka_unit_test(test_rows_that_cannot_be_shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
