@@ -58,8 +58,10 @@ static pp_status check_sharers(const struct pp_job *job)
 {
     int workers = pp_plan_workers(job->train), gpus = job->config->gpus;
     if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
-    return pp_fail(PP_USAGE, "%d workers cannot share %d GPUs evenly: use --gpus %d, or other --stages or --tensor",
-                   workers, gpus, pp_gpus_even(workers, gpus));
+    return pp_fail(
+        PP_USAGE,
+        "%d workers cannot share %d GPUs evenly: use --gpus %d, or other --stages, --tensor or --context-parallel",
+        workers, gpus, pp_gpus_even(workers, gpus));
 }
 
 static pp_status check_rate(const struct pp_machine *m, int precision)

@@ -73,7 +73,8 @@ static pp_status find_place(const struct pp_device_spec *spec, struct pp_cuda_pl
     const int first = spec->host_index * mine, me = first + spec->worker;
     if (all > gpus && all % gpus)
         return pp_fail(PP_USAGE,
-                       "%d workers of a host cannot share %d GPUs evenly: use --gpus %d, or other --stages or --tensor",
+                       "%d workers of a host cannot share %d GPUs evenly: use --gpus %d, or other --stages, --tensor "
+                       "or --context-parallel",
                        all, gpus, pp_gpus_even(all, gpus));
     const int each = pp_gpu_sharers(all, gpus), gpu = me / each;
     const int from = gpu * each > first ? gpu * each : first;
