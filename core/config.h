@@ -113,9 +113,9 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 /* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
-/* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs. */
 /* C. Of a list, which ppsim alone takes and makes configs of one from (sim/ways.h), the first. */
 int pp_config_context(const struct pp_config *config);
+/* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);
