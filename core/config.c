@@ -131,6 +131,15 @@ static pp_status check_expert_parallel(const struct pp_config *config)
     return PP_OK;
 }
 
+/* Of a list, or 1 where it is empty. */
+static int most_of(const struct pp_ints *list)
+{
+    int most = 1;
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] > most) most = list->v[i];
+    return most;
+}
+
 /* The last batch may be shorter: exec/data.c sees to that. */
 static pp_status check_context(const struct pp_config *config, unsigned tool)
 {
@@ -172,7 +181,7 @@ static pp_status check_joins(const struct pp_config *config)
     const struct {
         const char *option;
         int n;
-    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", pp_config_context(config)}};
+    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", most_of(&config->context_parallel)}};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         if (sent[i].n > 1 && gives_times(config))
             return pp_fail(PP_USAGE,
@@ -281,14 +290,11 @@ static bool knows_no_gpus(const struct pp_config *config)
 
 void pp_config_remarks(const struct pp_config *config)
 {
-    int tensor = 1;
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
-    for (int i = 0; i < config->tensor.n; i++)
-        if (config->tensor.v[i] > tensor) tensor = config->tensor.v[i];
-    if (config->sequence_parallel && tensor == 1)
+    if (config->sequence_parallel && most_of(&config->tensor) == 1)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
-    if (pp_config_copies(config) > 1 || config->workers.n > 0) return;
+    if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s", without);
     if (config->zero) pp_warn("--zero 1 changes nothing without %s", without);

@@ -212,8 +212,9 @@ static pp_status check_workers(const struct pp_exec *exec, const struct pp_point
     const int workers = workers_of(exec, point);
     if (workers <= MOST) return PP_OK;
     return pp_fail(PP_USAGE,
-                   "%d workers (stages x tensor x replicas) would be threads of one process, which can have %d; use "
-                   "fewer --stages, --tensor or --replicas, or start more processes with mpirun",
+                   "%d workers (stages x tensor x context parallel x replicas) would be threads of one process, which "
+                   "can have %d; use fewer --stages, --tensor, --context-parallel or --replicas, or start more "
+                   "processes with mpirun",
                    workers, MOST);
 }
 

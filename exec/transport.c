@@ -102,9 +102,8 @@ pp_status pp_world_open(const struct pp_transport *transport, const struct pp_pr
     *out = NULL;
     if (workers % processes->count)
         return pp_fail(PP_USAGE,
-                       "%d worker%s (stages x tensor x replicas) do%s not divide over %d processes: start a number of "
-                       "processes that "
-                       "divides %d",
+                       "%d worker%s (stages x tensor x context parallel x replicas) do%s not divide over %d "
+                       "processes: start a number of processes that divides %d",
                        workers, pp_plural(workers), workers == 1 ? "es" : "", processes->count, workers);
     struct pp_world *world;
     PP_TRY(PP_NEW(&world, 1));

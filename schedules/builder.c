@@ -76,9 +76,9 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
     return check(&spec, &shape);
 }
 
-/* Copies what the specification says into the plan. */
 static int one_at_least(int n) { return n > 1 ? n : 1; }
 
+/* Copies what the specification says into the plan. */
 static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
 {
     int stages = spec->ranks * spec->virtual_stages;
