@@ -181,8 +181,10 @@ pp_status pp_batches_share(struct pp_batches *b, int parts, int part)
     b->tail_seq -= b->tail_seq % parts;
     b->count -= tail && b->tail_seq == 0;
     if (b->count > 0) return PP_OK;
-    return pp_fail(PP_INPUT, "rows of %lld words are too short to be shared by --context-parallel %d; give more text",
-                   (long long)b->length - 1, parts);
+    return pp_fail(
+        PP_INPUT,
+        "rows of %lld words are too short to be shared by --context-parallel %d; give more text or fewer rows",
+        (long long)b->length - 1, parts);
 }
 
 int pp_batches_seq(const struct pp_batches *b, int i)

@@ -3,6 +3,7 @@
  * Which shapes a model can have, and which microbatches.
  */
 #include <limits.h>
+#include <stdio.h>
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
@@ -37,10 +38,12 @@ static pp_status check_tensor(const struct pp_shape *shape)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].size % tensor)
             return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
+    char with[24] = "";
+    if (tensor > 1) snprintf(with, sizeof with, " x --tensor %d", tensor);
     for (int i = 0; i < HEADS; i++)
         if (rows[i].size % (tensor * context))
-            return pp_fail(PP_USAGE, "--context-parallel %d x --tensor %d does not divide --%s %d", context, tensor,
-                           rows[i].option, rows[i].size);
+            return pp_fail(PP_USAGE, "--context-parallel %d%s does not divide --%s %d", context, with, rows[i].option,
+                           rows[i].size);
     if (shape->experts % pp_shape_sharers(shape))
         return pp_fail(PP_USAGE, "--experts %d cannot be shared evenly by --expert-parallel %d x --tensor %d workers",
                        shape->experts, pp_shape_expert_parallel(shape), pp_shape_tensor(shape));
