@@ -17,14 +17,11 @@ static struct pp_plan *random_plan(uint64_t *seed)
                              .virtual_stages = 1,
                              .stages = RANKS,
                              .microbatches = 1,
-                             .replicas = 1,
-                             .members = 1,
-                             .expert_parallel = 1,
-                             .context = 1,
                              .training = true,
                              .nlanes = LANES,
                              .nclasses = 12,
                              .ntasks = 1 + random_below(seed, MOST_TASKS)};
+    plan->replicas = plan->members = plan->expert_parallel = plan->context = 1;
     assert_int_equal(PP_NEW(&plan->tasks, plan->ntasks), PP_OK);
     assert_int_equal(PP_NEW(&plan->lanes, LANES), PP_OK);
     assert_int_equal(PP_NEW(&plan->classes, plan->nclasses), PP_OK);
