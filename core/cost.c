@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/cost.h"
-#include "core/workers.h"
 
 #include <stdlib.h>
+
+#include "core/workers.h"
 
 const char *const pp_cost_source_names[PP_COST_SOURCES] = {
     [PP_COST_TIMES] = "times",     [PP_COST_PROFILE] = "profile",

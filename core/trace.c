@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/trace.h"
-#include "core/workers.h"
 
 #include <stdlib.h>
+
+#include "core/workers.h"
 
 pp_status pp_trace_reserve(struct pp_trace *trace, int64_t nevents)
 {

@@ -250,10 +250,12 @@ static pp_status open_joined_in(const struct pp_port *port, const struct pp_job 
     const struct pp_group mine = pp_join_members(plan, port->me, group);
     for (int i = 0; i < pp_plan_workers(plan) * PP_SUM_TYPES; i++) {
         const int worker = i / PP_SUM_TYPES, type = i % PP_SUM_TYPES;
-        struct pp_sum_spec spec = join_spec(port, job, group, type);
-        spec.group = pp_join_members(plan, worker, group);
-        if (spec.group.first != worker || !joins(job, worker, group, type)) continue;
-        if (mine.first == worker) PP_TRY(open_sum(&spec, &out->joined[group][type]));
+        if (pp_join_members(plan, worker, group).first != worker || !joins(job, worker, group, type)) continue;
+        if (mine.first == worker) {
+            struct pp_sum_spec spec = join_spec(port, job, group, type);
+            spec.group = mine;
+            PP_TRY(open_sum(&spec, &out->joined[group][type]));
+        }
         PP_TRY(meet(port));
     }
     return PP_OK;

@@ -73,9 +73,9 @@ static pp_status open_joins(struct pp_worker *w)
     const struct pp_plan *plan = w->job->train;
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
         const struct pp_group members = pp_join_members(plan, w->me, group);
+        if (members.n == 1) continue;
         const int64_t most_bytes = pp_most_joined_bytes(w->job, group);
         const int pieces = pp_most_pieces(w->job, group);
-        if (members.n == 1) continue;
         w->join = (struct pp_join){.run = join, .arg = w};
         if (most_bytes > 0)
             PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most_bytes, &w->joined[group]));
