@@ -294,6 +294,8 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     if (config->sequence_parallel && most_of(&config->tensor) == 1)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
+    if (config->overlap_tensor_sums > 1 && most_of(&config->tensor) == 1)
+        pp_warn("--overlap-tensor-sums changes nothing without --tensor 2 or more");
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s", without);
@@ -378,6 +380,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
+        .sum_pieces = config->overlap_tensor_sums,
         .tied = config->tie_embeddings,
     };
 }

@@ -44,6 +44,7 @@ struct pp_config {
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w;
     bool sequence_parallel;          /* workers of a rank have parts of the tokens */
+    int overlap_tensor_sums;         /* pieces in which their sums run beside products; 1: they do not */
     int tie_embeddings;              /* 1: the decoder's weight is the embedding's */
     int zero;                        /* 1: replicas share what the optimizer does and keeps */
     bool overlap_param_gather;       /* parameters are gathered beside the forward */

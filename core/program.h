@@ -95,7 +95,13 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
 /* What the workers of a rank make together of memory[elements] that each of them has: the sum over all of them, added
  * in their order, the same bits in each; or, of as many equal parts as there are workers, the sum of each one's own
  * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
-enum pp_join_op { PP_JOIN_ALL_REDUCE, PP_JOIN_REDUCE_SCATTER, PP_JOIN_ALL_GATHER, PP_JOIN_ALL_TO_ALL };
+enum pp_join_op {
+    PP_JOIN_ALL_REDUCE,
+    PP_JOIN_REDUCE_SCATTER,
+    PP_JOIN_ALL_GATHER,
+    PP_JOIN_ALL_TO_ALL,
+    PP_JOIN_AWAIT, /* none: what comes next waits for those that were asked for, up to the one with number `beside` */
+};
 
 struct pp_join_call {
     enum pp_join_op op;
@@ -109,11 +115,14 @@ struct pp_join_call {
     const void *from;
     int each;
     bool back;
+    /* 0: what comes next waits for it. Else its number, from 1 on in each group: it may run beside what comes next, but
+     * those of a group one after another, until an await of its number or a later one; and then they begin with 1. */
+    int beside;
 };
 
 /* Where workers meet inside a task (pp_shape.tensor, expert_parallel, context). run(): in memory of the device,
- * and on a queue device behind what its compute queue holds, and before what comes next. Keeps failures for after the
- * program. */
+ * and on a queue device behind what its compute queue holds, and before what comes next (or beside it). A device
+ * without a queue has nothing beside: there all is done when run() returns. Keeps failures for after the program. */
 struct pp_join {
     void (*run)(void *arg, const struct pp_join_call *what);
     void *arg;
@@ -127,7 +136,11 @@ struct pp_join_work {
     bool all_to_all; /* each part goes to another worker, at once, and none around */
     int pieces;      /* of all to all: for each worker */
     enum pp_join_group group;
+    int beside;  /* pp_join_call.beside */
+    bool awaits; /* it is PP_JOIN_AWAIT */
 };
+/* Is the call no kernel of the device? */
+static inline bool pp_is_join(const struct pp_join_work *work) { return work->bytes > 0 || work->awaits; }
 
 /* What changes from task to task while the program stays. */
 struct pp_frame {

@@ -70,6 +70,9 @@ struct pp_shape {
      * workers has a part of the tokens. All tokens are gathered before products over a part of the tensors, and summed
      * by parts behind them. Without effect on one worker. */
     bool sequence;
+    /* Sums and gathering over these workers stand beside products in at most so many pieces of the tokens
+     * (pp_sum_pieces); 0 and 1: behind and before them, as a whole. */
+    int sum_pieces;
     /* The decoder's weight is the embedding's (Press and Wolf 2017, "Using the Output Embedding to Improve Language
      * Models"; GPT-2): one parameter, of which the first and the last stage have a copy each. */
     bool tied;
@@ -152,11 +155,23 @@ static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
 static inline int pp_own_tokens(const struct pp_shape *shape, int seq) { return seq / pp_shape_context(shape); }
 
 /* Of these the tokens for which it has room there: all, or a part, rounded up. A microbatch's part is as many for each
- * of its rows, in one piece: of its tokens, row after row, those from tensor rank times the part on. */
+ * of its rows: of its tokens, row after row, those from tensor rank times the part on; of each piece of the tokens
+ * (pp_sum_pieces) such a part. */
 static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
 {
     const int parts = pp_shape_parts_tokens(shape) ? pp_shape_tensor(shape) : 1;
     return (pp_own_tokens(shape, seq) + parts - 1) / parts;
+}
+
+enum { PP_SUM_PIECES_MAX = 64 };
+
+/* Equal pieces of what a worker has of a microbatch, so many tokens, or room for them: the most that divide these and
+ * that were asked for. */
+static inline int pp_sum_pieces(const struct pp_shape *shape, int64_t tokens)
+{
+    int pieces = pp_shape_tensor(shape) > 1 && shape->sum_pieces > 1 ? shape->sum_pieces : 1;
+    while (tokens % pieces) pieces--;
+    return pieces;
 }
 
 /* Sums of squares that make a tensor's norm: for each worker of a rank, of each of its parts. */

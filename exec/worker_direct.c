@@ -63,6 +63,7 @@ static void join(void *arg, const struct pp_join_call *call)
 {
     struct pp_worker *w = arg;
     pp_worker_condition *const has_ended = call->op == PP_JOIN_ALL_TO_ALL ? has_exchanged : has_joined;
+    if (call->op == PP_JOIN_AWAIT) return; /* it has ended */
     if (w->status == PP_OK) w->status = start_join(w, call);
     if (w->status == PP_OK) w->status = pp_worker_wait(w, has_ended, &call->group);
     w->join.failed = w->status != PP_OK;

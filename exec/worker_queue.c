@@ -94,8 +94,15 @@ static bool is_joined(struct pp_worker *w, const void *arg)
     return w->status == PP_OK && parcel->issued;
 }
 
-/* Once it is issued, nobody needs the parcel or its marks: all queues that wait for these have been told so. Not all
- * that a carrier queues for it is in the compute queue, so it counts for more. */
+/* Behind what runs beside the compute queue; else of that alone. */
+static struct pp_mark *mark_of(struct pp_worker *w, const struct pp_join_call *call)
+{
+    return call->beside ? w->queue->beside[call->beside - 1] : w->queue->joined[call->group].marks.done;
+}
+
+/* Once it is issued, nobody needs the parcel or its marks: all queues that wait for these have been told so, but for
+ * the compute queue, where it runs beside that. Not all that a carrier queues for it is in the compute queue, so it
+ * counts for more. */
 static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
 {
     const int members = pp_join_members(w->job->train, w->me, call->group).n;
@@ -109,17 +116,17 @@ static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
                                          .shares = pp_worker_join_parts(w, call),
                                          .pieces = exchanges ? &summing->pieces : NULL,
                                          .bytes = call->elements * pp_sum_bytes(call->type),
-                                         .done = summing->marks.done};
+                                         .done = mark_of(w, call)};
     PP_TRY(record(w, summing->after));
     PP_TRY(start_sum(route, summing));
     if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_joined, call));
-    return hold_for(w, summing->parcel.done);
+    return call->beside ? PP_OK : hold_for(w, summing->parcel.done);
 }
 
 void pp_worker_queue_join(void *worker, const struct pp_join_call *call)
 {
     struct pp_worker *w = worker;
-    if (w->status == PP_OK) w->status = join(w, call);
+    if (w->status == PP_OK) w->status = call->op == PP_JOIN_AWAIT ? hold_for(w, mark_of(w, call)) : join(w, call);
     w->join.failed = w->status != PP_OK;
 }
 

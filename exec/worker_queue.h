@@ -46,7 +46,9 @@ struct pp_worker_queue {
     struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
     struct pp_summing norm;
     int norm_stop;
-    struct pp_summing joined[PP_JOIN_GROUPS]; /* inside tasks: one at a time */
+    struct pp_summing joined[PP_JOIN_GROUPS]; /* inside tasks: one at a time is issued */
+    struct pp_mark **beside; /* [nbeside] behind those of tensor ranks that run beside the compute queue */
+    int nbeside;
     /* Of the traced steps by turns: sends of one step may be read in the next. */
     struct pp_base base[2];
     int turn;

@@ -114,6 +114,10 @@ static pp_status make_join(struct pp_worker *w)
         PP_TRY(PP_OPS(w, mark_create, false, &q->joined[group].after));
         w->join = (struct pp_join){.run = pp_worker_queue_join, .arg = w};
     }
+    const int pieces = w->job->model->shape.sum_pieces;
+    if (pp_plan_tensor(w->job->train) == 1 || pieces <= 1) return PP_OK;
+    PP_TRY(PP_NEW(&q->beside, pieces));
+    for (; q->nbeside < pieces; q->nbeside++) PP_TRY(PP_OPS(w, mark_create, false, &q->beside[q->nbeside]));
     return PP_OK;
 }
 
@@ -191,6 +195,8 @@ void pp_worker_queue_close(struct pp_worker *w)
     free(q->gradients);
     destroy_summing(w, &q->norm);
     for (int group = 0; group < PP_JOIN_GROUPS; group++) destroy_summing(w, &q->joined[group]);
+    for (int i = 0; i < q->nbeside; i++) destroy_mark(w, q->beside[i]);
+    free(q->beside);
     for (int i = 0; i < 2; i++) destroy_mark(w, q->base[i].mark);
     for (int i = 0; i < PP_LEADS; i++) destroy_mark(w, q->lead[i]);
     destroy_mark(w, q->ended);

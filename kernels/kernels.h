@@ -50,23 +50,24 @@
  *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
  *                 (Su et al. 2021; pairs are those of Hugging Face's Llama, "rotate half", not neighbours). dh is even
  * rope_grad       rows, seq, heads, dh, 0, kv  theta     dqkv [T,width] in place: dq and dk are rotated back
- * layernorm       rows, seq, d, plain, whole   p, eps    y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
+ * layernorm       rows, seq, d, plain, whole, pieces  p, eps  y [T,d], z -> xhat in place [T,d], rstd [T], x [T,d],
  *                                                        bias, gamma, beta [d], sum [T,d]
  *                 r = x + drop(z + bias), written to sum too unless that has no memory; plain: r = x, and z is written
  *                 only; xhat = (r - mean) * rstd; y = xhat * gamma + beta, unless y has no memory (a recomputed stage
  *                 sends nothing). sum may be x.
- *                 whole: of norms, residual and their gradients; not 0 where a tensor rank has a part of the tokens,
- *                 room for rows * seq: then so many there are in all, and pp_call_tokens() says which it works on
- * layernorm_grad  rows, seq, d, plain, whole   p         dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
+ *                 whole, pieces: of norms, residual and their gradients; not 0 where a tensor rank has a part of the
+ *                 tokens, or of each of so many pieces of them, room for rows * seq: then `whole` there are in all, and
+ *                 pp_call_tokens() says which it works on
+ * layernorm_grad  rows, seq, d, plain, whole, pieces  p  dr [T,d], xhat -> dz in place, rstd, dy [T,d], gamma,
  *                                                        grad gamma, grad beta, add [T,d]
  *                 dr = gradient of r, plus add unless that has no memory; dz = gradient of z from dr (dropout applied),
  *                 which a plain norm does not write. dr may be dy, or add.
- * rmsnorm         rows, seq, d, plain, whole   p, eps    as layernorm's, without beta: there is no ref[6]
+ * rmsnorm         rows, seq, d, plain, whole, pieces  p, eps  as layernorm's, without beta: there is no ref[6]
  *                 the same with rstd = 1 / sqrt(mean of r^2 + eps), xhat = r * rstd, y = xhat * gamma
- * rmsnorm_grad    rows, seq, d, plain, whole   p         as layernorm_grad's, without grad beta: there is no ref[6]
- * residual        rows, seq, d, 0, whole       p         y [T,d], z [T,d], x [T,d], bias [d]
+ * rmsnorm_grad    rows, seq, d, plain, whole, pieces  p  as layernorm_grad's, without grad beta: there is no ref[6]
+ * residual        rows, seq, d, 0, whole, pieces      p  y [T,d], z [T,d], x [T,d], bias [d]
  *                 y = x + drop(z + bias); nothing happens where y has no memory. y may be x.
- * residual_grad   rows, seq, d, 0, whole       p         dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
+ * residual_grad   rows, seq, d, 0, whole, pieces      p  dz [T,d], dy [T,d]: dz = dy where z was kept, scaled, else 0
  * relu            rows, seq, width             p         u in place: u = drop(max(u + bias, 0)), bias [width]
  * relu_grad       rows, seq, width             p         du in place, u: du = du / (1 - p) where u > 0, else 0
  * gelu            rows, seq, width, tanh       p         u [T,width], a [T,width] in place, bias [width]
@@ -118,11 +119,12 @@
  *                 as many: queries, keys and values; or, shared 0, what attention makes of it. Of each of these, plus
  *                 bias, an equal part for part after part, one behind the other
  * from_pieces     as to_pieces                            to, from: the other way, to is as to_pieces' from
- * all_reduce      rows, width, 0, 0, wide, group         memory [rows,width]: frame.join, if there is one.
- *                 wide: float32 whatever the precision; group: enum pp_join_group
+ * all_reduce      rows, width, beside, 0, wide, group    memory [rows,width]: frame.join, if there is one.
+ *                 wide: float32 whatever the precision; group: enum pp_join_group; beside: see struct pp_join_call
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
+ * await           beside                                 what comes next waits for the one with that number
  * all_to_all      rows, width, each, back, wide, group  to [rows,width], from [rows,width]: equal pieces, so many for
  *                 each worker of the group (the places of its experts; rows of which it has the tokens). frame.join, if
  *                 there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
@@ -197,6 +199,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
     X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
+    X(AWAIT, await, 1, 0)                                                                                              \
     X(ALL_TO_ALL, all_to_all, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
@@ -230,31 +233,47 @@ static inline bool pp_kernel_is_norm(int kernel)
 }
 
 /* Of a norm, residual, or a gradient of these: tokens of the worker's microbatches before the first one that it works
- * on, and how many these are; seq: tokens that it has of a row. */
+ * on, and how many these are; seq: tokens that it has of a row. Behind each `run` of them, unless that is 0, there are
+ * `gap` others, of which other tensor ranks have the same pieces. */
 struct pp_tokens {
     int64_t first, n;
-    int seq;
+    int seq, run, gap;
 };
 static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
 {
     const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
-    const int64_t begin = frame->tensor_rank * room, left = whole - begin;
-    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room, call->n[1]};
-    const int seq = (int)(whole / call->n[0]);
-    return (struct pp_tokens){frame->first_row * seq + begin, left < 0 ? 0 : left < room ? left : room, seq};
+    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room, call->n[1], 0, 0};
+    const int pieces = call->n[5] > 1 ? call->n[5] : 1, seq = (int)(whole / call->n[0]);
+    const int64_t own = room / pieces, piece = own * pp_frame_tensor(frame), begin = frame->tensor_rank * own;
+    const int64_t full = whole / piece < pieces ? whole / piece : pieces; /* pieces with no room left */
+    int64_t left = full < pieces ? whole - full * piece - begin : 0;
+    left = left < 0 ? 0 : left < own ? left : own;
+    return (struct pp_tokens){frame->first_row * seq + begin, full * own + left, seq, pieces > 1 ? (int)own : 0,
+                              (int)(piece - own)};
 }
 
 /* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. A worker
  * has `seq` of each row, and the call's rows begin with its token `begin`: t tokens further is t + t / seq * others +
- * before. The generator has 32 bits of such numbers, so only t is divided, which is small. */
+ * before. run, gap: as of struct pp_tokens, of which t does not count the others. The generator has 32 bits of such
+ * numbers, so only what is small is divided. */
 struct pp_token_places {
-    uint32_t seq, begin, others, before;
+    uint32_t seq, begin, others, before, first, run, gap;
 };
 static inline struct pp_token_places pp_token_places_of(int seq, const struct pp_frame *frame)
 {
     const int64_t context = pp_frame_context(frame), begin = frame->first_row * seq;
-    return (struct pp_token_places){(uint32_t)seq, (uint32_t)begin, (uint32_t)((context - 1) * seq),
-                                    (uint32_t)(begin * context + frame->context_rank * (int64_t)seq)};
+    return (struct pp_token_places){.seq = (uint32_t)seq,
+                                    .begin = (uint32_t)begin,
+                                    .others = (uint32_t)((context - 1) * seq),
+                                    .before = (uint32_t)(begin * context + frame->context_rank * (int64_t)seq)};
+}
+static inline struct pp_token_places pp_places_of_tokens(const struct pp_tokens *tokens, const struct pp_frame *frame)
+{
+    struct pp_token_places places = pp_token_places_of(tokens->seq, frame);
+    places.first = (uint32_t)tokens->first;
+    places.run = (uint32_t)tokens->run;
+    places.gap = (uint32_t)tokens->gap;
+    return places;
 }
 
 /* The worker's number among those that share the heads of attention, and how many these are. */

@@ -7,6 +7,9 @@
 enum {
     MAX_LAYER_CALLS = 80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
+    /* Where sums are cut into pieces, for each: 10 products or gatherings of a B, of 4 calls; 4 beside the layers. */
+    MAX_LAYER_PIECES = 48,
+    MAX_OTHER_PIECES = 24,
     SCRATCH_ALIGNMENT = 64
 };
 
@@ -106,17 +109,10 @@ struct pp_ref pp_writer_places(struct pp_writer *w)
 
 struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_tokens); }
 
-static int64_t full_tokens(const struct pp_writer *w) { return w->part_tokens * pp_shape_tensor(&w->model->local); }
-
 void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 {
     if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
     if (w->slot.activation_again && reads_u) w->u = pp_writer_inner(w);
-}
-
-void pp_writer_take_full(struct pp_writer *w, int n)
-{
-    for (int i = 0; i < n && w->by_tokens; i++) w->full[i] = hidden(w, full_tokens(w));
 }
 
 void pp_writer_take_pieces(struct pp_writer *w)
@@ -137,6 +133,7 @@ struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool 
 {
     struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->part_seq, w->model->local.d_model, plain);
     if (w->by_tokens) call->n[4] = (int)w->tokens;
+    if (w->by_tokens && w->sum_pieces > 1) call->n[5] = w->sum_pieces;
     return call;
 }
 
@@ -155,41 +152,6 @@ struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const
     call->ref[1] = a;
     call->ref[2] = b;
     return call;
-}
-
-void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide)
-{
-    if (pp_shape_tensor(&w->model->local) == 1) return;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)rows, width, 0, 0);
-    call->n[4] = wide;
-    call->ref[0] = memory;
-}
-
-/* The worker's part of it. */
-static struct pp_ref own_part(const struct pp_writer *w, struct pp_ref full)
-{
-    const struct pp_shape *shape = &w->model->local;
-    full.part_bytes = w->part_tokens * shape->d_model * pp_element_bytes(shape->precision);
-    return full;
-}
-
-static void write_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref full)
-{
-    pp_writer_call(w, kernel, (int)full_tokens(w), w->model->local.d_model, 0, 0)->ref[0] = full;
-}
-
-struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x)
-{
-    if (!w->by_tokens) return x;
-    pp_writer_copy(w, own_part(w, w->full[full]), x);
-    write_join(w, PP_KERNEL_ALL_GATHER, w->full[full]);
-    return w->full[full];
-}
-
-struct pp_ref pp_writer_scatter(struct pp_writer *w, int full)
-{
-    write_join(w, PP_KERNEL_REDUCE_SCATTER, w->full[full]);
-    return own_part(w, w->full[full]);
 }
 
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place)
@@ -246,6 +208,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     if (!pp_kinds[cls->kind].computes) return PP_OK;
     PP_TRY(pp_model_check_size(model, cls, spec->seq));
     const int seq = pp_own_tokens(&model->shape, spec->seq);
+    const int part_seq = pp_part_tokens(&model->shape, spec->seq);
     const int64_t tokens = (int64_t)cls->rows * seq;
     struct pp_writer w = {.model = model,
                           .stage = &model->stages[cls->stage],
@@ -255,9 +218,10 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .row_seq = spec->seq,
                           .tokens = tokens,
                           .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, tokens) : 0,
-                          .part_seq = pp_part_tokens(&model->shape, spec->seq),
-                          .part_tokens = (int64_t)cls->rows * pp_part_tokens(&model->shape, spec->seq),
+                          .part_seq = part_seq,
+                          .part_tokens = (int64_t)cls->rows * part_seq,
                           .by_tokens = pp_shape_parts_tokens(&model->shape),
+                          .sum_pieces = pp_sum_pieces(&model->shape, (int64_t)cls->rows * part_seq),
                           .training = spec->training,
                           .clip = spec->clip,
                           .split = spec->split_backward && spec->training,
@@ -270,7 +234,9 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + MAX_LAYER_CALLS * (w.part.end - w.part.begin) +
+    const int pieces = w.sum_pieces > 1 ? w.sum_pieces : 0;
+    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + pieces * MAX_OTHER_PIECES +
+                                   (MAX_LAYER_CALLS + pieces * MAX_LAYER_PIECES) * (w.part.end - w.part.begin) +
                                    (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0)));
     write_calls(&w, cls->kind);
     pp_write_signature(&w, cls->kind);

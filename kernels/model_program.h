@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c,
- * program_experts.c, program_step.c and model_program.c.
+ * program_attention.c, program_experts.c, program_sums.c, program_step.c and model_program.c.
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
@@ -119,11 +119,13 @@ struct pp_writer {
     int part_seq;        /* of these seq, where the workers of a rank have parts of the tokens */
     int64_t part_tokens; /* rows * part_seq */
     bool by_tokens;      /* they do */
+    int sum_pieces;      /* pp_sum_pieces() of the worker's tokens, or of its part */
     bool training, split, clip;
     bool checkpoints;        /* the inputs of layers are kept, and nothing else */
     struct pp_ref again;     /* slot.again: scratch for the buffers of one layer */
     struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
     struct pp_ref full[2];   /* parts: scratch for the tokens of all [T,d] */
+    struct pp_ref own;       /* parts of several pieces, backward: scratch for the worker's, one behind the other */
     struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q] */
     struct pp_program *out;
 };
@@ -202,8 +204,6 @@ struct pp_ref pp_writer_places(struct pp_writer *w);
 /* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, where that is
  * read. */
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
-/* Takes w->full[0 .. n-1], where workers have parts of the tokens. */
-void pp_writer_take_full(struct pp_writer *w, int n);
 /* Takes w->pieces, where workers have parts of the same rows. */
 void pp_writer_take_pieces(struct pp_writer *w);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
@@ -215,13 +215,49 @@ void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from);
 /* Returns the call; C is float32 where the caller sets n[4]. */
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
+
+/* program_sums.c. w->full on the way back: where workers have parts of the tokens, gradients at outputs are gathered in
+ * the first, from the moment they are there until their linears' weights have theirs; sums are made in the second, and
+ * inputs gathered. Forward there is one. */
+enum { PP_FULL_GRADIENTS, PP_FULL_OTHERS };
+
+/* A product of the tokens' rows: C [T,n] = A [T,k] times a weight, [n,k]' (GEMM_NT) or [k,n] (GEMM_NN). wide: C is
+ * float32 whatever the precision. */
+struct pp_token_product {
+    enum pp_kernel kernel;
+    enum pp_gemm_mode mode;
+    struct pp_ref c, a, weight;
+    int n, k;
+    bool wide;
+};
+
+/* Takes w->full[0 .. n-1], where workers have parts of the tokens, and with the second one w->own. */
+void pp_writer_take_full(struct pp_writer *w, int n);
 /* Sums memory [rows, width] over the workers that share the tensors, if there are several. wide: float32 whatever the
  * precision. */
 void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide);
 /* All tokens of x [T,d], of which the worker has its own: x itself, or gathered in w->full[full]. */
 struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x);
-/* Where the workers have parts of the tokens: sums w->full[full] over them; returns where the worker's part lies. */
-struct pp_ref pp_writer_scatter(struct pp_writer *w, int full);
+/* The same in two: what is called between the two may run beside it. */
+struct pp_ref pp_writer_start_gather(struct pp_writer *w, int full, struct pp_ref x);
+void pp_writer_end_gather(struct pp_writer *w);
+/* C = A weight, of what the worker has. */
+void pp_write_product(struct pp_writer *w, const struct pp_token_product *p);
+/* The same of all tokens, where it has its own in A; returns where all are, as pp_writer_gather(). */
+struct pp_ref pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p);
+/* The sum of what the workers make: in C, where C is returned, or, where they have parts of the tokens, the worker's of
+ * it in `to`; where that has no memory, somewhere in scratch until the next sum. */
+struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struct pp_token_product *p,
+                                      struct pp_ref to);
+/* The same of a gradient, written to C or added (p->mode); where it is written, it may lie elsewhere. Returns where. */
+struct pp_ref pp_write_summed_gradient(struct pp_writer *w, const struct pp_token_product *p);
+/* What the workers of a rank made of x [T,d] without a product that could stand beside: their sum in x, or, where they
+ * have parts of the tokens, from w->full[0]. */
+void pp_write_sum(struct pp_writer *w, struct pp_ref x);
+/* The same of a gradient, as far as what made it with this mode has not added it to c; from w->full[PP_FULL_OTHERS].
+ * Returns where it lies then. */
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
+
 /* Does it drop anything? */
 static inline bool pp_writer_drops(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
 /* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
@@ -269,22 +305,11 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
 
-/* w->full on the way back: where workers have parts of the tokens, gradients at outputs are gathered in the first, from
- * the moment they are there until their linears' weights have theirs; sums are made in the second, and inputs gathered.
- */
-enum { PP_FULL_GRADIENTS, PP_FULL_OTHERS };
-
 /* NORM, STEP. Calls of NORM for each tensor: for all its parts, or the share. */
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);
 int pp_norm_calls(const struct pp_shape *shape);
 
-/* What the workers of a rank made of x [T,d]: their sum in x, or, where they have parts of the tokens, from
- * w->full[0]. */
-void pp_write_sum(struct pp_writer *w, struct pp_ref x);
-/* The same of a gradient, as far as a product with this mode of the whole has not added it to c; from
- * w->full[PP_FULL_OTHERS]. Returns where it lies then. */
-struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
 /* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; again: of an a that has
  * its bias. Its gradient, from du, that at u, -> dh, which is the same memory unless it is that of a. */
 void pp_write_activation(struct pp_writer *w, int l, int rows, int seq, bool again);

@@ -49,37 +49,27 @@ static struct pp_ref dz1_of(const struct pp_writer *w, int l)
 }
 
 /* C [T, n] = A [T, k] * weight [k, n], or added to C. */
-static void write_input_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a,
-                                int k, struct pp_ref weight)
+static struct pp_token_product input_product(enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a, int k,
+                                             struct pp_ref weight)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, weight);
+    return (struct pp_token_product){
+        .kernel = PP_KERNEL_GEMM_NN, .mode = mode, .c = c, .a = a, .weight = weight, .n = n, .k = k};
 }
 
-struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c)
+/* The gradient at the output of a linear over columns of the weight, dz [T, d] of the worker's tokens -> that at its
+ * input [T, n]. */
+static void write_gathered_gradient(struct pp_writer *w, struct pp_ref c, int n, struct pp_ref dz, struct pp_ref weight)
 {
-    if (!w->by_tokens) {
-        pp_writer_all_reduce(w, c, w->tokens, w->model->local.d_model, false);
-        return c;
-    }
-    const struct pp_ref part = pp_writer_scatter(w, PP_FULL_OTHERS);
-    if (mode != PP_GEMM_ADD) return part;
-    struct pp_call *add = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
-    add->ref[0] = add->ref[2] = c;
-    add->ref[1] = part;
-    return c;
+    const struct pp_token_product product = input_product(PP_GEMM_WRITE, c, n, dz, w->model->local.d_model, weight);
+    pp_write_gathered_product(w, PP_FULL_GRADIENTS, &product);
 }
 
-/* The same to [T, d] where the workers of a rank have rows of the weight, and columns of A: C is the sum of what they
- * make, and of what it was added to. Returns where C lies: with parts of the tokens, what is written is in scratch. */
-static struct pp_ref write_shared_product(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a,
-                                          int k, struct pp_ref weight)
+/* The gradient at the input of a linear over rows of the weight, from that at its output [T, k]. */
+static struct pp_ref write_summed_gradient(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c,
+                                           struct pp_ref a, int k, struct pp_ref weight)
 {
-    const bool shared = pp_shape_tensor(&w->model->local) > 1;
-    const enum pp_gemm_mode here = w->by_tokens                    ? PP_GEMM_WRITE
-                                   : shared && mode == PP_GEMM_ADD ? PP_GEMM_ADD_ONCE
-                                                                   : mode;
-    write_input_product(w, here, w->by_tokens ? w->full[PP_FULL_OTHERS] : c, w->model->local.d_model, a, k, weight);
-    return pp_write_gradient_sum(w, mode, c);
+    const struct pp_token_product product = input_product(mode, c, w->model->local.d_model, a, k, weight);
+    return pp_write_summed_gradient(w, &product);
 }
 
 /* For gradients of weights, all tokens of that at a linear's output, which those of inputs have gathered before. */
@@ -151,13 +141,13 @@ static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *
                                         struct pp_ref out)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref dz = pp_writer_gather(w, PP_FULL_GRADIENTS, dz2_of(w, path, l));
-    const struct pp_ref du = du_of(w, path, l), dh = dh_of(w, path, l);
+    const struct pp_ref dz = dz2_of(w, path, l), du = du_of(w, path, l), dh = dh_of(w, path, l);
     if (shape->experts)
-        return pp_write_experts_grad(w, l, &path->experts, dz, (const struct pp_ref[]){du, dh}, mode, out);
-    write_input_product(w, PP_GEMM_WRITE, du, shape->d_ff, dz, shape->d_model, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+        return pp_write_experts_grad(w, l, &path->experts, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
+                                     (const struct pp_ref[]){du, dh}, mode, out);
+    write_gathered_gradient(w, du, shape->d_ff, dz, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     pp_write_activation_grad(w, l, w->rows, w->seq, du, dh);
-    return write_shared_product(w, mode, out, dh, pp_linear1_width(shape), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    return write_summed_gradient(w, mode, out, dh, pp_linear1_width(shape), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
 /* dy -> dz (over xhat2), dh, and the gradient at y1 in path->stream. */
@@ -175,13 +165,11 @@ static void write_feed_forward_last(struct pp_writer *w, const struct path *path
 static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
                                           struct pp_ref out)
 {
-    const int d = w->model->local.d_model;
-    const struct pp_ref da = pp_writer_gather(w, PP_FULL_GRADIENTS, dz1_of(w, l)), dqkv = pp_ref_act(w, l, w->slot.qkv);
-    write_input_product(w, PP_GEMM_WRITE, path->dctx, pp_context_width(&w->model->local), da, d,
-                        pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_gathered_gradient(w, path->dctx, pp_context_width(&w->model->local), dz1_of(w, l),
+                            pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     pp_write_attention_grad(w, l, path->dctx, path->scratch);
-    return write_shared_product(w, mode, out, dqkv, (int)pp_qkv_width(&w->model->local),
-                                pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    return write_summed_gradient(w, mode, out, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
+                                 pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
 
 /* The gradient at y1 -> the gradient at the layer's input in `out`. */
@@ -250,18 +238,22 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
         pp_write_expert_weights(w, l, &path->experts, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, gathered(w, path, dz2), d, pp_ref_u(w, l), ff);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local),
-                       pp_writer_gather(w, PP_FULL_OTHERS, y1), d);
+    const struct pp_ref dz = gathered(w, path, dz2), x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz, d, pp_ref_u(w, l), ff);
+    pp_writer_end_gather(w);
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local), x, d);
 }
 
 static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const int d = w->model->local.d_model;
-    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, gathered(w, path, dz1_of(w, l)), d, pp_ref_act(w, l, w->slot.ctx),
+    const struct pp_ref dz = gathered(w, path, dz1_of(w, l));
+    const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, pp_ref_x(w, l));
+    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz, d, pp_ref_act(w, l, w->slot.ctx),
                        pp_context_width(&w->model->local));
-    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
-                       pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_x(w, l)), d);
+    pp_writer_end_gather(w);
+    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local), x,
+                       d);
 }
 
 /* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
@@ -288,8 +280,8 @@ static void write_decoder_input_grad(struct pp_writer *w, struct path *path, str
 {
     const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
     const struct pp_ref to = pp_writer_norm_first(w) ? path->stream : out;
-    const struct pp_ref dx = write_shared_product(w, PP_GEMM_WRITE, to, dlogits, pp_padded_vocab(&w->model->local),
-                                                  pp_ref_decoder_weight(w));
+    const struct pp_ref dx = write_summed_gradient(w, PP_GEMM_WRITE, to, dlogits, pp_padded_vocab(&w->model->local),
+                                                   pp_ref_decoder_weight(w));
     path->incoming = out;
     if (pp_writer_norm_first(w))
         write_plain_norm_grad(w, (const struct pp_ref[]){out, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd), dx,

@@ -8,14 +8,6 @@
 /* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
 static const float norm_eps = 1e-5f;
 
-void pp_write_sum(struct pp_writer *w, struct pp_ref x)
-{
-    if (w->by_tokens)
-        pp_writer_copy(w, x, pp_writer_scatter(w, 0));
-    else
-        pp_writer_all_reduce(w, x, w->tokens, w->model->local.d_model, false);
-}
-
 /* Brings the stage's input into x, and into the checkpoint where the task has one and x is not that. */
 static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
@@ -43,25 +35,31 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 }
 
 /* C [T, n] = A [T, k] * weight [n, k]' */
-static struct pp_call *write_linear(struct pp_writer *w, struct pp_ref c, int n, struct pp_ref a, int k,
-                                    struct pp_ref weight)
+static struct pp_token_product linear(struct pp_ref c, int n, struct pp_ref a, int k, struct pp_ref weight)
 {
-    return pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a, weight);
+    return (struct pp_token_product){
+        .kernel = PP_KERNEL_GEMM_NT, .mode = PP_GEMM_WRITE, .c = c, .a = a, .weight = weight, .n = n, .k = k};
+}
+
+/* Of all tokens, from x [T, d] of the worker's. */
+static void write_column_parallel(struct pp_writer *w, struct pp_ref c, int n, struct pp_ref x, struct pp_ref weight)
+{
+    const struct pp_token_product product = linear(c, n, x, w->model->local.d_model, weight);
+    pp_write_gathered_product(w, 0, &product);
 }
 
 /* The same where the workers of a rank have columns of the weight, and of A: C is the sum of what they make. */
 static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_ref a, int k, struct pp_ref weight)
 {
-    write_linear(w, w->by_tokens ? w->full[0] : c, w->model->local.d_model, a, k, weight);
-    pp_write_sum(w, c);
+    const struct pp_token_product product = linear(c, w->model->local.d_model, a, k, weight);
+    pp_write_summed_product(w, 0, &product, c);
 }
 
 /* in_proj and attention: x [T, d] -> ctx. */
 static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref scratch)
 {
-    const struct pp_shape *shape = &w->model->local;
-    write_linear(w, pp_ref_in_proj(w, l), (int)pp_qkv_width(shape), pp_writer_gather(w, 0, x), shape->d_model,
-                 pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    write_column_parallel(w, pp_ref_in_proj(w, l), (int)pp_qkv_width(&w->model->local), x,
+                          pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     pp_write_attention(w, l, scratch);
 }
 
@@ -102,8 +100,8 @@ static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, stru
         pp_write_experts(w, l, x, z, &scratch->at);
         return;
     }
-    write_linear(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape),
-                 pp_writer_gather(w, 0, x), shape->d_model, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_column_parallel(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape), x,
+                          pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_write_inner(w, l, false);
     if (z.region != PP_MEM_NONE) write_row_parallel(w, z, u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
 }
@@ -270,11 +268,11 @@ static void write_shared_loss(struct pp_writer *w)
 static void write_decoder(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int columns = pp_padded_vocab(shape);
-    const struct pp_ref logits = pp_ref_slot(w->slot.logits);
-    const struct pp_ref input = pp_writer_gather(w, 0, pp_ref_slot(w->slot.decoder_input));
-    struct pp_call *product = write_linear(w, logits, columns, input, shape->d_model, pp_ref_decoder_weight(w));
-    product->n[4] = true;
+    struct pp_token_product product =
+        linear(pp_ref_slot(w->slot.logits), pp_padded_vocab(shape), pp_ref_slot(w->slot.decoder_input), shape->d_model,
+               pp_ref_decoder_weight(w));
+    product.wide = true;
+    pp_write_gathered_product(w, 0, &product);
     if (pp_shape_tensor(shape) > 1)
         write_shared_loss(w);
     else

@@ -103,6 +103,13 @@ int pp_cost_count_sums(const struct pp_job *job, int cls)
     return n;
 }
 
+static int count_awaits(const struct pp_job *job, const struct pp_program *program)
+{
+    int n = 0;
+    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).awaits;
+    return n;
+}
+
 /* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
  * norm; sums before these are calls, too. */
 static int launches(const struct pp_job *job, const struct pp_machine *m, int cls)
@@ -110,7 +117,7 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
     const int kind = job->train->classes[cls].kind, sums = pp_cost_count_sums(job, cls);
     const int groups = (p->ncalls - sums + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
-    if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls;
+    if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls - count_awaits(job, p);
     return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
@@ -148,17 +155,19 @@ static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
     return llround(5 * (double)bytes / rates->bytes_per_ns);
 }
 
-static void set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
-                      const struct pp_placement *placement, struct pp_class_cost *out)
+static pp_status set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
+                           const struct pp_placement *placement, struct pp_class_cost *out)
 {
+    struct pp_machine_calls calls = {m, job->model_ops, placement->sharers};
+    const struct pp_call_times beside = {pp_machine_call_ns, &calls};
     const struct pp_class *c = &job->train->classes[cls];
     out->bytes = moved_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(job, m, cls) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
         out->ns = roofline(job, m, cls, rates, rates->bytes_per_ns);
         out->loaded_ns = roofline(job, m, cls, rates, rates->loaded_bytes_per_ns);
-        pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns, out);
-        return;
+        return pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns,
+                                     m->cores > 0 ? NULL : &beside, out);
     }
     if (pp_combines(c->kind))
         out->ns = pp_placement_reduce_ns(placement, c, out->bytes, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns);
@@ -168,6 +177,7 @@ static void set_class(const struct pp_job *job, const struct pp_machine *m, cons
         out->ns = pp_norm_hops(job->train) *
                   (pp_placement_hop_ns(placement, llround(m->link_latency_ns)) + 2 * llround(m->link_overhead_ns));
     out->loaded_ns = out->ns;
+    return PP_OK;
 }
 
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *m, struct pp_cost **out)
@@ -180,7 +190,14 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
     const struct pp_placement placement = pp_placement_of(job, m);
-    for (int c = 0; c < cost->nclasses; c++) set_class(job, m, &rates, c, &placement, &cost->classes[c]);
+    pp_status status = PP_OK;
+    for (int c = 0; c < cost->nclasses && status == PP_OK; c++)
+        status = set_class(job, m, &rates, c, &placement, &cost->classes[c]);
+    if (status != PP_OK) {
+        pp_cost_free(cost);
+        *out = NULL;
+        return status;
+    }
     cost->cores = m->cores;
     cost->sharers = sharers;
     cost->host_issues = m->issue_ns > 0;
@@ -201,21 +218,29 @@ double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work
     return work_ns(work, 1, &rates, rates.bytes_per_ns);
 }
 
+pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out)
+{
+    const struct pp_machine_calls *calls = machine_calls;
+    const struct rates rates = rates_of(calls->machine, calls->sharers);
+    const struct pp_work work = calls->ops->call_work(call, rates.gpu);
+    *out = work_ns(&work, 1, &rates, rates.bytes_per_ns);
+    if (!calls->ops->call_join(call).awaits) *out += calls->machine->call_overhead_ns;
+    return PP_OK;
+}
+
 /* A machine, what tells the work of calls, and the workers of a rank, who make sums. */
 struct sheet {
-    const struct pp_machine *machine;
-    const struct pp_model_ops *ops;
+    struct pp_machine_calls calls;
     struct pp_placement placement;
     struct pp_ring rings[PP_JOIN_GROUPS];
 };
 
 static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 {
-    const struct sheet *sheet = from;
-    const struct pp_work work = sheet->ops->call_work(call, sheet->machine->cores == 0);
-    const struct pp_join_work join = sheet->ops->call_join(call);
-    const struct pp_machine *m = sheet->machine;
-    *out = m->call_overhead_ns + pp_machine_work_ns(m, &work);
+    struct sheet *sheet = from;
+    const struct pp_join_work join = sheet->calls.ops->call_join(call);
+    const struct pp_machine *m = sheet->calls.machine;
+    PP_TRY(pp_machine_call_ns(&sheet->calls, call, out));
     *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->rings[join.group], &join, m->reduce_latency_ns,
                                          1 / m->reduce_bytes_per_ns);
     return PP_OK;
@@ -223,7 +248,7 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
-    struct sheet sheet = {.machine = m, .ops = ops, .placement = pp_placement_on(m)};
+    struct sheet sheet = {.calls = {m, ops, 1}, .placement = pp_placement_on(m)};
     const int tensor = config->tensor.v[0];
     const int members = tensor * config->expert_parallel;
     const struct pp_group groups[PP_JOIN_GROUPS] = {

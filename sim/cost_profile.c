@@ -103,10 +103,15 @@ static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *
     return hop_ns > link->latency_ns && hops_ns > all_ns ? hops_ns : all_ns;
 }
 
-/* Reductions of gradients, and the global norm, which is one short exchange. */
+/* Reductions of gradients, and the global norm, which is one short exchange. Sums run beside kernels in queues, unless
+ * hosts carry them; how a task's time is shared out among its kernels the machine tells. */
 static pp_status set_collectives(const struct pp_placement *placement, const struct pp_search *s,
-                                 const struct pp_mover *mover, struct pp_cost *cost, bool *found)
+                                 const struct pp_mover *mover, const struct pp_machine *machine, struct pp_cost *cost,
+                                 bool *found)
 {
+    struct pp_machine_calls calls = {machine, s->job->model_ops, s->sharers};
+    const struct pp_call_times times = {pp_machine_call_ns, &calls};
+    const struct pp_call_times *beside = s->gpu && mover->host_wait != PP_HOST_FOLLOWS ? &times : NULL;
     const struct pp_plan *plan = placement->plan;
     const struct pp_link_cost *link = &cost->link;
     double latency = 0, per_byte = 0;
@@ -120,7 +125,8 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
             class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, latency, per_byte);
         if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
-        if (pp_kinds[kind].computes && *found) pp_placement_set_sums(placement, s->job, c, latency, per_byte, class);
+        if (pp_kinds[kind].computes && *found)
+            PP_TRY(pp_placement_set_sums(placement, s->job, c, latency, per_byte, beside, class));
     }
     return PP_OK;
 }
@@ -154,7 +160,7 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         if (!found) continue;
         snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
         pp_placement_set_transfers(&placement, cost);
-        PP_TRY(set_collectives(&placement, s, mover, cost, &reduces));
+        PP_TRY(set_collectives(&placement, s, mover, machine, cost, &reduces));
     }
     origin->link_computed =
         (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(&placement);

@@ -28,6 +28,14 @@ int pp_cost_count_sums(const struct pp_job *job, int cls);
  * sim/product.h tells the former. */
 double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
 
+/* The same as a function of calls, with call_overhead_ns, by a worker that shares its device with others. */
+struct pp_machine_calls {
+    const struct pp_machine *machine;
+    const struct pp_model_ops *ops;
+    int sharers;
+};
+pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
+
 /* Every program: the sum over its calls of the same, call_overhead_ns and what they join. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;

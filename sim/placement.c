@@ -172,24 +172,88 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_cla
     return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied ? 1 : 2, bytes, latency_ns, ns_per_byte);
 }
 
-void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
-                           double ns_per_byte, struct pp_class_cost *class)
+/* Of each group, how long the joins in a task of the rank take. */
+struct joining {
+    const struct pp_placement *placement;
+    struct pp_ring rings[PP_JOIN_GROUPS];
+    double latency_ns, ns_per_byte;
+};
+
+static struct joining joining_of(const struct pp_placement *p, int rank, double latency_ns, double ns_per_byte)
+{
+    struct joining joining = {.placement = p, .latency_ns = latency_ns, .ns_per_byte = ns_per_byte};
+    for (int group = 0; group < PP_JOIN_GROUPS; group++)
+        joining.rings[group] = ring_of_join(p, rank, (enum pp_join_group)group);
+    return joining;
+}
+
+static double join_ns(const struct joining *joining, const struct pp_join_work *join)
+{
+    return (double)pp_placement_join_ns(joining->placement, &joining->rings[join->group], join, joining->latency_ns,
+                                        joining->ns_per_byte);
+}
+
+/* A task on its way: when its kernels go on, and when the joins asked for so far end, which come one after another. */
+struct lanes {
+    double kernels, joins, ends[PP_SUM_PIECES_MAX];
+};
+
+static void pass_join(struct lanes *lanes, const struct pp_join_work *join, double ns)
+{
+    if (join->awaits) {
+        lanes->kernels = fmax(lanes->kernels, lanes->ends[join->beside - 1]);
+        return;
+    }
+    lanes->joins = fmax(lanes->joins, lanes->kernels) + ns;
+    if (join->beside)
+        lanes->ends[join->beside - 1] = lanes->joins;
+    else
+        lanes->kernels = lanes->joins;
+}
+
+/* What is left of the joins if kernels take `total` together. */
+static pp_status not_hidden_ns(const struct joining *joining, const struct pp_model_ops *ops,
+                               const struct pp_program *program, const struct pp_call_times *times, double total,
+                               double *out)
+{
+    struct lanes lanes = {0};
+    double sum = 0, ns;
+    for (int pass = 0; pass < 2; pass++) /* the second knows the sum of their times */
+        for (int i = 0; i < program->ncalls; i++) {
+            const struct pp_join_work join = ops->call_join(&program->calls[i]);
+            if (pp_is_join(&join)) {
+                if (pass == 1) pass_join(&lanes, &join, join_ns(joining, &join));
+                continue;
+            }
+            PP_TRY(times->ns(times->from, &program->calls[i], &ns));
+            if (pass == 0) sum += ns;
+            if (pass == 1 && sum > 0) lanes.kernels += ns / sum * total;
+        }
+    *out = lanes.kernels - total;
+    return PP_OK;
+}
+
+pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
+                                double ns_per_byte, const struct pp_call_times *beside, struct pp_class_cost *class)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
+    bool overlaps = false;
     double ns = 0;
-    if (pp_plan_neighbours(p->plan) == 1 || program->ncalls == 0) return;
-    const int rank = p->plan->stage_rank[p->plan->classes[cls].stage];
-    struct pp_ring rings[PP_JOIN_GROUPS];
-    for (int group = 0; group < PP_JOIN_GROUPS; group++)
-        rings[group] = ring_of_join(p, rank, (enum pp_join_group)group);
+    if (pp_plan_neighbours(p->plan) == 1 || program->ncalls == 0) return PP_OK;
+    const struct joining joining =
+        joining_of(p, p->plan->stage_rank[p->plan->classes[cls].stage], latency_ns, ns_per_byte);
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        ns += (double)pp_placement_join_ns(p, &rings[join.group], &join, latency_ns, ns_per_byte);
+        ns += join_ns(&joining, &join);
+        overlaps = overlaps || (beside && join.beside);
     }
-    const int64_t sums_ns = llround(fmin(ns, longest_ns));
+    if (overlaps)
+        PP_TRY(not_hidden_ns(&joining, job->model_ops, program, beside, (double)(class->ns - class->sums_ns), &ns));
+    const int64_t sums_ns = llround(fmax(fmin(ns, longest_ns), 0));
     class->ns += sums_ns - class->sums_ns;
     class->loaded_ns += sums_ns - class->sums_ns;
     class->sums_ns = sums_ns;
+    return PP_OK;
 }
 
 static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -9,6 +9,7 @@
 #include "core/cost.h"
 #include "core/group.h"
 #include "core/job.h"
+#include "core/split_time.h"
 #include "sim/machine.h"
 
 /* Workers are numbered as in core/plan.h. So many successive ones share a device, and so many successive devices are in
@@ -56,9 +57,11 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_cla
                                double latency_ns, double ns_per_byte);
 
 /* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
- * what was there. */
-void pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
-                           double ns_per_byte, struct pp_class_cost *class);
+ * what was there. beside: how long its kernels take, of which only the proportions count; those that may run beside
+ * kernels (pp_join_call.beside) take what these do not hide. NULL: nothing runs beside. */
+pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
+                                double ns_per_byte, const struct pp_call_times *beside,
+                                struct pp_class_cost *class) PP_MUST_CHECK;
 
 /* What the slowest hop of the global norm's exchange is under way, if one within a host is so long. */
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns);

@@ -211,6 +211,14 @@ static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, floa
     return drop;
 }
 
+/* The same where the call's rows are these tokens. */
+static inline struct pp_dropout pp_dropout_of_tokens(const struct pp_cuda_call *c, const struct pp_tokens *tokens)
+{
+    struct pp_dropout drop = pp_dropout_of(c, c->call->f[0], tokens->seq);
+    drop.places = pp_places_of_tokens(tokens, c->frame);
+    return drop;
+}
+
 /* The same for rows of `width` columns that the workers of a rank share: whole quads where there are several. */
 static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c, float p, int width)
 {
@@ -245,8 +253,8 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
 /* The number of a token's row vector among those of whole rows. */
 static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint32_t token)
 {
-    const uint32_t t = token - p.begin;
-    return p.others ? t + t / p.seq * p.others + p.before : token;
+    const uint32_t gaps = p.run ? (token - p.first) / p.run * p.gap : 0, t = token - p.begin + gaps;
+    return p.others ? t + t / p.seq * p.others + p.before : t + p.begin;
 }
 
 /* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */

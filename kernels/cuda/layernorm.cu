@@ -133,7 +133,7 @@ template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM;
     n.eps = c->call->f[1];
     n.vector = (uint32_t)tokens.first;
-    n.drop = pp_dropout_of(c, c->call->f[0], tokens.seq);
+    n.drop = pp_dropout_of_tokens(c, &tokens);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.y) && pp_aligned(n.z) && pp_aligned(n.x) &&
                          pp_aligned(n.bias) && pp_aligned(n.gamma) && pp_aligned(n.beta) && pp_aligned(n.sum);
     const struct row_shape shape = row_shape_of(d);
@@ -232,7 +232,7 @@ template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call
     n.plain = c->call->n[3];
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM_GRAD;
     n.vector = (uint32_t)tokens.first;
-    n.drop = pp_dropout_of(c, c->call->f[0], tokens.seq);
+    n.drop = pp_dropout_of_tokens(c, &tokens);
     pp_columns<T> columns;
     columns.in = n.dy;
     columns.by = n.xhat;

@@ -307,7 +307,8 @@ static pp_dropout part_dropout(const struct pp_cuda_call *c)
 
 static pp_dropout row_dropout(const struct pp_cuda_call *c)
 {
-    return pp_dropout_of(c, c->call->f[0], pp_call_tokens(c->call, c->frame).seq);
+    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
+    return pp_dropout_of_tokens(c, &tokens);
 }
 
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)

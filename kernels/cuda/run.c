@@ -11,6 +11,7 @@ static cudaError_t meet(const struct pp_cuda_call *c)
 cudaError_t pp_cuda_all_reduce(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_reduce_scatter(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_all_gather(const struct pp_cuda_call *c) { return meet(c); }
+cudaError_t pp_cuda_await(const struct pp_cuda_call *c) { return meet(c); }
 
 cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
 {

@@ -61,6 +61,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_ALL_REDUCE] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_REDUCE_SCATTER] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_ALL_GATHER] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_AWAIT] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_ALL_TO_ALL] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},

@@ -12,8 +12,51 @@
 
 #include "tests/unit/kernel_case.h"
 
-/* Tokens that four workers have unequal parts of: 4, 4, 2 and none of a microbatch. */
+/* Tokens that four workers have unequal parts of: 4, 4, 2 and none of a microbatch; in pieces others. */
 enum { PART_ROWS = 2, PART_SEQ = 5, WHOLE = PART_ROWS * PART_SEQ, WORKERS = 4, ROOM = PART_ROWS * 2 };
+
+/* Brute force: the number of the worker's t-th token among those of all, in the room for which there may be none. */
+static int64_t number_of(const struct pp_call *call, int workers, int rank, int t)
+{
+    const int pieces = call->n[5] ? call->n[5] : 1, own = call->n[0] * call->n[1] / pieces;
+    return t / own * own * workers + rank * own + t % own;
+}
+
+static int tokens_of(const struct pp_call *call, int workers, int rank)
+{
+    int n = 0;
+    for (int t = 0; t < call->n[0] * call->n[1]; t++) n += number_of(call, workers, rank, t) < call->n[4];
+    return n;
+}
+
+static void check_pieces_of(const struct pp_call *call, int workers)
+{
+    int all = 0;
+    for (int rank = 0; rank < workers; rank++) {
+        const struct pp_frame frame = {.first_row = 100, .tensor = workers, .tensor_rank = rank};
+        const struct pp_tokens tokens = pp_call_tokens(call, &frame);
+        assert_int_equal(tokens.n, tokens_of(call, workers, rank));
+        for (int t = 0; t < tokens.n; t++) {
+            const int64_t gaps = tokens.run ? t / tokens.run * tokens.gap : 0;
+            assert_int_equal(tokens.first + t + gaps, 100 * tokens.seq + number_of(call, workers, rank, t));
+        }
+        all += (int)tokens.n;
+    }
+    assert_int_equal(all, call->n[4]);
+}
+
+static void test_tokens_in_pieces(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 5; workers++)
+        for (int rows = 1; rows <= 3; rows++)
+            for (int seq = 1; seq <= 13; seq++) {
+                const int part = (seq + workers - 1) / workers;
+                for (int pieces = 1; pieces <= rows * part; pieces++)
+                    if (rows * part % pieces == 0)
+                        check_pieces_of(&(struct pp_call){.n = {rows, part, 8, 0, rows * seq, pieces}}, workers);
+            }
+}
 
 static void test_tokens_of_a_worker(void **state)
 {
@@ -58,17 +101,17 @@ static int width_of(const struct by_tokens *k, const struct pp_call *call, int i
     return k->tokens >> i & 1 ? call->n[2] : 0;
 }
 
-static int tokens_of(int rank)
+/* Takes the worker's tokens out of what one has that has all. */
+static void take_tokens(float *mine, const float *all, const struct pp_call *call, int rank, int width)
 {
-    const int left = WHOLE - rank * ROOM;
-    return left < 0 ? 0 : left < ROOM ? left : ROOM;
+    for (int t = 0; t < tokens_of(call, WORKERS, rank); t++)
+        memcpy(mine + t * width, all + number_of(call, WORKERS, rank, t) * width, sizeof *mine * (size_t)width);
 }
 
 /* The worker's operands among those of all; what is behind its tokens must stay. Sums go to `sums`. */
 static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k, const struct pp_call *call, int rank,
                          float *const *before, float *const *after, float *sums)
 {
-    const int n = tokens_of(rank), first = n ? rank * ROOM : 0;
     struct pp_frame frame = case_frame();
     void *mine[PP_CALL_REFS] = {0};
     for (int i = 0; i < PP_CALL_REFS; i++) {
@@ -76,21 +119,21 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
         if (!before[i]) continue;
         mine[i] = width ? case_floats(ROOM * width, 99 + (uint32_t)i) : before[i];
         if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->n[2];
-        if (width) memcpy(mine[i], before[i] + first * width, sizeof *before[i] * (size_t)(n * width));
+        if (width) take_tokens(mine[i], before[i], call, rank, width);
     }
     frame.accumulate = rank > 0;
     case_run(isa, k->kernel, call, WORKERS, rank, &frame, mine);
     for (int i = 0; i < PP_CALL_REFS; i++) {
         const int width = width_of(k, call, i);
         if (!before[i] || !width) continue;
-        float *beyond = case_floats(ROOM * width, 99 + (uint32_t)i);
-        assert_same(mine[i], after[i] + first * width, n * width);
-        assert_same((float *)mine[i] + n * width, beyond + n * width, (ROOM - n) * width);
-        case_free(mine[i], beyond, NULL);
+        float *wanted = case_floats(ROOM * width, 99 + (uint32_t)i);
+        take_tokens(wanted, after[i], call, rank, width);
+        assert_same(mine[i], wanted, ROOM * width);
+        case_free(mine[i], wanted, NULL);
     }
 }
 
-static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k, int d, double p)
+static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k, int d, double p, int pieces)
 {
     const bool rms = k->kernel == PP_KERNEL_RMSNORM || k->kernel == PP_KERNEL_RMSNORM_GRAD;
     struct pp_call call = {.kernel = k->kernel,
@@ -107,6 +150,7 @@ static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k
     case_run(isa, k->kernel, &call, 1, 0, &frame, (void *const *)after);
     call.n[1] = (PART_SEQ + WORKERS - 1) / WORKERS;
     call.n[4] = WHOLE;
+    call.n[5] = pieces;
     for (int rank = 0; rank < WORKERS; rank++) check_worker(isa, k, &call, rank, before, after, sums);
     for (int i = 5; i < 7; i++)
         if (k->sums >> i & 1 && after[i]) assert_near(sums + (i - 5) * d, after[i], d, 1e-6);
@@ -129,7 +173,8 @@ static void test_parts_of_tokens(void **state)
         {PP_KERNEL_RESIDUAL, false, 0x7, 0},           {PP_KERNEL_RESIDUAL_GRAD, false, 0x3, 0}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        for (int way = 0; way < 4; way++) check_tokens(isa, &kernels[i], way % 2 ? 7 : MOST_D, way / 2 ? 0.4 : 0);
+        for (int way = 0; way < 12; way++)
+            check_tokens(isa, &kernels[i], way % 2 ? 7 : MOST_D, way / 2 % 2 ? 0.4 : 0, 1 << way / 4);
 }
 
 /* Three workers with parts of each row draw what one draws that has the rows, wherever these stand in the batch: in its
@@ -192,14 +237,13 @@ static void test_joins(void **state)
         enum pp_kernel kernel;
         enum pp_join_op op;
         int rounds;
-    } joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2},
-                 {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1},
-                 {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1},
-                 {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1},
-                 {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
-    float memory[84] = {0}, from[84];
+    } joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2}, {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1},
+                 {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1}, {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1},
+                 {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0},           {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
+    float from[84];
     for (int i = 0; i < 84; i++) from[i] = (float)i;
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) {
+        float memory[84] = {0};
         struct asked asked = {0};
         const struct pp_join join = {.run = note, .arg = &asked};
         struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
@@ -210,13 +254,15 @@ static void test_joins(void **state)
         const struct pp_join_work work = pp_call_join(&call);
         assert_int_equal(work.rounds, joins[i].rounds);
         assert_int_equal(work.bytes, joins[i].rounds ? 7 * 12 * 4 : 0);
-        if (!work.rounds) continue;
+        assert_true(work.awaits == (joins[i].op == PP_JOIN_AWAIT) && pp_is_join(&work) == (work.rounds || work.awaits));
+        if (!pp_is_join(&work)) continue;
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
         assert_true(memory[83] == (moves ? 83 : 0)); /* alone it has what it sends */
         frame.join = &join;
         pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
         assert_true(asked.calls == 1 && asked.what.op == joins[i].op && asked.what.memory == memory);
-        assert_true(asked.what.elements == 7 * 12 && asked.what.type == PP_SUM_FLOAT);
+        assert_true(asked.what.elements == (work.awaits ? 0 : 7 * 12) && asked.what.type == PP_SUM_FLOAT);
+        assert_true(asked.what.beside == (moves ? 0 : work.awaits ? 7 : 2) && work.beside == asked.what.beside);
         assert_true(work.all_to_all == moves && asked.what.from == (moves ? from : NULL));
         assert_true(asked.what.each == (moves ? 2 : 0) && asked.what.back == moves);
     }
@@ -238,8 +284,11 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens_of_a_worker), cmocka_unit_test(test_parts_of_tokens),
-        cmocka_unit_test(test_parts_of_rows),      cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_tokens_of_a_worker),
+        cmocka_unit_test(test_tokens_in_pieces),
+        cmocka_unit_test(test_parts_of_tokens),
+        cmocka_unit_test(test_parts_of_rows),
+        cmocka_unit_test(test_joins),
         cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 void PP_SIMD(pp_cpu_all_reduce)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 void PP_SIMD(pp_cpu_reduce_scatter)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 void PP_SIMD(pp_cpu_all_gather)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
+void PP_SIMD(pp_cpu_await)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 
 void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
 {

@@ -54,7 +54,7 @@ static inline void norm(const struct pp_cpu_call *c, bool rms)
     float *z = c->p[1], *rstd = c->p[2];
     const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], tokens.seq, &drop);
+    const bool dropping = dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; t < tokens.n; t++, z += d, x += d) {
         float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL, *sum = c->p[7] ? (float *)c->p[7] + t * d : z;
         const uint32_t row = (uint32_t)(tokens.first + t);
@@ -81,7 +81,7 @@ void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
     float *y = c->p[0];
     const float *z = c->p[1], *x = c->p[2];
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], tokens.seq, &drop);
+    const bool dropping = dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; y && t < tokens.n; t++, y += d, z += d, x += d)
         residual_row(&drop, dropping, (uint32_t)(tokens.first + t), y, z, x, c->p[3], d);
 }
@@ -138,7 +138,7 @@ static void norm_grad(const struct pp_cpu_call *c)
     const float *rstd = c->p[2];
     struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[7], c->p[5], c->p[6]};
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[0], tokens.seq, &drop) && !plain;
+    const bool dropping = dropout_of_tokens(c, &tokens, &drop) && !plain;
     if (!c->frame->accumulate) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         if (row.dbeta) memset(row.dbeta, 0, sizeof(float) * (size_t)d);
@@ -170,7 +170,7 @@ void PP_SIMD(pp_cpu_residual_grad)(const struct pp_cpu_call *c)
     float *dz = c->p[0];
     const float *dy = c->p[1];
     struct dropout drop;
-    if (!dropout_of(c, c->call->f[0], tokens.seq, &drop)) {
+    if (!dropout_of_tokens(c, &tokens, &drop)) {
         memcpy(dz, dy, sizeof(float) * (size_t)(tokens.n * d));
         return;
     }

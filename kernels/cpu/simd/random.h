@@ -38,6 +38,14 @@ static inline bool dropout_of(const struct pp_cpu_call *c, float p, int seq, str
     return on;
 }
 
+/* The same where the rows are these tokens. */
+static inline bool dropout_of_tokens(const struct pp_cpu_call *c, const struct pp_tokens *tokens, struct dropout *out)
+{
+    const bool on = dropout_of(c, c->call->f[0], tokens->seq, out);
+    out->places = pp_places_of_tokens(tokens, c->frame);
+    return on;
+}
+
 /* The same for rows of `width` columns that the workers of a rank share: a multiple of 4 where there are several. */
 static inline bool dropout_of_part(const struct pp_cpu_call *c, float p, int width, struct dropout *out)
 {
@@ -96,8 +104,8 @@ static inline void store_quads(uint32_t *out, const vu x[4])
 static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
 {
     const struct pp_token_places *p = &drop->places;
-    const uint32_t t = token - p->begin;
-    return p->others ? t + t / p->seq * p->others + p->before : token;
+    const uint32_t gaps = p->run ? (token - p->first) / p->run * p->gap : 0, t = token - p->begin + gaps;
+    return p->others ? t + t / p->seq * p->others + p->before : t + p->begin;
 }
 
 /* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the workers that share the tensors do together, and the products beside which it stands.
+ *
+ * Rows of products are tokens. Behind those over a part of the weight's columns the workers' results are summed; where
+ * each worker has a part of the tokens, the sums are scattered, and gathered before products that need all of them. In
+ * several pieces of the tokens (pp_sum_pieces) the sum of one piece may run beside the product of the next, and the
+ * product of one piece beside the gathering of the next, as Megatron-LM's --tp-comm-overlap and Transformer Engine
+ * have it. Each worker's part is then a part of each piece, so that a piece is contiguous wherever it is whole.
+ */
+#include "kernels/model_program.h"
+
+static int64_t row_bytes(const struct pp_writer *w, int width)
+{
+    return (int64_t)width * pp_element_bytes(w->model->local.precision);
+}
+
+/* Tokens of the worker's own in a piece; of all workers, with room that no token takes at the end of the last one. */
+static int64_t own_rows(const struct pp_writer *w) { return w->part_tokens / w->sum_pieces; }
+static int64_t piece_rows(const struct pp_writer *w)
+{
+    return w->by_tokens ? own_rows(w) * pp_shape_tensor(&w->model->local) : w->tokens / w->sum_pieces;
+}
+
+static struct pp_ref further(struct pp_ref ref, int64_t bytes)
+{
+    ref.offset += bytes;
+    return ref;
+}
+
+/* Of a piece of w->full[full]: the worker's own part. */
+static struct pp_ref own_part(const struct pp_writer *w, int full, int piece)
+{
+    const int64_t bytes = row_bytes(w, w->model->local.d_model);
+    struct pp_ref ref = further(w->full[full], piece * piece_rows(w) * bytes);
+    ref.part_bytes = own_rows(w) * bytes;
+    return ref;
+}
+
+static struct pp_ref own_piece(const struct pp_writer *w, struct pp_ref own, int piece)
+{
+    return further(own, piece * own_rows(w) * row_bytes(w, w->model->local.d_model));
+}
+
+static void copy_own(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)own_rows(w), w->model->local.d_model, 0, 0);
+    call->ref[0] = to;
+    call->ref[1] = from;
+}
+
+/* Of a piece of memory [T,d]: beside what comes next, if there are several. */
+static void start_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref memory, int piece)
+{
+    const int d = w->model->local.d_model, beside = w->sum_pieces > 1 ? piece + 1 : 0;
+    pp_writer_call(w, kernel, (int)piece_rows(w), d, beside, 0)->ref[0] =
+        further(memory, piece * piece_rows(w) * row_bytes(w, d));
+}
+
+static void await(struct pp_writer *w, int piece)
+{
+    if (w->sum_pieces > 1) pp_writer_call(w, PP_KERNEL_AWAIT, piece + 1, 0, 0, 0);
+}
+
+void pp_writer_take_full(struct pp_writer *w, int n)
+{
+    const int64_t own = w->part_tokens * row_bytes(w, w->model->local.d_model);
+    if (!w->by_tokens) return;
+    for (int i = 0; i < n; i++) w->full[i] = pp_writer_scratch(w, own * pp_shape_tensor(&w->model->local));
+    if (n > PP_FULL_OTHERS && w->sum_pieces > 1) w->own = pp_writer_scratch(w, own);
+}
+
+void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide)
+{
+    if (pp_shape_tensor(&w->model->local) == 1) return;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)rows, width, 0, 0);
+    call->n[4] = wide;
+    call->ref[0] = memory;
+}
+
+static void start_gathering(struct pp_writer *w, int full, struct pp_ref x)
+{
+    for (int piece = 0; piece < w->sum_pieces; piece++) {
+        copy_own(w, own_part(w, full, piece), own_piece(w, x, piece));
+        start_join(w, PP_KERNEL_ALL_GATHER, w->full[full], piece);
+    }
+}
+
+struct pp_ref pp_writer_start_gather(struct pp_writer *w, int full, struct pp_ref x)
+{
+    if (!w->by_tokens) return x;
+    start_gathering(w, full, x);
+    return w->full[full];
+}
+
+void pp_writer_end_gather(struct pp_writer *w)
+{
+    if (w->by_tokens) await(w, w->sum_pieces - 1);
+}
+
+struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x)
+{
+    const struct pp_ref all = pp_writer_start_gather(w, full, x);
+    pp_writer_end_gather(w);
+    return all;
+}
+
+/* The worker's part of what was scattered, one piece behind the other: in `to`, or where there is none in scratch. */
+static struct pp_ref collect(struct pp_writer *w, int full, struct pp_ref to)
+{
+    const bool anywhere = to.region == PP_MEM_NONE;
+    if (anywhere && w->sum_pieces == 1) return own_part(w, full, 0);
+    if (anywhere) to = w->own;
+    for (int piece = 0; piece < w->sum_pieces; piece++) {
+        await(w, piece);
+        copy_own(w, own_piece(w, to, piece), own_part(w, full, piece));
+    }
+    return to;
+}
+
+/* Rows of it, as far as there are tokens: n from `begin` on. */
+static void write_rows(struct pp_writer *w, const struct pp_token_product *p, struct pp_ref c, struct pp_ref a,
+                       int64_t begin, int64_t n)
+{
+    const int64_t rows = n < w->tokens - begin ? n : w->tokens - begin;
+    const int64_t wide = p->wide ? p->n * (int64_t)sizeof(float) : row_bytes(w, p->n);
+    if (rows <= 0) return;
+    struct pp_call *call = pp_writer_gemm(w, p->kernel, (const int[]){(int)rows, p->n, p->k}, p->mode,
+                                          further(c, begin * wide), further(a, begin * row_bytes(w, p->k)), p->weight);
+    call->n[4] = p->wide;
+}
+
+void pp_write_product(struct pp_writer *w, const struct pp_token_product *p)
+{
+    write_rows(w, p, p->c, p->a, 0, w->tokens);
+}
+
+struct pp_ref pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)
+{
+    if (!w->by_tokens) {
+        pp_write_product(w, p);
+        return p->a;
+    }
+    start_gathering(w, full, p->a);
+    for (int piece = 0; piece < w->sum_pieces; piece++) {
+        await(w, piece);
+        write_rows(w, p, p->c, w->full[full], piece * piece_rows(w), piece_rows(w));
+    }
+    return w->full[full];
+}
+
+struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struct pp_token_product *p, struct pp_ref to)
+{
+    const struct pp_ref c = w->by_tokens ? w->full[full] : p->c;
+    const enum pp_kernel kernel = w->by_tokens ? PP_KERNEL_REDUCE_SCATTER : PP_KERNEL_ALL_REDUCE;
+    if (pp_shape_tensor(&w->model->local) == 1) {
+        pp_write_product(w, p);
+        return p->c;
+    }
+    for (int piece = 0; piece < w->sum_pieces; piece++) {
+        write_rows(w, p, c, p->a, piece * piece_rows(w), piece_rows(w));
+        start_join(w, kernel, c, piece);
+    }
+    if (w->by_tokens) return collect(w, full, to);
+    await(w, w->sum_pieces - 1);
+    return c;
+}
+
+static struct pp_ref scatter(struct pp_writer *w, int full, struct pp_ref to)
+{
+    for (int piece = 0; piece < w->sum_pieces; piece++) start_join(w, PP_KERNEL_REDUCE_SCATTER, w->full[full], piece);
+    return collect(w, full, to);
+}
+
+void pp_write_sum(struct pp_writer *w, struct pp_ref x)
+{
+    if (w->by_tokens)
+        scatter(w, 0, x);
+    else
+        pp_writer_all_reduce(w, x, w->tokens, w->model->local.d_model, false);
+}
+
+/* part: the worker's of what a product made. */
+static struct pp_ref add_part(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref part)
+{
+    if (mode != PP_GEMM_ADD) return part;
+    struct pp_call *add = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
+    add->ref[0] = add->ref[2] = c;
+    add->ref[1] = part;
+    return c;
+}
+
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c)
+{
+    if (w->by_tokens) return add_part(w, mode, c, scatter(w, PP_FULL_OTHERS, (struct pp_ref){0}));
+    pp_writer_all_reduce(w, c, w->tokens, w->model->local.d_model, false);
+    return c;
+}
+
+struct pp_ref pp_write_summed_gradient(struct pp_writer *w, const struct pp_token_product *p)
+{
+    const bool shared = pp_shape_tensor(&w->model->local) > 1;
+    struct pp_token_product here = *p;
+    if (w->by_tokens) here.mode = PP_GEMM_WRITE;
+    if (!w->by_tokens && shared && p->mode == PP_GEMM_ADD) here.mode = PP_GEMM_ADD_ONCE;
+    const struct pp_ref made = pp_write_summed_product(w, PP_FULL_OTHERS, &here, (struct pp_ref){0});
+    return w->by_tokens ? add_part(w, p->mode, p->c, made) : made;
+}
