@@ -31,7 +31,8 @@ struct pp_remarks {
     } large[PP_LARGE];
 };
 
-/* Before any prediction, of the first machine: model and batch, and where --chunks give far fewer microbatches than asked. */
+/* Before any prediction, of the first machine: model and batch, and where --chunks give far fewer microbatches than
+ * asked. */
 pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways) PP_MUST_CHECK;
 
 /* Of a prediction: which times were not measured, at once for the first of each kind. */
@@ -47,8 +48,8 @@ void pp_remarks_precision(const struct pp_remarks *r);
 /* Where ways to use --workers were compared: that nobody named schedules. */
 void pp_remarks_schedule(const struct pp_remarks *r);
 
-/* After all predictions: how many there were of what was told once; then, if nothing fits, what needs least, and what to
- * change. */
+/* After all predictions: how many there were of what was told once; then, if nothing fits, what needs least, and what
+ * to change. */
 void pp_remarks_totals(const struct pp_remarks *r);
 void pp_remarks_fits(const struct pp_remarks *r);
 

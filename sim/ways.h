@@ -3,6 +3,7 @@
  * The parts of a sweep: one for each of --context-parallel, of all combinations of the other lists. With --workers
  * there is one for each way to use so many devices: P ranks of T workers, each C times, and as many replicas as there
  * are devices for, which share the rows of a batch; for each of the numbers of devices that are listed.
+ * They are the same for every machine (sim/targets.h).
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
