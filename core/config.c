@@ -285,7 +285,7 @@ static bool knows_no_gpus(const struct pp_config *config)
 {
     const struct pp_device_kind *kind = pp_device_kind(config->device);
     const bool found = strcmp(kind->name, config->device) == 0; /* not so of "auto" */
-    return found && !kind->queue && !(kind->waits && !config->times) && !config->machine;
+    return found && !kind->queue && !(kind->waits && !config->times) && config->machine.n == 0;
 }
 
 void pp_config_remarks(const struct pp_config *config)
@@ -326,6 +326,13 @@ int pp_config_context(const struct pp_config *config)
 {
     return config->context_parallel.n > 0 ? config->context_parallel.v[0] : 1;
 }
+
+const char *pp_config_machine(const struct pp_config *config)
+{
+    return config->machine.n > 0 ? config->machine.v[0] : NULL;
+}
+
+double pp_config_price(const struct pp_config *config) { return config->price.n > 0 ? config->price.v[0] : 0; }
 
 int pp_config_copies(const struct pp_config *config)
 {

@@ -71,12 +71,13 @@ struct pp_config {
     /* simulating */
     const char *times, *straggler; /* see core/given_times.h */
     double jitter;                 /* percent */
-    const char *machine, *profile, *emit;
+    const char *profile, *emit;
+    struct pp_texts machine; /* none: not asked: pp_config_machine() */
     bool draw;
     int64_t memory;         /* 0: not asked */
     struct pp_ints workers; /* numbers of devices; none: not asked */
     int global_rows, top;   /* 0: not asked */
-    double price;           /* of a device for an hour; 0: unknown */
+    struct pp_reals price;  /* of a device for an hour, of all machines or each: pp_config_price() */
     double train_tokens;    /* of a whole training; 0: unknown */
     /* profiling */
     double seconds; /* time spent on each shape, in all rounds together */
@@ -115,6 +116,9 @@ void pp_config_found_device(struct pp_config *config, const char *device);
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
 /* C. Of a list, which ppsim alone takes and makes configs of one from (sim/ways.h), the first. */
 int pp_config_context(const struct pp_config *config);
+/* Of lists that ppsim alone takes and makes configs of one from (sim/targets.h), the first; NULL, 0: none was given. */
+const char *pp_config_machine(const struct pp_config *config);
+double pp_config_price(const struct pp_config *config);
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */

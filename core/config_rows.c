@@ -285,9 +285,9 @@ const struct pp_opt pp_config_rows[] = {
      "with --times or --device delay: make each task so much longer or shorter at most, evenly spread; --seed draws "
      "it",
      0},
-    {"machine", PP_OPT_TEXT, AT(machine), PP_PPSIM, PREDICTING, "NAME", NULL, 0, 0, NULL,
+    {"machine", PP_OPT_TEXTS, AT(machine), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL,
      "machine to predict for: by profiles that came with ppkit (--list) and by its data sheet; a name from --list or a "
-     "JSON file",
+     "JSON file. A list compares machines, each with its own memory, precisions and profiles",
      0},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, such as ppreport --profiles writes, and from no database", 0},
@@ -299,16 +299,19 @@ const struct pp_opt pp_config_rows[] = {
     {"workers", PP_OPT_INTS, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
      "predict all ways to use so many devices for the batch of --global-rows: for each P of --stages (default: each "
      "divisor of N, up to --layers) N / P replicas (N / P T with --tensor), which share the rows; fastest first, with "
-     "--price cheapest first; those that do not fit into --memory last. A list compares numbers of devices",
+     "--price cheapest first, whatever the --machine; those that do not fit into --memory last. A list compares "
+     "numbers of devices",
      0},
     {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
      "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas", 0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,
-     "with --workers: print only the N best ways to use each number of workers", 0},
+     "with --workers: print only the N best ways to use each number of workers, of each machine that is listed", 0},
     {"train-tokens", PP_OPT_REAL, AT(train_tokens), PP_PPSIM, PREDICTING, "N", NULL, 1, 1e18, NULL,
      "tokens of a whole training, such as 300e9: say how many days it takes, and with --price what it costs", TIMED},
-    {"price", PP_OPT_REAL, AT(price), PP_PPSIM, PREDICTING, "X", NULL, 1e-9, 1e9, NULL,
-     "what a device (of a cpu: a core) costs for an hour, in any currency: say what a billion tokens cost", TIMED},
+    {"price", PP_OPT_REALS, AT(price), PP_PPSIM, PREDICTING, NULL, NULL, 1e-9, 1e9, NULL,
+     "what a device (of a cpu: a core) costs for an hour, in any currency: say what a billion tokens cost. For a list "
+     "of --machine one price for all, or one for each, in its order",
+     TIMED},
     {"draw", PP_OPT_FLAG, AT(draw), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL, "draw the timeline as text", 0},
     {"emit", PP_OPT_TEXT, AT(emit), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, "csv",
      "print only the schedule, as PyTorch's compute-only CSV", 0},

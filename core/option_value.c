@@ -227,6 +227,19 @@ static pp_status set_texts(const struct pp_opt *row, const char *text, void *fie
     return PP_OK;
 }
 
+static pp_status set_reals(const struct pp_opt *row, const char *text, void *field)
+{
+    struct pp_reals list = {0};
+    for (const char *at = text;; at++) {
+        char entry[32];
+        PP_TRY(next_entry(row, &at, list.n, entry, sizeof entry));
+        PP_TRY(set_real(row, entry, &list.v[list.n++]));
+        if (!*at) break;
+    }
+    memcpy(field, &list, sizeof list);
+    return PP_OK;
+}
+
 static void text_flag(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
     (void)row;
@@ -321,6 +334,17 @@ static void text_texts(const struct pp_opt *row, const void *field, char *buf, s
         used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "," : "", list->v[i]);
 }
 
+static void text_reals(const struct pp_opt *row, const void *field, char *buf, size_t size)
+{
+    (void)row;
+    const struct pp_reals *list = field;
+    char number[PP_REAL_BYTES];
+    size_t used = 0;
+    *buf = '\0';
+    for (int i = 0; i < list->n && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "," : "", pp_real_text(list->v[i], number));
+}
+
 static const struct {
     pp_status (*set)(const struct pp_opt *row, const char *text, void *field);
     void (*text)(const struct pp_opt *row, const void *field, char *buf, size_t size);
@@ -330,6 +354,7 @@ static const struct {
     [PP_OPT_REAL] = {set_real, text_real},          [PP_OPT_TEXT] = {set_text, text_text},
     [PP_OPT_CHOICE] = {set_choice, text_choice},    [PP_OPT_INTS] = {set_ints, text_ints},
     [PP_OPT_CHOICES] = {set_choices, text_choices}, [PP_OPT_TEXTS] = {set_texts, text_texts},
+    [PP_OPT_REALS] = {set_reals, text_reals},
 };
 
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options)

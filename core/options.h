@@ -24,11 +24,14 @@ enum pp_opt_type {
     PP_OPT_CHOICES,  /* struct pp_ints: positions in `choices`: "never,always" */
     PP_OPT_INTS,     /* struct pp_ints: "1,2,4" */
     PP_OPT_TEXTS,    /* struct pp_texts: "gpipe,1f1b" */
+    PP_OPT_REALS,    /* struct pp_reals: "1.5,2.5" */
 };
 
-/* Lists. A value that is given twice is there once, at its first place. */
+/* Lists. A value that is given twice is there once, at its first place; but reals, which belong to the values of
+ * another list by their places, are all there. */
 enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
+struct pp_reals { int n; double v[PP_LIST_MAX]; };
 struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
 
 /* Which programs take an option. */
@@ -42,7 +45,7 @@ struct pp_opt {
     const char *group;    /* heading in --help */
     const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
     const char *def;      /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
-    double min, max;      /* INT, INTS, BYTES, REAL; both 0 = no limit */
+    double min, max;      /* INT, INTS, BYTES, REAL, REALS; both 0 = no limit */
     const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|layers|layers:N"; NULL = free */
     const char *help;
     unsigned traits;      /* enum pp_opt_trait */
@@ -75,7 +78,8 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
-/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them) that are longer are cut. */
+/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them)
+ * and lists of reals that are longer are cut. */
 const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
 /* The shortest text that reads back as the same number; returns buf. */
 enum { PP_REAL_BYTES = 32 };

@@ -23,7 +23,8 @@ static void show(const json_t *value, double number, int digits, char *buf, size
 
 void pp_show_text(const json_t *row, const char *key, char *buf, size_t size)
 {
-    snprintf(buf, size, "%s", json_string_value(json_object_get(row, key)));
+    const char *text = json_string_value(json_object_get(row, key));
+    snprintf(buf, size, "%s", text ? text : "-");
 }
 
 void pp_show_count(const json_t *row, const char *key, char *buf, size_t size)
@@ -52,6 +53,7 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size)
 }
 
 static const struct pp_row_column configuration[] = {
+    {"machine", "for_machine", pp_show_text, .left = true, .if_known = true},
     {"schedule", "schedule", pp_show_text, .left = true},
     {"P", "stages", pp_show_count},
     {"V", "virtual", pp_show_count},
@@ -95,9 +97,12 @@ static int width_of(const struct pp_row_column *column, const json_t *rows)
 static void print_line(const struct pp_row_column *columns, const int *width, int n, const json_t *row, FILE *out)
 {
     char buf[CELL_BYTES];
+    const char *separator = "";
     for (int c = 0; c < n; c++) {
         const int room = !columns[c].left ? width[c] : c + 1 < n ? -width[c] : 0;
-        if (width[c] > 0) fprintf(out, "%s%*s", c ? "  " : "", room, cell(&columns[c], row, buf));
+        if (width[c] == 0) continue;
+        fprintf(out, "%s%*s", separator, room, cell(&columns[c], row, buf));
+        separator = "  ";
     }
     fputc('\n', out);
 }

@@ -136,7 +136,8 @@ static pp_status set_collectives(const struct pp_placement *placement, const str
 static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, const struct pp_plan *plan)
 {
     bool several = s->sharers < pp_plan_workers(plan);
-    return !(s->gpu && s->job->config->machine && !s->job->config->profile && several && !mover->joins_processes);
+    return !(s->gpu && pp_config_machine(s->job->config) && !s->job->config->profile && several &&
+             !mover->joins_processes);
 }
 
 static bool has_sums(const struct pp_plan *plan)
@@ -150,7 +151,7 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
                            struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     const char *asked = job->config->transport;
-    const struct pp_placement placement = pp_placement_of(job, job->config->machine ? machine : NULL);
+    const struct pp_placement placement = pp_placement_of(job, pp_config_machine(job->config) ? machine : NULL);
     bool found = false, reduces = false;
     for (int i = 0; i < pp_nmovers && !found; i++) {
         const struct pp_mover *mover = &pp_movers[i];

@@ -329,14 +329,17 @@ static void write_figures(const struct pp_machine *m, char *buf, size_t size)
     snprintf(buf + used, size - used, "; in the words of its file");
 }
 
-void pp_machine_tell(const struct pp_machine *m, bool tasks)
+void pp_machine_tell(const struct pp_machine *m)
 {
     char figures[160];
     write_figures(m, figures, sizeof figures);
     pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
-    if (tasks && m->cores == 0)
-        pp_info("times by a data sheet are not measured, and usually too short: expect 1.2 to 1.4 times as much "
-                "(docs/results/published.md)");
+}
+
+void pp_machine_tell_sheet(void)
+{
+    pp_info("times by a data sheet are not measured, and usually too short: expect 1.2 to 1.4 times as much "
+            "(docs/results/published.md)");
 }
 
 void pp_machine_list(FILE *out)

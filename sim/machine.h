@@ -42,8 +42,9 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHEC
 /* Reads JSON text. `where` names it in messages. */
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out) PP_MUST_CHECK;
 
-/* On standard error: whose figures they are. tasks: not only links were computed. */
-void pp_machine_tell(const struct pp_machine *machine, bool tasks);
+/* On standard error: whose figures they are; and once, where tasks were computed for GPUs: what that means. */
+void pp_machine_tell(const struct pp_machine *machine);
+void pp_machine_tell_sheet(void);
 
 /* One line each, for --list. */
 void pp_machine_list(FILE *out);

@@ -11,8 +11,7 @@
 #include "core/ending.h"
 #include "core/log.h"
 #include "core/main.h"
-#include "core/movers.h"
-#include "core/split_time.h"
+#include "core/rows.h"
 #include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
@@ -22,8 +21,8 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
-#include "sim/split.h"
 #include "sim/store.h"
+#include "sim/targets.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPSIM,
@@ -33,7 +32,7 @@ static const struct pp_program_info info = {
     .description =
         "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
         "memory and what the time is above the least possible. A list of schedules, tensor ranks, stages, virtual "
-        "stages, chunks or checkpoint modes is a sweep; "
+        "stages, chunks, checkpoint modes or machines is a sweep; "
         "--workers tries all ways to divide so many devices into pipelines.\n\n"
         "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
         "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
@@ -48,30 +47,35 @@ static const struct pp_program_info info = {
         "ppsim --preset tutorial --machine h100 --checkpoint never,always\tdoes it fit?\n"
         "ppsim --preset tutorial --machine h100 --workers 8 --global-rows 64 --tensor 1,2,4 --schedule 1f1b,zbv "
         "--chunks 4,8,16\twhich pipelines on 8 devices?\n"
+        "ppsim --preset llama-3-8b --precision bf16 --machine a100,h100,h200 --price 1.5,2.5,3 --workers 8,16 "
+        "--global-rows 128 --micro-batch-size 1 --schedule 1f1b,zbv --tensor 1,2 --zero 1 --top 1\twhich GPUs?\n"
         "ppsim --profile theirs.tsv --chunks 4,8\tby what was measured elsewhere\n"};
 
 struct session {
     struct pp_config config;
-    struct pp_predictor predictor;
-    char device[32], waits[32]; /* measured last: to be predicted, to be waited for */
+    struct pp_predictor common; /* of all targets */
+    struct pp_target *targets;
+    int ntargets;
     struct pp_db *db;
-    struct pp_db *texts; /* in memory: what was measured, from text; NULL = none */
     pthread_mutex_t db_lock;
-    struct pp_way *ways;
-    int nways, npoints; /* all points of all ways */
+    struct pp_way *ways; /* of each target */
+    int nways;
+    int64_t npoints; /* all points of all ways of all targets */
     json_t *rows;
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
-    struct pp_remarks remarks;
+    struct pp_remarks *remarks; /* of each target */
+    struct pp_remarks_all remarks_all;
 };
 
 /* What is being predicted. */
 struct part {
     struct session *session;
+    struct pp_remarks *remarks;
     const struct pp_way *way;
-    struct pp_predictor predictor; /* the session's, of the way's config */
-    int before;                    /* points of earlier ways */
+    struct pp_predictor predictor; /* the target's, of the way's config */
+    int64_t before;                /* points of earlier ways */
 };
 
 /* --times are those of a microbatch on a rank, whatever computes it; alone they know of no model or memory. */
@@ -92,15 +96,16 @@ static pp_status check_meaning(const struct session *s)
 static pp_status check_times(const struct session *s)
 {
     const struct pp_config *config = &s->config;
+    const bool machine = pp_config_machine(config) != NULL;
     struct pp_given_times times; /* what is wrong with them is said once, not of each configuration */
     PP_TRY(check_meaning(s));
     if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
-    if (config->times && (config->machine || config->profile))
+    if (config->times && (machine || config->profile))
         return pp_fail(PP_USAGE, "--times and --%s both say how long tasks take; leave one out",
-                       config->machine ? "machine" : "profile");
-    if (config->machine && pp_device_kind(config->device)->waits)
+                       machine ? "machine" : "profile");
+    if (machine && pp_device_kind(config->device)->waits)
         return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
                                  "profile of ppprof or --times says; leave --machine out");
     return pp_given_times_of(config, &times);
@@ -110,16 +115,17 @@ static pp_status check_usage(const struct session *s)
 {
     const struct pp_config *config = &s->config;
     if (config->emit && s->npoints != 1)
-        return pp_fail(PP_USAGE, "--emit: one configuration can be written, and the lists make %d; name one of each",
-                       s->npoints);
+        return pp_fail(PP_USAGE, "--emit: one configuration can be written, and the lists make %lld; name one of each",
+                       (long long)s->npoints);
     if (config->draw && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--draw goes with --format table: the other formats are for programs");
     PP_TRY(check_times(s));
+    PP_TRY(pp_targets_check(config));
     if (config->emit && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
-    if (config->emit && (config->price > 0 || config->train_tokens > 0))
+    if (config->emit && (config->price.n > 0 || config->train_tokens > 0))
         return pp_fail(PP_USAGE, "--%s is of predictions, and --emit prints none; leave one out",
-                       config->price > 0 ? "price" : "train-tokens");
+                       config->price.n > 0 ? "price" : "train-tokens");
     return PP_OK;
 }
 
@@ -127,75 +133,29 @@ static pp_status check_usage(const struct session *s)
 static pp_status open_database(struct session *s)
 {
     const struct pp_config *config = &s->config;
-    bool measured = !config->times && !config->machine && !config->profile;
-    if (config->profile)
-        PP_TRY(pp_profiles_of_file(config->profile, &s->texts));
-    else if (config->machine)
-        PP_TRY(pp_profiles_of_machine(config->machine, &s->texts));
+    const bool measured = !config->times && !pp_config_machine(config) && !config->profile;
     if (config->db)
         PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
     else if (measured && access("pp.db", F_OK) == 0)
         PP_TRY(pp_db_open("pp.db", PP_DB_READ, &s->db));
-    s->predictor.db = measured ? s->db : s->texts;
+    s->common.db = measured ? s->db : NULL;
     return PP_OK;
 }
 
-/* A device that waits does so as long as what was measured last took, if no times are given. */
-static pp_status choose_waits(struct session *s)
+static pp_status find_targets(struct session *s)
 {
-    if (s->config.times || !pp_device_kind(s->config.device)->waits) return PP_OK;
-    const struct pp_config *config = &s->config;
-    const char *path = config->profile ? config->profile : config->db ? config->db : s->predictor.db ? "pp.db" : NULL;
-    PP_TRY(pp_waits_choose(&s->config, s->predictor.db, path, s->waits, sizeof s->waits));
-    s->predictor.waits = s->waits;
-    return PP_OK;
-}
-
-/* "auto": what was measured last, else the cpu. A machine of GPUs is one for cuda, if nothing else is said. */
-static pp_status choose_device(struct session *s, const struct pp_backend **backend)
-{
-    struct pp_config *config = &s->config;
-    PP_TRY(config->machine ? pp_machine_find(config->machine, &s->predictor.machine) : PP_OK);
-    if (config->machine && s->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
-        config->device = pp_device_gpu()->name;
-    if (strcmp(config->device, "auto") == 0) {
-        if (s->predictor.db) PP_TRY(pp_db_newest_device(s->predictor.db, s->device, sizeof s->device));
-        config->device = s->device[0] ? s->device : pp_device_kind(NULL)->name;
+    const struct pp_backend *backend;
+    PP_TRY(pp_targets_find(&s->common, &s->targets, &s->ntargets));
+    PP_TRY(PP_NEW(&s->remarks, s->ntargets));
+    for (int i = 0; i < s->ntargets; i++) {
+        const struct pp_predictor *p = &s->targets[i].predictor;
+        PP_TRY(pp_backend_named(p->config->device, &backend));
+        s->remarks[i] = (struct pp_remarks){.predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL};
     }
-    PP_TRY(choose_waits(s));
-    return pp_backend_named(config->device, backend);
-}
-
-/* For what was not measured, a machine of the device's kind; one that was named is there already. */
-static pp_status find_machine(struct session *s)
-{
-    if (s->config.machine) return PP_OK;
-    return pp_machine_find(pp_device_kind(s->config.device)->machine, &s->predictor.machine);
-}
-
-/* A data sheet knows one kind of link, and work of one thread. */
-static pp_status check_running(const struct session *s)
-{
-    const struct pp_config *config = &s->config;
-    const char *waits = s->predictor.waits; /* the device that is waited for */
-    const struct pp_device_kind *device = pp_device_kind(waits ? waits : config->device);
-    const bool transport = strcmp(config->transport, "auto") != 0;
-    if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
-        return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
-                       config->transport, config->device);
-    const bool threads = config->threads > 1;
-    bool measured = s->predictor.db || config->times;
-    if (threads && s->predictor.db && !waits)
-        PP_TRY(pp_db_has_threads(s->predictor.db, config->device, config->threads, &measured));
-    if (!measured && (threads || (transport && config->machine)))
-        return pp_fail(PP_USAGE,
-                       "--%s: nothing was measured with that, and the data sheet of machine %s has one figure for "
-                       "all; leave the option out",
-                       threads ? "threads" : "transport", s->predictor.machine.name);
     return PP_OK;
 }
 
-static pp_status draw(struct session *s, const struct pp_prediction *prediction)
+static pp_status draw(struct session *s, const char *machine, const struct pp_prediction *prediction)
 {
     const struct pp_plan *plan = prediction->job->train;
     bool colour;
@@ -205,10 +165,11 @@ static pp_status draw(struct session *s, const struct pp_prediction *prediction)
     if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
-    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s, %d microbatch%s%s%s\n", plan->schedule, plan->ranks,
+    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule, plan->ranks,
             pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts, context,
             plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
-            many ? pp_checkpoint_text(plan->checkpoint, mode) : "");
+            many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
+            machine ? machine : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
 }
 
@@ -226,73 +187,103 @@ static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
 {
     struct part *part = context;
     struct session *s = part->session;
+    struct pp_remarks *remarks = part->remarks;
     const struct pp_point *point = &part->way->points[i];
-    pp_progress("predicting %d of %d", part->before + i + 1, s->npoints);
+    pp_progress("predicting %lld of %lld", (long long)part->before + i + 1, (long long)s->npoints);
     if (outcome->status == PP_USAGE && s->npoints > 1)
-        return pp_remarks_leave_out(&s->remarks, point, outcome->message);
+        return pp_remarks_all_leave_out(&s->remarks_all, point, remarks->machine, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
-    pp_remarks_memory(&s->remarks, point, outcome->row);
+    pp_remarks_memory(remarks, point, outcome->row);
+    if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
-    pp_remarks_source(&s->remarks, point, &outcome->origin);
-    pp_remarks_checkpoint(&s->remarks, outcome->remark);
-    if (s->config.draw) PP_TRY(draw(s, &outcome->prediction));
+    pp_remarks_source(remarks, point, &outcome->origin);
+    pp_remarks_all_checkpoint(&s->remarks_all, outcome->remark);
+    if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(part, &outcome->prediction) : PP_OK;
 }
 
-static pp_status predict_way(struct session *s, const struct pp_way *way, int before)
+static pp_status leave_out(struct session *s, int target, const struct pp_way *way, const char *why)
 {
+    for (int i = 0; i < way->npoints; i++)
+        PP_TRY(pp_remarks_all_leave_out(&s->remarks_all, &way->points[i], s->remarks[target].machine, why));
+    return PP_OK;
+}
+
+static pp_status predict_way(struct session *s, int target, const struct pp_way *way, int64_t before)
+{
+    const struct pp_target *t = &s->targets[target];
+    const char *why = t->impossible[0] ? t->impossible : way->impossible;
     struct pp_config config;
-    struct part part = {.session = s, .way = way, .predictor = s->predictor, .before = before};
+    struct part part = {
+        .session = s, .remarks = &s->remarks[target], .way = way, .predictor = t->predictor, .before = before};
     const struct pp_points_call call = {.predictor = &part.predictor,
                                         .points = way->points,
                                         .npoints = way->npoints,
                                         .keep = s->config.draw || s->config.db,
                                         .take = take_point,
                                         .context = &part};
-    if (way->impossible[0] && s->npoints == 1) return pp_fail(PP_USAGE, "%s", way->impossible);
-    for (int i = 0; way->impossible[0] && i < way->npoints; i++)
-        PP_TRY(pp_remarks_leave_out(&s->remarks, &way->points[i], way->impossible));
-    if (way->impossible[0]) return PP_OK;
-    pp_way_config(&s->config, way, &config);
+    if (why[0] && s->npoints == 1) return pp_fail(PP_USAGE, "%s", why);
+    if (why[0]) return leave_out(s, target, way, why);
+    pp_way_config(&t->config, way, &config);
     part.predictor.config = &config;
     return pp_predict_points(&call, 0);
 }
 
 static pp_status predict_all(struct session *s)
 {
-    PP_TRY(pp_remarks_begin(&s->remarks, s->ways, s->nways));
-    for (int i = 0, before = 0; i < s->nways; before += s->ways[i++].npoints)
-        PP_TRY(predict_way(s, &s->ways[i], before));
+    int64_t before = 0;
+    PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
+    for (int t = 0; t < s->ntargets; t++)
+        for (int i = 0; i < s->nways; before += s->ways[i++].npoints) PP_TRY(predict_way(s, t, &s->ways[i], before));
     pp_progress(NULL);
-    pp_remarks_left_out(&s->remarks);
+    pp_remarks_all_left_out(&s->remarks_all);
     if (json_array_size(s->rows) == 0)
-        return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
+        return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
     return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
 }
 
 static pp_status emit(const struct session *s)
 {
     struct pp_job *job;
-    PP_TRY(pp_predict_job(&s->predictor, &s->ways[0].points[0], &job));
+    PP_TRY(pp_predict_job(&s->targets[0].predictor, &s->ways[0].points[0], &job));
     pp_status status = pp_plan_csv(job->train, stdout);
     pp_job_free(job);
     return status;
 }
 
-static void tell_machine(const struct session *s)
+/* The machine's rows for which something, or the times of tasks, were computed. */
+static void count_computed(const struct session *s, const struct pp_machine *machine, size_t *any, size_t *tasks)
 {
-    size_t computed = 0, tasks = 0, i;
     json_t *row;
+    size_t i;
+    *any = *tasks = 0;
     json_array_foreach(s->rows, i, row)
     {
-        const char *source = json_string_value(json_object_get(row, "cost_source"));
-        computed += json_is_string(json_object_get(row, "machine"));
-        tasks += strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0;
+        const char *source = json_string_value(json_object_get(row, "cost_source")),
+                   *name = json_string_value(json_object_get(row, "machine"));
+        if (!name || strcmp(name, machine->name) != 0) continue;
+        ++*any;
+        *tasks += strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0;
     }
-    if (computed > 0) pp_machine_tell(&s->predictor.machine, tasks > 0);
-    if (tasks > 0) pp_remarks_precision(&s->remarks);
+}
+
+static void tell_machines(const struct session *s)
+{
+    size_t any, tasks;
+    bool sheet = false;
+    for (int t = 0; t < s->ntargets; t++) {
+        const struct pp_machine *machine = &s->targets[t].predictor.machine;
+        count_computed(s, machine, &any, &tasks);
+        if (any > 0) pp_machine_tell(machine);
+        sheet |= tasks > 0 && machine->cores == 0;
+    }
+    if (sheet) pp_machine_tell_sheet();
+    for (int t = 0; t < s->ntargets; t++) {
+        count_computed(s, &s->targets[t].predictor.machine, &any, &tasks);
+        if (tasks > 0) pp_remarks_precision(&s->remarks[t]);
+    }
 }
 
 static pp_status predict(struct session *s)
@@ -301,10 +292,11 @@ static pp_status predict(struct session *s)
     s->drawings = open_memstream(&s->drawn, &s->drawn_size);
     if (!s->rows || !s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     PP_TRY(predict_all(s));
-    pp_remarks_totals(&s->remarks);
-    tell_machine(s);
-    pp_remarks_schedule(&s->remarks);
-    pp_remarks_fits(&s->remarks);
+    for (int t = 0; t < s->ntargets; t++) pp_remarks_totals(&s->remarks[t]);
+    pp_remarks_all_totals(&s->remarks_all);
+    tell_machines(s);
+    pp_remarks_schedule(&s->remarks[0]);
+    for (int t = 0; t < s->ntargets; t++) pp_remarks_fits(&s->remarks[t]);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
@@ -335,21 +327,16 @@ static pp_status predict_with(struct session *s)
 static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
-    struct pp_predictor *p = &s->predictor;
-    const struct pp_backend *backend;
-    *p = (struct pp_predictor){
+    s->common = (struct pp_predictor){
         .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &s->db_lock};
-    s->remarks.predictor = p;
     PP_TRY(pp_ways_prepare(config));
-    PP_TRY(pp_data_survey(config, &p->data_bytes));
+    PP_TRY(pp_data_survey(config, &s->common.data_bytes));
     PP_TRY(pp_ways(config, &pp_schedules, &s->ways, &s->nways));
     for (int i = 0; i < s->nways; i++) s->npoints += s->ways[i].npoints;
+    s->npoints *= pp_targets_count(config);
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
-    PP_TRY(choose_device(s, &backend));
-    PP_TRY(find_machine(s));
-    PP_TRY(check_running(s));
-    PP_TRY(pp_split_find(config, p, backend->name, s->texts));
+    PP_TRY(find_targets(s));
     return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);
 }
 
@@ -358,8 +345,9 @@ static void release(struct session *s)
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
     pp_ways_free(s->ways, s->nways);
-    pp_remarks_free(&s->remarks);
-    pp_split_time_free(&s->config);
+    pp_remarks_all_free(&s->remarks_all);
+    free(s->remarks);
+    pp_targets_free(s->targets, s->ntargets);
     json_decref(s->rows);
 }
 
@@ -368,7 +356,6 @@ static pp_status run(void *session, const char *operand)
     struct session *s = session;
     (void)operand;
     pp_status status = answer(s);
-    (void)pp_db_close(s->texts); /* in memory */
     pp_status closed = pp_db_close(s->db);
     release(s);
     return status == PP_OK ? closed : status;

@@ -49,7 +49,7 @@ static bool evaluates(const struct pp_config *config)
 
 int64_t pp_predict_memory(const struct pp_predictor *p)
 {
-    if (p->config->memory > 0 || !p->config->machine) return p->config->memory;
+    if (p->config->memory > 0 || !pp_config_machine(p->config)) return p->config->memory;
     return (int64_t)fmin(p->machine.usable_bytes, 0x1p62);
 }
 

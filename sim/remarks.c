@@ -3,19 +3,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "core/stats.h"
 #include "sim/output.h"
-
-struct pp_left_out {
-    struct pp_point first;
-    int count;
-    struct pp_left_out *next;
-    char why[]; /* of the first */
-};
 
 static pp_status tell_model(const struct pp_predictor *p)
 {
@@ -89,8 +81,8 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *o)
 {
     const char *machine = r->predictor->machine.name;
-    char text[PP_POINT_TEXT], remark[256];
-    pp_point_text(point, text);
+    char text[PP_POINT_ON_TEXT], remark[256];
+    pp_point_on_text(point, r->machine, text);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && o->from[i] > 0 && r->from[i]++ == 0)
             pp_warn("%s: %d of %d task shape%s %s (the first: %s)%s%s", text, o->from[i], o->classes,
@@ -104,11 +96,6 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
     r->hop_told |= o->hop_missing;
     r->measured += o->classes > o->from[PP_COST_MACHINE];
     r->taken = fmax(r->taken, o->taken);
-}
-
-void pp_remarks_checkpoint(struct pp_remarks *r, const char *remark)
-{
-    if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
 }
 
 void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row)
@@ -252,26 +239,27 @@ void pp_remarks_fits(const struct pp_remarks *r)
     char text[PP_POINT_TEXT + 64], advice[256 + sizeof text];
     if (r->fit > 0 || r->nlarge == 0) return;
     advise(r, advice, sizeof advice);
-    pp_warn("nothing fits into %s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
-            p->config->memory > 0 ? "--memory" : "a device of ", p->config->memory > 0 ? "" : p->machine.name,
-            (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib, large_text(&r->large[0], text, sizeof text),
-            advice);
+    const bool given = p->config->memory > 0;
+    pp_warn("nothing fits into %s%s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
+            given ? "--memory" : "a device of ", given && r->machine ? " on " : "",
+            !given || r->machine ? p->machine.name : "", (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib,
+            large_text(&r->large[0], text, sizeof text), advice);
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
-    char remark[256];
+    char remark[256], on[48] = "";
+    if (r->machine) snprintf(on, sizeof on, "machine %s: ", r->machine);
     if (r->measured > 0 && pp_taken_remark(r->taken, remark, sizeof remark))
-        pp_warn("the profile is disturbed: %s", remark);
+        pp_warn("%sthe profile is disturbed: %s", on, remark);
     if (config->profile && r->measured == 0)
-        pp_warn("profile %s has no time of any task of these configurations on device %s", config->profile,
+        pp_warn("%sprofile %s has no time of any task of these configurations on device %s", on, config->profile,
                 config->device);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && r->from[i] > 1)
-            pp_warn("%d configurations have task shapes that %s", r->from[i], pp_cost_source_words[i]);
-    if (r->link_computed > 1) pp_warn("%d configurations have links that were never measured", r->link_computed);
-    if (r->checkpoints > 1) pp_warn("%d configurations have checkpoints that save no memory", r->checkpoints);
+            pp_warn("%s%d configurations have task shapes that %s", on, r->from[i], pp_cost_source_words[i]);
+    if (r->link_computed > 1) pp_warn("%s%d configurations have links that were never measured", on, r->link_computed);
 }
 
 void pp_remarks_schedule(const struct pp_remarks *r)
@@ -280,19 +268,6 @@ void pp_remarks_schedule(const struct pp_remarks *r)
     if (config->workers.n == 0 || pp_config_given(config, "schedule")) return;
     pp_info("only gpipe was tried, the default, which holds all microbatches; name others to compare, such as "
             "--schedule 1f1b,zbv");
-}
-
-/* But for numbers, and lists of them. */
-static bool same_reason(const char *a, const char *b)
-{
-    static const char numbers[] = "0123456789, ";
-    for (;;) {
-        const size_t n = strspn(a, numbers), m = strspn(b, numbers);
-        const bool both = n > 0 && m > 0;
-        if (!both && *a != *b) return false;
-        if (*a == '\0') return true;
-        a += both ? n : 1, b += both ? m : 1;
-    }
 }
 
 void pp_remarks_precision(const struct pp_remarks *r)
@@ -306,39 +281,4 @@ void pp_remarks_precision(const struct pp_remarks *r)
     pp_warn("products in fp32 go without the tensor cores of %s, at %.0f TFLOP/s instead of %.0f in bf16: most "
             "trainings use --precision bf16; with --precision fp32 this is not said",
             m->name, plain / 1e3, tensor_cores / 1e3);
-}
-
-pp_status pp_remarks_leave_out(struct pp_remarks *r, const struct pp_point *point, const char *why)
-{
-    struct pp_left_out **at = &r->left_out;
-    while (*at && !same_reason((*at)->why, why)) at = &(*at)->next;
-    if (*at) {
-        (*at)->count++;
-        return PP_OK;
-    }
-    const size_t size = strlen(why) + 1;
-    struct pp_left_out *group = malloc(sizeof *group + size);
-    if (!group) return pp_fail(PP_NOMEM, "cannot allocate room to note what was left out");
-    *group = (struct pp_left_out){.first = *point, .count = 1};
-    memcpy(group->why, why, size);
-    *at = group;
-    return PP_OK;
-}
-
-void pp_remarks_left_out(const struct pp_remarks *r)
-{
-    for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
-        char many[48] = "", text[PP_POINT_TEXT];
-        if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
-        pp_warn("left out %s%s: %s", many, pp_point_text(&group->first, text), group->why);
-    }
-}
-
-void pp_remarks_free(struct pp_remarks *r)
-{
-    while (r->left_out) {
-        struct pp_left_out *next = r->left_out->next;
-        free(r->left_out);
-        r->left_out = next;
-    }
 }

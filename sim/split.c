@@ -7,16 +7,16 @@
 #include "core/split_time.h"
 #include "sim/costs.h"
 
-pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, const char *device, struct pp_db *texts)
+pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts)
 {
     if (pp_predict_only_times(config) || strcmp(config->split, "time") != 0) return PP_OK;
-    if (config->machine && !texts) return pp_machine_split_time(&p->machine, config, p->ops);
+    if (pp_config_machine(config) && !texts) return pp_machine_split_time(&p->machine, config, p->ops);
     if (config->workers.n > 0)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
                        "way has another; name another --split, or a --machine that has a data sheet alone");
-    pp_status status = pp_split_time(config, p->ops, p->waits ? p->waits : device, texts);
-    if (status != PP_INPUT || !config->machine) return status;
+    pp_status status = pp_split_time(config, p->ops, p->waits ? p->waits : config->device, texts);
+    if (status != PP_INPUT || !pp_config_machine(config)) return status;
     PP_TRY(pp_machine_split_time(&p->machine, config, p->ops));
     pp_warn("--split time: the profile lacks kernels of this model: layers are cut by computed times of machine %s",
             p->machine.name);
@@ -24,7 +24,10 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
 }
 
 /* Of a data sheet alone: what was measured has times of some rows only. */
-static bool is_own(const struct pp_predictor *p) { return p->config->layer_ns && p->config->machine && !p->db; }
+static bool is_own(const struct pp_predictor *p)
+{
+    return p->config->layer_ns && pp_config_machine(p->config) && !p->db;
+}
 
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
 {

@@ -8,11 +8,11 @@
 
 #include "sim/predict.h"
 
-/* By the profile's kernels on the device (texts: what came with the machine or as --profile, NULL: the database's); of
- * --machine, where these are not all there or a data sheet is all there is, by that: as for the times of tasks, but for
- * all kernels, as a cut compares them. PP_USAGE, PP_INPUT where there is neither. */
-pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, const char *device,
-                        struct pp_db *texts) PP_MUST_CHECK;
+/* By the profile's kernels on the config's device, or the one that is waited for (texts: what came with the machine or
+ * as --profile, NULL: the database's); of --machine, where these are not all there or a data sheet is all there is, by
+ * that: as for the times of tasks, but for all kernels, as a cut compares them. PP_USAGE, PP_INPUT where there is
+ * neither. */
+pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
 /* *out: p->config, but by a data sheet with the times of the point's own rows and T, as if it was asked for alone, not
  * those of the first of the lists. For the creation of its job; release it then. */

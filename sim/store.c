@@ -30,7 +30,7 @@ pp_status pp_store_prediction(struct pp_db *db, const struct pp_predictor *p, co
     else
         snprintf(about, sizeof about, "profile");
     const struct pp_run run = {.tool = "ppsim",
-                               .device = p->config->machine ? p->machine.name : p->config->device,
+                               .device = pp_config_machine(p->config) ? p->machine.name : p->config->device,
                                .device_text = about,
                                .transport = prediction->origin.transport[0] ? prediction->origin.transport
                                                                             : p->config->transport,

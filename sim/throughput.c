@@ -37,14 +37,14 @@ int64_t pp_devices(const struct pp_predictor *p, const struct pp_prediction *pre
     if (!job->model) return 0;
     if (pp_device_kind(p->waits ? p->waits : job->config->device)->queue)
         return sharers > 1 ? workers / sharers : workers;
-    return p->config->machine && there > 0 && there < cores ? there : cores;
+    return pp_config_machine(p->config) && there > 0 && there < cores ? there : cores;
 }
 
 double pp_mfu(const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const double ns = (double)prediction->result.batch_ns;
-    if (!p->config->machine || !job->model || ns <= 0) return 0;
+    if (!pp_config_machine(p->config) || !job->model || ns <= 0) return 0;
     const double peak = p->machine.peak_flops_per_ns[job->model->shape.precision];
     if (peak <= 0) return 0;
     return batch_rows(job) * pp_model_flops(&job->model->shape, job->config->tokens) /
@@ -60,5 +60,5 @@ double pp_train_days(const struct pp_predictor *p, const struct pp_prediction *p
 double pp_cost_per_gtoken(const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const double speed = pp_tokens_per_s(prediction);
-    return speed > 0 ? p->config->price * (double)pp_devices(p, prediction) * 1e9 / speed / 3600 : 0;
+    return speed > 0 ? pp_config_price(p->config) * (double)pp_devices(p, prediction) * 1e9 / speed / 3600 : 0;
 }

@@ -147,6 +147,7 @@ struct place {
     bool out;
     double value; /* less is better */
     int64_t workers;
+    const char *machine; /* "": there is one */
     size_t before;
 };
 
@@ -166,17 +167,25 @@ static int64_t workers_of(const json_t *row)
     return workers;
 }
 
-/* Places before this one that have as many workers. */
+static const char *machine_of(const json_t *row)
+{
+    const char *name = json_string_value(json_object_get(row, "for_machine"));
+    return name ? name : "";
+}
+
+/* Places before this one that have as many workers of the same machine. */
 static int better(const struct place *places, size_t place)
 {
+    const struct place *this = &places[place];
     int n = 0;
-    for (size_t i = 0; i < place; i++) n += places[i].workers == places[place].workers;
+    for (size_t i = 0; i < place; i++)
+        n += places[i].workers == this->workers && strcmp(places[i].machine, this->machine) == 0;
     return n;
 }
 
 pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
 {
-    const char *key = config->price > 0 ? "cost_per_gtoken" : "ms_per_batch";
+    const char *key = pp_config_price(config) > 0 ? "cost_per_gtoken" : "ms_per_batch";
     const size_t n = json_array_size(rows);
     struct place *places;
     int failed = 0;
@@ -184,15 +193,14 @@ pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
     for (size_t i = 0; i < n; i++) {
         json_t *row = json_incref(json_array_get(rows, i));
         const bool out = json_is_false(json_object_get(row, "fits"));
-        places[i] = (struct place){row, out, json_number_value(json_object_get(row, key)), workers_of(row), i};
+        places[i] =
+            (struct place){row, out, json_number_value(json_object_get(row, key)), workers_of(row), machine_of(row), i};
     }
     qsort(places, n, sizeof *places, by_value);
     failed |= json_array_clear(rows);
     for (size_t i = 0; i < n; i++)
-        if (config->top && better(places, i) >= config->top)
-            json_decref(places[i].row);
-        else
-            failed |= json_array_append_new(rows, places[i].row);
+        if (!config->top || better(places, i) < config->top) failed |= json_array_append(rows, places[i].row);
+    for (size_t i = 0; i < n; i++) json_decref(places[i].row); /* behind all: they have the machines' names */
     free(places);
     return failed ? pp_fail(PP_NOMEM, "cannot allocate room to sort") : PP_OK;
 }

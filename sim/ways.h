@@ -3,6 +3,7 @@
  * The parts of a sweep: one for each of --context-parallel, of all combinations of the other lists. With --workers
  * there is one for each way to use so many devices: P ranks of T workers, each C times, and as many replicas as there
  * are devices for, which share the rows of a batch; for each of the numbers of devices that are listed.
+ * They are the same for every machine (sim/targets.h).
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -34,7 +35,8 @@ void pp_ways_free(struct pp_way *ways, int n);
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
 
 /* Sorts rows of results (pp_row_create()): by ms/batch, with --price by what tokens cost; those that do not fit in
- * --memory go last. Equal ones keep their order. With --top only the first of each number of workers are left. */
+ * --memory go last. Equal ones keep their order. With --top only the first of each number of workers of each machine
+ * ("for_machine") are left. */
 pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif

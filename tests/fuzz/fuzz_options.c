@@ -22,7 +22,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void read_back(const struct pp_config *config)
 {
-    char text[1024], again[1024];
+    char text[8192], again[8192]; /* lists of names and of reals, too */
     static struct pp_config copy;
     copy = *config;
     for (int i = 0; i < pp_config_nrows; i++) {

@@ -17,6 +17,7 @@ struct sample {
     const char *text;
     struct pp_ints choices, ints;
     struct pp_texts texts;
+    struct pp_reals reals;
 };
 
 #define AT(field) offsetof(struct sample, field)
@@ -33,6 +34,7 @@ static const struct pp_opt rows[] = {
      "some choices"},
     {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
     {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
+    {"reals", PP_OPT_REALS, AT(reals), PP_ALL_TOOLS, "Two", NULL, NULL, 0.5, 8, NULL, "reals"},
     {"any", PP_OPT_INT, AT(any), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a number without limits"},
     {"elsewhere", PP_OPT_FLAG, AT(flag), PP_PPEXEC, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
     {"others", PP_OPT_FLAG, AT(flag), PP_ALL_TOOLS & ~PP_PPSIM, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
@@ -167,6 +169,10 @@ static void mistakes_are_named(void **state)
         {"--ints 1,,2", "empty entry"},
         {"--ints 1,", "empty entry"},
         {"--ints 1,65", "outside 1..64"},
+        {"--reals 1,,2", "empty entry"},
+        {"--reals 1,2x", "'2x' is not a number"},
+        {"--reals 1,0", "--reals: 0 is below 0.5"},
+        {"--reals 1,nan", "not a number"},
         {"one two", "'two' is neither"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -194,6 +200,21 @@ static void what_a_list_names_twice_is_there_once(void **state)
         }
 }
 
+static void reals_are_all_there(void **state)
+{
+    (void)state;
+    char text[600];
+    int row = 0;
+    struct parsed p;
+    assert_int_equal(parse("--reals 2,1.5,2,2.0,0.7", &p), PP_OK);
+    assert_int_equal(p.sample.reals.n, 5);
+    assert_true(p.sample.reals.v[1] == 1.5 && p.sample.reals.v[3] == 2);
+    while (strcmp(rows[row].name, "reals") != 0) row++;
+    assert_string_equal(pp_options_text(&rows[row], &p.sample, text, sizeof text), "2,1.5,2,2,0.7");
+    assert_int_equal(parse("", &p), PP_OK);
+    assert_int_equal(p.sample.reals.n, 0);
+}
+
 static void a_list_may_be_full_but_not_more(void **state)
 {
     (void)state;
@@ -213,7 +234,8 @@ static void values_print_as_text_that_parses_back(void **state)
     struct parsed p, again;
     assert_int_equal(parse("", &again), PP_OK);
     assert_int_equal(parse("--number 9 --choice alpha --seed 0xffffffffffffffff --bytes 3G --real 0.30000000000000004 "
-                           "--text t --choices beta,alpha --ints 3,1 --texts a,b --flag",
+                           "--text t --choices beta,alpha --ints 3,1 --texts a,b --reals 0.7,0.7 "
+                           "--flag",
                            &p),
                      PP_OK);
     for (int i = 0; i < ROWS; i++) {
@@ -283,6 +305,7 @@ int main(void)
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(what_a_list_names_twice_is_there_once),
+        cmocka_unit_test(reals_are_all_there),
         cmocka_unit_test(a_list_may_be_full_but_not_more),
         cmocka_unit_test(values_print_as_text_that_parses_back),
         cmocka_unit_test(help_shows_options_of_the_program_by_group),

@@ -53,7 +53,7 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
     *f = (struct fixture){0};
     if (pp_config_parse(PP_PPSIM, n, options, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
     f->predictor = (struct pp_predictor){.config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops};
-    if (pp_machine_find(f->config.machine, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_machine_find(pp_config_machine(&f->config), &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
     if (pp_predict(&f->predictor, point, false, &f->prediction) != PP_OK) fail_msg("%s", pp_message());
 }
 
@@ -103,7 +103,7 @@ static void test_by_hand(void **state)
     /* 8 rows on 2 GPUs of 989e12 a second, which the 4 workers share */
     assert_true(fabs(pp_mfu(&f.predictor, &f.prediction) / (8 * 21600 / (seconds * 2 * 989e12)) - 1) < 1e-9);
     assert_int_equal(pp_devices(&f.predictor, &f.prediction), 2);
-    f.config.machine = NULL;
+    f.config.machine.n = 0;
     assert_true(pp_mfu(&f.predictor, &f.prediction) == 0);
     pp_prediction_free(&f.prediction);
 }
@@ -139,12 +139,13 @@ static void test_days_and_cost(void **state)
     assert_int_equal(pp_devices(&f.predictor, &f.prediction), 5);
     assert_true(fabs(pp_cost_per_gtoken(&f.predictor, &f.prediction) / (1e9 / 24 * seconds / 3600 * 5 * 0.5) - 1) <
                 1e-12);
-    f.config.machine = NULL; /* the device was measured: the machine is not that of the workers */
+    f.config.machine.n = 0; /* the device was measured: the machine is not that of the workers */
     assert_int_equal(pp_devices(&f.predictor, &f.prediction), 8);
     f.config.device = "delay";
     f.predictor.waits = "cuda";
     assert_int_equal(pp_devices(&f.predictor, &f.prediction), 4);
-    f.config.price = f.config.train_tokens = 0;
+    f.config.price.n = 0;
+    f.config.train_tokens = 0;
     assert_true(pp_cost_per_gtoken(&f.predictor, &f.prediction) == 0);
     assert_true(pp_train_days(&f.predictor, &f.prediction) == 0);
     pp_prediction_free(&f.prediction);

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/remarks_all.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+struct pp_left_out {
+    struct pp_point first;
+    const char *machine; /* NULL: they are of several */
+    int count;
+    struct pp_left_out *next;
+    char why[]; /* of the first */
+};
+
+const char *pp_point_on_text(const struct pp_point *point, const char *machine, char buf[PP_POINT_ON_TEXT])
+{
+    char text[PP_POINT_TEXT];
+    pp_point_text(point, text);
+    snprintf(buf, PP_POINT_ON_TEXT, "%s%s%s", text, machine ? ", machine " : "", machine ? machine : "");
+    return buf;
+}
+
+void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark)
+{
+    if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
+}
+
+/* But for numbers, and lists of them. "h100" is a name. */
+static bool same_reason(const char *a, const char *b)
+{
+    static const char numbers[] = "0123456789, ";
+    for (bool name = false;;) {
+        const size_t n = name ? 0 : strspn(a, numbers), m = name ? 0 : strspn(b, numbers);
+        const bool both = n > 0 && m > 0;
+        if (!both && *a != *b) return false;
+        if (*a == '\0') return true;
+        name = !both && (isalpha((unsigned char)*a) || *a == '#' || (name && isdigit((unsigned char)*a)));
+        a += both ? n : 1, b += both ? m : 1;
+    }
+}
+
+pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_point *point, const char *machine,
+                                   const char *why)
+{
+    struct pp_left_out **at = &r->left_out;
+    while (*at && !same_reason((*at)->why, why)) at = &(*at)->next;
+    if (*at) {
+        (*at)->count++;
+        if ((*at)->machine != machine) (*at)->machine = NULL;
+        return PP_OK;
+    }
+    const size_t size = strlen(why) + 1;
+    struct pp_left_out *group = malloc(sizeof *group + size);
+    if (!group) return pp_fail(PP_NOMEM, "cannot allocate room to note what was left out");
+    *group = (struct pp_left_out){.first = *point, .machine = machine, .count = 1};
+    memcpy(group->why, why, size);
+    *at = group;
+    return PP_OK;
+}
+
+void pp_remarks_all_left_out(const struct pp_remarks_all *r)
+{
+    for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
+        char many[48] = "", text[PP_POINT_ON_TEXT];
+        const bool named = group->machine && strstr(group->why, group->machine);
+        if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
+        pp_warn("left out %s%s: %s", many, pp_point_on_text(&group->first, named ? NULL : group->machine, text),
+                group->why);
+    }
+}
+
+void pp_remarks_all_totals(const struct pp_remarks_all *r)
+{
+    if (r->checkpoints > 1) pp_warn("%d configurations have checkpoints that save no memory", r->checkpoints);
+}
+
+void pp_remarks_all_free(struct pp_remarks_all *r)
+{
+    while (r->left_out) {
+        struct pp_left_out *next = r->left_out->next;
+        free(r->left_out);
+        r->left_out = next;
+    }
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/targets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/devices.h"
+#include "core/movers.h"
+#include "core/split_time.h"
+#include "sim/profiles.h"
+#include "sim/split.h"
+
+int pp_targets_count(const struct pp_config *config) { return config->machine.n > 1 ? config->machine.n : 1; }
+
+pp_status pp_targets_check(const struct pp_config *config)
+{
+    const int machines = config->machine.n, prices = config->price.n;
+    if (prices <= 1 || prices == machines) return PP_OK;
+    if (machines <= 1)
+        return pp_fail(PP_USAGE,
+                       "--price: %d prices are of %d machines, and --machine names %s; name one price, or more "
+                       "machines",
+                       prices, prices, machines ? "one" : "none");
+    return pp_fail(PP_USAGE, "--price: %d prices are neither one for all %d machines of --machine nor one for each",
+                   prices, machines);
+}
+
+/* The config of machine i alone. */
+static pp_status begin(const struct pp_predictor *common, int i, struct pp_target *t)
+{
+    const struct pp_config *all = common->config;
+    const struct pp_reals *price = &all->price;
+    t->config = *all;
+    t->predictor = *common;
+    t->predictor.config = &t->config;
+    if (price->n > 0) t->config.price = (struct pp_reals){1, {price->v[price->n > 1 ? i : 0]}};
+    if (all->machine.n == 0) return PP_OK;
+    t->config.machine = (struct pp_texts){.n = 1, .v = {all->machine.v[i]}};
+    return pp_machine_find(all->machine.v[i], &t->predictor.machine);
+}
+
+/* A list names nothing twice (core/options.h), but one file may have several paths. */
+static pp_status check_new(const struct pp_target *targets, int i)
+{
+    const char *name = targets[i].predictor.machine.name;
+    for (int k = 0; k < i; k++)
+        if (strcmp(targets[k].predictor.machine.name, name) == 0)
+            return pp_fail(PP_USAGE, "--machine: %s and %s are one machine, %s; name it once",
+                           pp_config_machine(&targets[k].config), pp_config_machine(&targets[i].config), name);
+    return PP_OK;
+}
+
+/* With --machine and --profile nothing of a database is wanted. */
+static pp_status open_texts(struct pp_target *t)
+{
+    const struct pp_config *config = &t->config;
+    if (config->profile)
+        PP_TRY(pp_profiles_of_file(config->profile, &t->texts));
+    else if (pp_config_machine(config))
+        PP_TRY(pp_profiles_of_machine(pp_config_machine(config), &t->texts));
+    if (t->texts) t->predictor.db = t->texts;
+    return PP_OK;
+}
+
+/* A device that waits does so as long as what was measured last took, if no times are given. */
+static pp_status choose_waits(struct pp_target *t)
+{
+    const struct pp_config *config = &t->config;
+    if (config->times || !pp_device_kind(config->device)->waits) return PP_OK;
+    const char *path = config->profile ? config->profile : config->db ? config->db : t->predictor.db ? "pp.db" : NULL;
+    PP_TRY(pp_waits_choose(&t->config, t->predictor.db, path, t->waits, sizeof t->waits));
+    t->predictor.waits = t->waits;
+    return PP_OK;
+}
+
+/* "auto": what was measured last, else the cpu. A machine of GPUs is one for cuda, if nothing else is said. */
+static pp_status choose_device(struct pp_target *t)
+{
+    struct pp_config *config = &t->config;
+    if (pp_config_machine(config) && t->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
+        config->device = pp_device_gpu()->name;
+    if (strcmp(config->device, "auto") == 0) {
+        if (t->predictor.db) PP_TRY(pp_db_newest_device(t->predictor.db, t->device, sizeof t->device));
+        config->device = t->device[0] ? t->device : pp_device_kind(NULL)->name;
+    }
+    return choose_waits(t);
+}
+
+/* For what was not measured, a machine of the device's kind; one that was named is there already. */
+static pp_status find_machine(struct pp_target *t)
+{
+    if (pp_config_machine(&t->config)) return PP_OK;
+    return pp_machine_find(pp_device_kind(t->config.device)->machine, &t->predictor.machine);
+}
+
+/* A data sheet knows one kind of link, and work of one thread. */
+static pp_status check_running(const struct pp_target *t)
+{
+    const struct pp_config *config = &t->config;
+    const char *waits = t->predictor.waits; /* the device that is waited for */
+    const struct pp_device_kind *device = pp_device_kind(waits ? waits : config->device);
+    const bool transport = strcmp(config->transport, "auto") != 0;
+    if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
+        return pp_fail(PP_USAGE, "--transport %s moves no data of device %s; leave it out, or name another --device",
+                       config->transport, config->device);
+    const bool threads = config->threads > 1;
+    bool measured = t->predictor.db || config->times;
+    if (threads && t->predictor.db && !waits)
+        PP_TRY(pp_db_has_threads(t->predictor.db, config->device, config->threads, &measured));
+    if (!measured && (threads || (transport && pp_config_machine(config))))
+        return pp_fail(PP_USAGE,
+                       "--%s: nothing was measured with that, and the data sheet of machine %s has one figure for "
+                       "all; leave the option out",
+                       threads ? "threads" : "transport", t->predictor.machine.name);
+    return PP_OK;
+}
+
+static pp_status complete(struct pp_target *t)
+{
+    PP_TRY(open_texts(t));
+    PP_TRY(choose_device(t));
+    PP_TRY(find_machine(t));
+    PP_TRY(check_running(t));
+    return pp_split_find(&t->config, &t->predictor, t->texts);
+}
+
+pp_status pp_targets_find(const struct pp_predictor *common, struct pp_target **targets, int *n)
+{
+    const int count = pp_targets_count(common->config);
+    *n = 0;
+    PP_TRY(PP_NEW(targets, count));
+    *n = count;
+    for (int i = 0; i < count; i++) {
+        PP_TRY(begin(common, i, &(*targets)[i]));
+        PP_TRY(check_new(*targets, i));
+    }
+    for (int i = 0; i < count; i++) {
+        struct pp_target *t = &(*targets)[i];
+        const pp_status status = complete(t);
+        if (status == PP_USAGE && count > 1)
+            snprintf(t->impossible, sizeof t->impossible, "%s", pp_message());
+        else
+            PP_TRY(status);
+    }
+    return PP_OK;
+}
+
+void pp_targets_free(struct pp_target *targets, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pp_split_time_free(&targets[i].config);
+        (void)pp_db_close(targets[i].texts); /* in memory */
+    }
+    free(targets);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/targets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+#include "sim/ways.h"
+
+struct fixture {
+    struct pp_config config;
+    struct pp_predictor common;
+    struct pp_target *targets;
+    int n;
+};
+
+/* `line`: words apart by one blank. */
+static pp_status find(struct fixture *f, const char *line)
+{
+    static char words[512];
+    char *argv[32] = {"ppsim"};
+    int argc = 1, noperands;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    *f = (struct fixture){0};
+    if (pp_config_parse(PP_PPSIM, argc, argv, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
+    f->common = (struct pp_predictor){.config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops};
+    const pp_status status = pp_targets_check(&f->config);
+    return status == PP_OK ? pp_targets_find(&f->common, &f->targets, &f->n) : status;
+}
+
+static void release(struct fixture *f) { pp_targets_free(f->targets, f->n); }
+
+static void without_a_machine_there_is_one_target(void **state)
+{
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset lab --price 3"), PP_OK);
+    assert_int_equal(f.n, 1);
+    const struct pp_target *t = f.targets;
+    assert_ptr_equal(t->predictor.config, &t->config);
+    assert_null(pp_config_machine(&t->config));
+    assert_string_equal(t->predictor.machine.name, "cpu");
+    assert_true(pp_config_price(&t->config) == 3 && pp_predict_memory(&t->predictor) == 0);
+    release(&f);
+}
+
+static void each_machine_has_its_own(void **state)
+{
+    static const struct {
+        const char *machine, *device;
+        double price;
+        bool limited;
+    } expected[] = {{"h200", "cuda", 3, true}, {"cpu", "cpu", 0.25, false}, {"a100", "cuda", 1.5, true}};
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset lab --machine h200,cpu,a100 --price 3,0.25,1.5"), PP_OK);
+    assert_int_equal(f.n, 3);
+    for (int i = 0; i < 3; i++) {
+        const struct pp_target *t = &f.targets[i];
+        assert_ptr_equal(t->predictor.config, &t->config);
+        assert_int_equal(t->config.machine.n, 1);
+        assert_string_equal(pp_config_machine(&t->config), expected[i].machine);
+        assert_string_equal(t->predictor.machine.name, expected[i].machine);
+        assert_string_equal(t->config.device, expected[i].device);
+        assert_true(pp_config_price(&t->config) == expected[i].price && t->config.price.n == 1);
+        assert_int_equal(pp_predict_memory(&t->predictor) > 0, expected[i].limited);
+        assert_string_equal(t->impossible, "");
+    }
+    assert_true(pp_predict_memory(&f.targets[0].predictor) > pp_predict_memory(&f.targets[2].predictor));
+    release(&f);
+}
+
+static void one_price_is_for_all(void **state)
+{
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset lab --machine h100,a100 --price 2"), PP_OK);
+    for (int i = 0; i < 2; i++) assert_true(pp_config_price(&f.targets[i].config) == 2);
+    release(&f);
+    assert_int_equal(find(&f, "--preset lab --machine h100,a100"), PP_OK);
+    for (int i = 0; i < 2; i++) assert_true(pp_config_price(&f.targets[i].config) == 0);
+    release(&f);
+}
+
+static void what_no_machine_can_have_is_refused(void **state)
+{
+    static const struct {
+        const char *options, *message;
+    } cases[] = {{"--price 1,2", "2 prices are of 2 machines, and --machine names none"},
+                 {"--machine h100 --price 1,2,3", "3 prices are of 3 machines, and --machine names one"},
+                 {"--machine h100,a100 --price 1,2,3", "3 prices are neither one for all 2 machines"},
+                 {"--machine h100,h100,a100 --price 1,2,3", "3 prices are neither one for all 2 machines"},
+                 {"--machine h100,h101", "there is no machine \"h101\""},
+                 {"--machine h100 --threads 2", "data sheet of machine h100"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture f;
+        assert_int_equal(find(&f, cases[i].options), PP_USAGE);
+        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].options, pp_message());
+        release(&f);
+    }
+}
+
+static void of_several_one_may_be_impossible(void **state)
+{
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset lab --machine h100,cpu --transport mpi"), PP_OK);
+    assert_non_null(strstr(f.targets[0].impossible, "moves no data of device cuda"));
+    assert_non_null(strstr(f.targets[1].impossible, "data sheet of machine cpu"));
+    release(&f);
+    assert_int_equal(find(&f, "--preset lab --machine cpu,h100 --precision bf16 --split time"), PP_OK);
+    assert_non_null(strstr(f.targets[0].impossible, "machine cpu has no rate for --precision bf16"));
+    assert_string_equal(f.targets[1].impossible, "");
+    assert_null(f.targets[0].config.layer_ns);
+    assert_non_null(f.targets[1].config.layer_ns);
+    release(&f);
+}
+
+static void layers_have_times_of_their_machine(void **state)
+{
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset gpt-small --machine a100,h100 --split time"), PP_OK);
+    assert_true(f.targets[0].config.layer_ns[1] > f.targets[1].config.layer_ns[1]);
+    assert_null(f.config.layer_ns);
+    release(&f);
+}
+
+static json_t *row(const char *machine, int stages, double cost)
+{
+    json_t *out = json_pack("{s:i, s:i, s:i, s:i, s:f}", "stages", stages, "tensor", 1, "context_parallel", 1,
+                            "replicas", 1, "cost_per_gtoken", cost);
+    if (machine) json_object_set_new(out, "for_machine", json_string(machine));
+    assert_non_null(out);
+    return out;
+}
+
+/* The first of each number of workers of each machine, cheapest first. */
+static void the_best_of_each_machine_stay(void **state)
+{
+    static const struct {
+        const char *machine;
+        int workers, cost;
+    } rows[] = {{"a", 2, 7}, {"a", 2, 5}, {"b", 2, 6}, {"a", 4, 4}, {"b", 4, 9}, {"b", 4, 8}, {"a", 4, 4}},
+      left[] = {{"a", 4, 4}, {"a", 2, 5}, {"b", 2, 6}, {"b", 4, 8}};
+    enum { ROWS = sizeof rows / sizeof *rows, LEFT = sizeof left / sizeof *left };
+    static const struct pp_config config = {.top = 1, .price = {1, {1}}};
+    json_t *array = json_array();
+    (void)state;
+    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(rows[i].machine, rows[i].workers, rows[i].cost));
+    assert_int_equal(pp_ways_order(array, &config), PP_OK);
+    assert_int_equal(json_array_size(array), LEFT);
+    for (int i = 0; i < LEFT; i++) {
+        const json_t *r = json_array_get(array, (size_t)i);
+        assert_string_equal(json_string_value(json_object_get(r, "for_machine")), left[i].machine);
+        assert_int_equal(json_integer_value(json_object_get(r, "stages")), left[i].workers);
+        assert_true(json_number_value(json_object_get(r, "cost_per_gtoken")) == left[i].cost);
+    }
+    json_array_clear(array);
+    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(NULL, rows[i].workers, rows[i].cost));
+    assert_int_equal(pp_ways_order(array, &config), PP_OK);
+    assert_int_equal(json_array_size(array), 2);
+    json_decref(array);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_machine_there_is_one_target),
+                                       cmocka_unit_test(each_machine_has_its_own),
+                                       cmocka_unit_test(one_price_is_for_all),
+                                       cmocka_unit_test(what_no_machine_can_have_is_refused),
+                                       cmocka_unit_test(of_several_one_may_be_impossible),
+                                       cmocka_unit_test(layers_have_times_of_their_machine),
+                                       cmocka_unit_test(the_best_of_each_machine_stay)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
