@@ -103,31 +103,50 @@ static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *
     return hop_ns > link->latency_ns && hops_ns > all_ns ? hops_ns : all_ns;
 }
 
-/* Reductions of gradients, and the global norm, which is one short exchange. Sums run beside kernels in queues, unless
- * hosts carry them; how a task's time is shared out among its kernels the machine tells. */
-static pp_status set_collectives(const struct pp_placement *placement, const struct pp_search *s,
-                                 const struct pp_mover *mover, const struct pp_machine *machine, struct pp_cost *cost,
-                                 bool *found)
+/* What is measured of a mover's sums. */
+struct sum_link {
+    double latency_ns, ns_per_byte;
+    bool found;
+};
+
+static pp_status find_sums(const struct pp_search *s, const struct pp_mover *mover, struct sum_link *out)
 {
-    struct pp_machine_calls calls = {machine, s->job->model_ops, s->sharers};
-    const struct pp_call_times times = {pp_machine_call_ns, &calls};
-    const struct pp_call_times *beside = s->gpu && mover->host_wait != PP_HOST_FOLLOWS ? &times : NULL;
+    *out = (struct sum_link){0};
+    PP_TRY(parameter(s, mover->allreduce, "latency_ns", &out->latency_ns, &out->found));
+    return out->found ? parameter(s, mover->allreduce, "ns_per_byte", &out->ns_per_byte, &out->found) : PP_OK;
+}
+
+/* Reductions of gradients, and the global norm, which is one short exchange. */
+static void set_collectives(const struct pp_placement *placement, const struct pp_search *s,
+                            const struct sum_link *sums, struct pp_cost *cost)
+{
     const struct pp_plan *plan = placement->plan;
-    const struct pp_link_cost *link = &cost->link;
-    double latency = 0, per_byte = 0;
-    PP_TRY(parameter(s, mover->allreduce, "latency_ns", &latency, found));
-    if (*found) PP_TRY(parameter(s, mover->allreduce, "ns_per_byte", &per_byte, found));
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
         const bool here = kind == PP_REDUCE_TIED && !pp_ties_ranks(plan, plan->stage_rank[0]); /* by the machine */
-        if (pp_combines(kind) && *found && !here)
-            class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, latency, per_byte);
-        if (kind == PP_NORM_ALL) class->ns = norm_ns(placement, link, s->gpu && *found ? llround(latency) : -1);
+        if (pp_combines(kind) && sums->found && !here)
+            class->ns =
+                pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, sums->latency_ns, sums->ns_per_byte);
+        if (kind == PP_NORM_ALL)
+            class->ns = norm_ns(placement, &cost->link, s->gpu && sums->found ? llround(sums->latency_ns) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
-        if (pp_kinds[kind].computes && *found)
-            PP_TRY(pp_placement_set_sums(placement, s->job, c, latency, per_byte, beside, class));
     }
+}
+
+/* Inside computations. They run beside kernels in queues, unless hosts carry them; how a task's time is shared out
+ * among its kernels the machine tells. */
+static pp_status set_joins(const struct pp_placement *placement, const struct pp_search *s,
+                           const struct pp_mover *mover, const struct sum_link *sums, const struct pp_machine *machine,
+                           struct pp_cost *cost)
+{
+    struct pp_machine_calls calls = {machine, s->job->model_ops, s->sharers};
+    const struct pp_call_times times = {pp_machine_call_ns, &calls};
+    const struct pp_call_times *beside = s->gpu && mover->host_wait != PP_HOST_FOLLOWS ? &times : NULL;
+    for (int c = 0; c < cost->nclasses && sums->found; c++)
+        if (pp_kinds[placement->plan->classes[c].kind].computes)
+            PP_TRY(pp_placement_set_sums(placement, s->job, c, sums->latency_ns, sums->ns_per_byte, beside,
+                                         &cost->classes[c]));
     return PP_OK;
 }
 
@@ -161,7 +180,11 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         if (!found) continue;
         snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
         pp_placement_set_transfers(&placement, cost);
-        PP_TRY(set_collectives(&placement, s, mover, machine, cost, &reduces));
+        struct sum_link sums;
+        PP_TRY(find_sums(s, mover, &sums));
+        set_collectives(&placement, s, &sums, cost);
+        PP_TRY(set_joins(&placement, s, mover, &sums, machine, cost));
+        reduces = sums.found;
     }
     origin->link_computed =
         (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(&placement);

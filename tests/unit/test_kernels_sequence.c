@@ -229,45 +229,52 @@ static void note(void *arg, const struct pp_join_call *call)
     *a = (struct asked){*call, a->calls + 1};
 }
 
+/* A call of 7 x 12 numbers, 2 (beside), true (back): what it is. */
+struct joined {
+    enum pp_kernel kernel;
+    enum pp_join_op op;
+    int rounds, elements, beside, each;
+    float alone; /* the last number where the call ran without a join: it has what it sends */
+};
+
+static void check_join(const struct joined *j)
+{
+    float memory[84] = {0}, from[84];
+    struct asked asked = {0};
+    const struct pp_join join = {.run = note, .arg = &asked};
+    struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
+    struct pp_call call = {
+        .kernel = j->kernel, .n = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
+    const struct pp_program program = {.calls = &call, .ncalls = 1};
+    for (int i = 0; i < 84; i++) from[i] = (float)i;
+    pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+    assert_true(memory[83] == j->alone);
+    frame.join = &join;
+    pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
+    assert_true(asked.calls == 1 && asked.what.op == j->op && asked.what.memory == memory);
+    assert_true(asked.what.elements == j->elements && asked.what.type == PP_SUM_FLOAT);
+    assert_true(asked.what.beside == j->beside && asked.what.each == j->each);
+    assert_true(asked.what.from == (j->each ? from : NULL) && asked.what.back == (j->each > 0));
+    const struct pp_join_work work = pp_call_join(&call);
+    assert_true(pp_is_join(&work) && work.awaits == (j->op == PP_JOIN_AWAIT) && work.all_to_all == (j->each > 0));
+    assert_true(work.rounds == j->rounds && work.bytes == j->elements * 4 && work.beside == j->beside);
+}
+
 /* Kernels say what is to be done with which memory, and without a join nothing; a ring carries a sum around twice. */
 static void test_joins(void **state)
 {
     (void)state;
-    static const struct {
-        enum pp_kernel kernel;
-        enum pp_join_op op;
-        int rounds;
-    } joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2}, {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1},
-                 {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1}, {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1},
-                 {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0},           {PP_KERNEL_COPY, PP_JOIN_ALL_REDUCE, 0}};
-    float from[84];
-    for (int i = 0; i < 84; i++) from[i] = (float)i;
-    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) {
-        float memory[84] = {0};
-        struct asked asked = {0};
-        const struct pp_join join = {.run = note, .arg = &asked};
-        struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
-        const struct pp_call call = {
-            .kernel = joins[i].kernel, .n = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
-        const bool moves = joins[i].op == PP_JOIN_ALL_TO_ALL;
-        const struct pp_program program = {.calls = (struct pp_call *)&call, .ncalls = 1};
-        const struct pp_join_work work = pp_call_join(&call);
-        assert_int_equal(work.rounds, joins[i].rounds);
-        assert_int_equal(work.bytes, joins[i].rounds ? 7 * 12 * 4 : 0);
-        assert_true(work.awaits == (joins[i].op == PP_JOIN_AWAIT) && pp_is_join(&work) == (work.rounds || work.awaits));
-        if (!pp_is_join(&work)) continue;
-        pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
-        assert_true(memory[83] == (moves ? 83 : 0)); /* alone it has what it sends */
-        frame.join = &join;
-        pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
-        assert_true(asked.calls == 1 && asked.what.op == joins[i].op && asked.what.memory == memory);
-        assert_true(asked.what.elements == (work.awaits ? 0 : 7 * 12) && asked.what.type == PP_SUM_FLOAT);
-        assert_true(asked.what.beside == (moves ? 0 : work.awaits ? 7 : 2) && work.beside == asked.what.beside);
-        assert_true(work.all_to_all == moves && asked.what.from == (moves ? from : NULL));
-        assert_true(asked.what.each == (moves ? 2 : 0) && asked.what.back == moves);
-    }
+    static const struct joined joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2, 84, 2, 0, 0},
+                                          {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1, 84, 2, 0, 0},
+                                          {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1, 84, 2, 0, 0},
+                                          {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0, 0, 7, 0, 0},
+                                          {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1, 84, 0, 2, 83}};
+    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) check_join(&joins[i]);
     const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .n = {7, 12}, .precision = PP_BF16};
+    const struct pp_call copy = {.kernel = PP_KERNEL_COPY, .n = {7, 12}};
     assert_int_equal(pp_call_join(&half).bytes, 7 * 12 * 2);
+    const struct pp_join_work none = pp_call_join(&copy);
+    assert_false(pp_is_join(&none));
 }
 
 /* A rank's own part of what all have. */
