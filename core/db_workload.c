@@ -97,14 +97,14 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
 {
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
     const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
-    const bool sums = config->overlap_tensor_sums > 1 && (!shape || pp_shape_tensor(shape) > 1);
+    const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums;
     if (pp_config_copies(config) > 1 && config->zero) add(t, "zero %d ", config->zero);
     if (pp_config_sums_parts(config)) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
         if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
     }
     if (parts) add(t, "sequence-parallel ");
-    if (sums) add(t, "sums/%d ", config->overlap_tensor_sums);
+    if (pieces > 1) add(t, "sums/%d ", pieces);
     if (pp_config_context(config) > 1) add(t, "context/%d ", pp_config_context(config));
 }
 

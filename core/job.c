@@ -252,7 +252,7 @@ static pp_status name_key(struct pp_job *job)
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, " context/%d", plan->context);
-    if (shape->sum_pieces > 1) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
+    if (pp_shape_sum_pieces(shape) > 1) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, " T%d%s%s", pp_plan_tensor(plan), pieces,
                  pp_shape_parts_tokens(shape) ? " sequence" : "");

@@ -165,11 +165,16 @@ static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
 
 enum { PP_SUM_PIECES_MAX = 64 };
 
-/* Equal pieces of what a worker has of a microbatch, so many tokens, or room for them: the most that divide these and
- * that were asked for. */
+/* Pieces that were asked for, where there is a second worker. */
+static inline int pp_shape_sum_pieces(const struct pp_shape *shape)
+{
+    return pp_shape_tensor(shape) > 1 && shape->sum_pieces > 1 ? shape->sum_pieces : 1;
+}
+
+/* Equal pieces of what a worker has of a microbatch, so many tokens, or room for them: the most that divide these. */
 static inline int pp_sum_pieces(const struct pp_shape *shape, int64_t tokens)
 {
-    int pieces = pp_shape_tensor(shape) > 1 && shape->sum_pieces > 1 ? shape->sum_pieces : 1;
+    int pieces = pp_shape_sum_pieces(shape);
     while (tokens % pieces) pieces--;
     return pieces;
 }

@@ -34,7 +34,8 @@ struct pp_exec {
 struct pp_result {
     struct pp_point point;
     char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
-    int microbatches, replicas, tensor, expert_parallel, context_parallel, ranks, workers, vocabulary;
+    int microbatches, replicas, tensor, overlap_tensor_sums, expert_parallel, context_parallel;
+    int ranks, workers, vocabulary;
     bool zero, sequence_parallel, overlap_grad_reduce, overlap_param_gather;
     int first_step; /* of the losses */
     int64_t parameters;

@@ -114,8 +114,8 @@ static pp_status make_join(struct pp_worker *w)
         PP_TRY(PP_OPS(w, mark_create, false, &q->joined[group].after));
         w->join = (struct pp_join){.run = pp_worker_queue_join, .arg = w};
     }
-    const int pieces = w->job->model->shape.sum_pieces;
-    if (pp_plan_tensor(w->job->train) == 1 || pieces <= 1) return PP_OK;
+    const int pieces = pp_shape_sum_pieces(&w->job->model->shape);
+    if (pieces == 1) return PP_OK;
     PP_TRY(PP_NEW(&q->beside, pieces));
     for (; q->nbeside < pieces; q->nbeside++) PP_TRY(PP_OPS(w, mark_create, false, &q->beside[q->nbeside]));
     return PP_OK;

@@ -73,9 +73,10 @@ seldom compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision 
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 seldom compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3
-seldom compare 2 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --precision bf16
+seldom compare 2 --schedule 1f1b --stages 2 --tensor 2 --chunks 3 --precision bf16 --overlap-tensor-sums 3
 seldom compare 2 --schedule gpipe --stages 1 --tensor 4 --heads 4 --d-ff 48 --chunks 2 --precision bf16
-compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --precision bf16
+compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --precision bf16 --overlap-tensor-sums 4
+seldom compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --precision bf16
 seldom compare 2 --schedule gpipe --stages 1 --tensor 4 --sequence-parallel --heads 4 --d-ff 48 --tokens 5 --chunks 2 --norm pre
 compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --d-model 4 --d-ff 8 --tokens 2 --rows 2 --chunks 2 --eval-rows 1 # parts below a line
 

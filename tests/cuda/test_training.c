@@ -148,9 +148,11 @@ static void with_workers_that_share_tensors(void **state)
 {
     (void)state;
     check_tensor("--chunks 2 --d-ff 24", 2);
-    check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --norm pre", 2);
+    check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --norm pre --overlap-tensor-sums 3", 2);
     leave_out_where_slow();
-    check_tensor("--chunks 2 --d-ff 24 --replicas 2", 2);
+    check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --norm pre --dropout 0.2", 2);
+    check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --dropout 0.2 --overlap-tensor-sums 4", 2);
+    check_tensor("--chunks 2 --d-ff 24 --replicas 2 --overlap-tensor-sums 2", 2);
 }
 
 #define GPT "--norm pre --activation gelu --attention flash "

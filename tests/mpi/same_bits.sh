@@ -42,6 +42,7 @@ compare 2 --schedule gpipe --stages 1 --tensor 2 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 6 --checkpoint always
 compare 2 --schedule zb-h1 --stages 2 --tensor 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 1
 compare 2 --schedule gpipe --stages 1 --tensor 2 --sequence-parallel --chunks 3
+compare 2 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3 --overlap-tensor-sums 3 --dropout 0.2
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --replicas 2 --chunks 3 --norm pre --optimizer adamw --lr 0.01 --zero 1
 compare 4 --schedule zbv --stages 1 --tensor 4 --sequence-parallel --heads 4 --d-ff 48 --tokens 5 --chunks 3
 compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --overlap-grad-reduce --bucket-size 1B --norm pre

@@ -40,6 +40,7 @@ RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0
 
 
 LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero", "expert_parallel")
+LAYOUT += ("overlap_tensor_sums",)
 FLAGS = ("sequence_parallel",)
 SAMPLES = (16, 64)  # of the reference, for rounding.py: the second number where the first does not explain
 USUALLY_UNSTABLE = 0.05  # of random configurations at most; a bug that looks like rounding would make more
@@ -135,6 +136,8 @@ def random_options(dice):
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
+    if made["tensor"] > 1 and dice.random() < 0.5:
+        made.update(overlap_tensor_sums=dice.choice((2, 3, 4, 12)))
     if made.get("experts") and dice.random() < 0.7:
         made.update(replicas=dice.choice((2, 3, 4)), rows=dice.randint(2, 5))
         made.update(chunks=min(made["chunks"], made["rows"]))

@@ -111,7 +111,11 @@ static int launches(struct pp_device *device, const struct pp_program *program)
 }
 
 /* Do the workers of a rank meet in a call? Who is asked is so as on a GPU, in the thread that queues. */
-static bool meets(const struct pp_call *call) { return pp_call_join(call).rounds > 0; }
+static bool meets(const struct pp_call *call)
+{
+    const struct pp_join_work join = pp_call_join(call);
+    return pp_is_join(&join);
+}
 
 /* Piece by piece: what lies between such sums. */
 static pp_status put_program(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame)

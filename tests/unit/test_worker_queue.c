@@ -119,6 +119,21 @@ static void workers_of_a_rank_too(void **state)
     assert_true(compare(PARTS "--schedule zbv --stages 2 --virtual 2 --chunks 4 --clip 0 --no-eval"));
 }
 
+/* Sums over them beside products. */
+static void sums_beside_products_too(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
+        assert_true(compare(PARTS "--overlap-tensor-sums 2 --schedule 1f1b --stages 2 --chunks 2"));
+        assert_true(compare(PARTS "--overlap-tensor-sums 5 --sequence-parallel --schedule zb-h1 --stages 2 --chunks 1 "
+                                  "--norm pre"));
+        assert_true(compare(PARTS "--overlap-tensor-sums 3 --sequence-parallel --schedule gpipe --stages 1 --chunks 2 "
+                                  "--checkpoint layers"));
+    }
+    queued_set(NULL);
+}
+
 #define TIED SHORT "--tie-embeddings yes --dropout 0.2 "
 
 /* The gradients of embedding and decoder are summed over two ranks, or on one that has both. */
@@ -283,9 +298,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
         cmocka_unit_test(parts_beside_computations),   cmocka_unit_test(workers_of_a_rank_too),
-        cmocka_unit_test(tied_embeddings_too),         cmocka_unit_test(delays_change_nothing),
-        cmocka_unit_test(a_host_is_ahead_by_launches), cmocka_unit_test(traces_have_every_task_once),
-        cmocka_unit_test(a_failure_ends_all_workers),  cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(sums_beside_products_too),    cmocka_unit_test(tied_embeddings_too),
+        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
+        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
+        cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);
