@@ -140,15 +140,16 @@ static int most_of(const struct pp_ints *list)
     return most;
 }
 
-/* The last batch may be shorter: exec/data.c sees to that. */
+/* The last batch may be shorter: exec/data.c sees to that. What is impossible in a list is left out of it: the model
+ * says so (pp_model_check_size()). */
 static pp_status check_context(const struct pp_config *config, unsigned tool)
 {
-    for (int i = 0; i < config->context_parallel.n; i++)
-        if (config->tokens % config->context_parallel.v[i])
-            return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor",
-                           config->context_parallel.v[i], config->tokens);
-    if (config->context_parallel.n > 1 && tool != PP_PPSIM)
+    const int n = config->context_parallel.n, first = pp_config_context(config);
+    if (n > 1 && tool != PP_PPSIM)
         return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
+    if (n == 1 && config->tokens % first)
+        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
+                       config->tokens);
     return PP_OK;
 }
 
