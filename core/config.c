@@ -297,8 +297,9 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
-    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s", without);
-    if (config->zero) pp_warn("--zero 1 changes nothing without %s", without);
+    const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
+    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
+    if (config->zero) pp_warn("--zero 1 changes nothing without %s%s", without, other);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
