@@ -27,7 +27,7 @@ static const struct pp_column columns[] = {
     {"microbatches", "", "M", 0, 0},
     {"replicas", "", "D", 0, 0},
     {"tensor", "", "T", 0, 0},
-    {"expert_parallel", "", NULL, 0, 0}, /* of a workload there is one */
+    {"expert_parallel", "", NULL, 0, 0}, /* of a workload there is one: it stands above the table */
     {"context_parallel", "", NULL, 0, 0},
     {"checkpoint", "", "checkpoint", 0, 0},
     {"transport", "", "transport", 0, 0},
@@ -161,17 +161,24 @@ static int whole_of(const struct pp_table *table, int64_t row, const char *key)
     return (int)pp_cell_integer(pp_table_cell(table, row, key));
 }
 
-void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT])
+enum { OF_TABLE = 1 /* of the degrees below: in which lines of a table differ, whose workload has the others */ };
+
+static void write_degrees(const struct pp_table *table, int64_t row, int first, char buf[PP_SHARED_TEXT])
 {
     static const struct {
         const char *key, *letter;
     } degrees[] = {{"tensor", "T"}, {"expert_parallel", "N"}, {"context_parallel", "C"}};
     int used = 0;
     *buf = '\0';
-    for (int i = 0; i < COUNT_OF(degrees); i++) {
+    for (int i = first; i < COUNT_OF(degrees); i++) {
         const int n = whole_of(table, row, degrees[i].key);
         if (n > 1) used += snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", %s = %d", degrees[i].letter, n);
     }
+}
+
+void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT])
+{
+    write_degrees(table, row, 0, buf);
 }
 
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
@@ -222,8 +229,10 @@ static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE
     for (int64_t row = 0; row < table->nrows;) {
         int64_t end = block_end(table, row);
         int threads = whole_of(table, row, "threads");
-        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker\n", row ? "\n" : "", text_of(table, row, "preset"),
-                text_of(table, row, "workload"), text_of(table, row, "device"), threads, pp_plural(threads));
+        char shared[PP_SHARED_TEXT];
+        write_degrees(table, row, OF_TABLE, shared);
+        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker%s\n", row ? "\n" : "", text_of(table, row, "preset"),
+                text_of(table, row, "workload"), text_of(table, row, "device"), threads, pp_plural(threads), shared);
         PP_TRY(pp_table_print(table, row, end - row, out));
         row = end;
     }

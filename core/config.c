@@ -140,15 +140,16 @@ static int most_of(const struct pp_ints *list)
     return most;
 }
 
-/* The last batch may be shorter: exec/data.c sees to that. */
+/* The last batch may be shorter: exec/data.c sees to that. What is impossible in a list is left out of it: the model
+ * says so (pp_model_check_size()). */
 static pp_status check_context(const struct pp_config *config, unsigned tool)
 {
-    for (int i = 0; i < config->context_parallel.n; i++)
-        if (config->tokens % config->context_parallel.v[i])
-            return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor",
-                           config->context_parallel.v[i], config->tokens);
-    if (config->context_parallel.n > 1 && tool != PP_PPSIM)
+    const int n = config->context_parallel.n, first = pp_config_context(config);
+    if (n > 1 && tool != PP_PPSIM)
         return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
+    if (n == 1 && config->tokens % first)
+        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
+                       config->tokens);
     return PP_OK;
 }
 
@@ -298,8 +299,9 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--overlap-tensor-sums changes nothing without --tensor 2 or more");
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
-    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s", without);
-    if (config->zero) pp_warn("--zero 1 changes nothing without %s", without);
+    const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
+    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
+    if (config->zero) pp_warn("--zero 1 changes nothing without %s%s", without, other);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)

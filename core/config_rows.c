@@ -190,12 +190,15 @@ const struct pp_opt pp_config_rows[] = {
      "workers. Of ppsim a list",
      TIMED},
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
-     "1: of several replicas each keeps and steps an equal share of what the optimizer keeps, sums only the gradients "
-     "of that, and gets the others' new parameters (ZeRO stage 1); the same bits with up to 16 replicas",
+     "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "
+     "keeps, sums only the gradients of that, and gets the others' new parameters (ZeRO stage 1); the same bits with "
+     "up "
+     "to 16 replicas",
      TIMED},
     {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
-     "with --replicas: sum a stage's gradients in parts beside its last backward, each as soon as it is made, as "
-     "PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
+     "with --replicas or --context-parallel: sum a stage's gradients in parts beside its last backward, each as soon "
+     "as "
+     "it is made, as PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
      TIMED},
     {"overlap-param-gather", PP_OPT_FLAG, AT(overlap_param_gather), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --zero 1 and --overlap-grad-reduce: gather new parameters in these parts, too, beside the first forward of "

@@ -33,6 +33,14 @@ struct pp_run_time {
     int64_t host_ns;   /* the host's time to queue them */
 };
 
+/* n copies of so many bytes, each so far behind the one before it on either side: its bytes at least. */
+struct pp_strided {
+    void *to;
+    const void *from;
+    int64_t to_stride, from_stride; /* bytes */
+    int64_t bytes, n;
+};
+
 struct pp_queue_ops {
     /* Makes the device the calling thread's. Once per thread that uses it, before anything else. */
     pp_status (*use)(struct pp_device *device);
@@ -60,6 +68,8 @@ struct pp_queue_ops {
     void (*host_release)(struct pp_device *device, void *memory);
     /* Between memories of devices, and host_alloc's, in any direction. */
     pp_status (*copy)(struct pp_device *device, struct pp_queue *queue, void *to, const void *from, int64_t bytes);
+    /* Many of them, that take the room of one in the queue. */
+    pp_status (*copy_strided)(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies);
 
     /* Outside of steps, once for each program that run() will get: chooses what its products use and loads its kernels,
      * so that no step does. Blocks; the regions' addresses are not needed. */

@@ -59,18 +59,48 @@ static pp_status stage_ns(const struct pp_model *model, const struct pp_class *o
     return PP_OK;
 }
 
+static void stand_in(const struct pp_config *config, struct pp_shape *out)
+{
+    pp_config_shape(config, out);
+    out->layers = STAND_IN;
+    out->tensor = config->tensor.v[0];
+}
+
 static double surplus(double with, double without) { return with > without ? with - without : 0; }
+
+static bool is_possible(const struct pp_config *config, const struct pp_model_ops *ops)
+{
+    struct pp_model *model = NULL;
+    struct pp_shape shape;
+    stand_in(config, &shape);
+    if (config->tokens % pp_config_context(config) || ops->create(&shape, STAND_IN, "uniform", NULL, &model) != PP_OK)
+        return false;
+    ops->destroy(model);
+    return true;
+}
+
+void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out)
+{
+    const struct pp_ints *tensor = &config->tensor, *context = &config->context_parallel;
+    const int last = tensor->n * context->n - 1;
+    for (int i = 0; i <= last; i++) {
+        *out = *config;
+        out->tensor = (struct pp_ints){1, {tensor->v[i / context->n]}};
+        out->context_parallel = (struct pp_ints){1, {context->v[i % context->n]}};
+        if (i < last && is_possible(out, ops)) break;
+    }
+}
 
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_call_times *times)
 {
     struct pp_model *model = NULL;
+    struct pp_config one;
     struct pp_shape shape;
     double ns[STAND_IN];
     pp_status status = PP_OK;
     if (strcmp(config->split, "time") != 0) return PP_OK;
-    pp_config_shape(config, &shape);
-    shape.layers = STAND_IN;
-    shape.tensor = config->tensor.v[0];
+    pp_split_time_workers(config, ops, &one);
+    stand_in(&one, &shape);
     const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
     for (int s = 0; s < STAND_IN; s++) {

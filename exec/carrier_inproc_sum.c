@@ -158,12 +158,8 @@ static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t off
 /* Those of member i for this one. */
 static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, int i)
 {
-    for (int k = 0; k < pieces->each; k++) {
-        char *to = (char *)pieces->to + pp_piece_received(pieces, i, k);
-        const char *from = (const char *)s->circle->members[i].from + pp_piece_sent(pieces, s->own, k);
-        PP_TRY(s->port.backend->queue->copy(s->port.device, s->queue, to, from, pieces->piece_bytes));
-    }
-    return PP_OK;
+    const struct pp_strided copies = pp_pieces_between(pieces, i, s->circle->members[i].from, s->own);
+    return s->port.backend->queue->copy_strided(s->port.device, s->queue, &copies);
 }
 
 /* What member i has for all, of sums or of its own; or for this one. */

@@ -27,6 +27,17 @@ int64_t pp_piece_received(const struct pp_pieces *p, int member, int k)
     return (p->back ? here(p, member, k) : there(p, member, k)) * p->piece_bytes;
 }
 
+struct pp_strided pp_pieces_between(const struct pp_pieces *p, int member, const void *from, int own)
+{
+    const int64_t sent = pp_piece_sent(p, own, 0), received = pp_piece_received(p, member, 0);
+    return (struct pp_strided){.to = (char *)p->to + received,
+                               .from = (const char *)from + sent,
+                               .to_stride = pp_piece_received(p, member, 1) - received,
+                               .from_stride = pp_piece_sent(p, own, 1) - sent,
+                               .bytes = p->piece_bytes,
+                               .n = p->each};
+}
+
 pp_status pp_exchange_create(struct pp_group group, int me, int most_each, struct pp_exchange **out)
 {
     struct pp_exchange *x;

@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_EXCHANGE_H
 #define PP_EXEC_EXCHANGE_H
 
-#include "core/program.h"
+#include "core/queue.h"
 #include "exec/collective.h"
 
 /* What is exchanged: from and to hold members * each pieces. Here pieces lie in the order of the members that they are
@@ -28,6 +28,8 @@ struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members);
  * 0 .. each-1. Bytes. */
 int64_t pp_piece_sent(const struct pp_pieces *pieces, int member, int k);
 int64_t pp_piece_received(const struct pp_pieces *pieces, int member, int k);
+/* All that member `own` gets of `member`, whose `from` is given: even distances lie between them on both sides. */
+struct pp_strided pp_pieces_between(const struct pp_pieces *pieces, int member, const void *from, int own);
 static inline int64_t pp_pieces_bytes(const struct pp_pieces *pieces)
 {
     return pieces->piece_bytes * pieces->members * pieces->each;

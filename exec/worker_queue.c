@@ -109,7 +109,7 @@ static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
     const bool exchanges = call->op == PP_JOIN_ALL_TO_ALL;
     const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
     struct pp_summing *summing = &w->queue->joined[call->group];
-    w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? call->each : 1);
+    w->queue->launches += PP_JOIN_LAUNCHES * members;
     PP_TRY(bound_lead(w));
     if (exchanges) summing->pieces = pp_pieces_of(call, members);
     summing->parcel = (struct pp_parcel){.memory = call->memory,

@@ -249,12 +249,14 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
     struct sheet sheet = {.calls = {m, ops, 1}, .placement = pp_placement_on(m)};
-    const int tensor = config->tensor.v[0];
+    struct pp_config one;
+    pp_split_time_workers(config, ops, &one);
+    const int tensor = one.tensor.v[0];
     const int members = tensor * config->expert_parallel;
     const struct pp_group groups[PP_JOIN_GROUPS] = {
         [PP_JOIN_TENSOR_RANKS] = {.stride = 1, .n = tensor},
         [PP_JOIN_EXPERT_RANKS] = {.stride = tensor, .n = config->expert_parallel},
-        [PP_JOIN_CONTEXT_RANKS] = {.stride = members, .n = pp_config_context(config)}};
+        [PP_JOIN_CONTEXT_RANKS] = {.stride = members, .n = pp_config_context(&one)}};
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));

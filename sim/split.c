@@ -7,10 +7,16 @@
 #include "core/split_time.h"
 #include "sim/costs.h"
 
+/* By a data sheet alone each point is cut by times of its own: what was measured has times of some rows only. */
+static bool is_own(const struct pp_predictor *p)
+{
+    return pp_config_machine(p->config) && !p->db && strcmp(p->config->split, "time") == 0;
+}
+
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts)
 {
     if (pp_predict_only_times(config) || strcmp(config->split, "time") != 0) return PP_OK;
-    if (pp_config_machine(config) && !texts) return pp_machine_split_time(&p->machine, config, p->ops);
+    if (is_own(p)) return PP_OK;
     if (config->workers.n > 0)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
@@ -23,17 +29,10 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return PP_OK;
 }
 
-/* Of a data sheet alone: what was measured has times of some rows only. */
-static bool is_own(const struct pp_predictor *p)
-{
-    return p->config->layer_ns && pp_config_machine(p->config) && !p->db;
-}
-
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
 {
     *out = *p->config;
     if (!is_own(p)) return PP_OK;
-    out->layer_ns = NULL;
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->chunks = (struct pp_ints){1, {point->chunks}};
     return pp_machine_split_time(&p->machine, out, p->ops);

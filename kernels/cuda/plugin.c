@@ -18,6 +18,7 @@ static const struct pp_queue_ops queue_ops = {
     .host_alloc = pp_cuda_host_alloc,
     .host_release = pp_cuda_host_release,
     .copy = pp_cuda_queue_copy,
+    .copy_strided = pp_cuda_queue_copy_strided,
     .prepare = pp_cuda_prepare_program,
     .launches = pp_cuda_queue_launches,
     .run = pp_cuda_queue_run,

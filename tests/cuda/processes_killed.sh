@@ -9,13 +9,14 @@ need pgrep
 
 RANDOM=4711
 export PP_EMULATE_DEVICES=6
-twice=(--replicas --tensor)
+layouts=("--stages 3 --replicas 2" "--stages 3 --tensor 2" "--stages 1 --context-parallel 3 --heads 3 --d-model 36 --tokens 36")
 killed_s=$((3 * killed_s)) # three emulated GPUs on two cores
 for round in $(seq 20); do
     transport=$((round % 4)) # of four rounds three by NCCL
     export PP_EMULATE_NCCL_MUTE=$((round % 2))
+    read -ra layout <<<"${layouts[round / 3 % 3]}"
     rm -f run.db*
-    mpirun -n 3 "${long_run[@]}" --device cuda --stages 3 --layers 3 "${twice[round / 3 % 2]}" 2 --transport \
+    mpirun -n 3 "${long_run[@]}" --device cuda --layers 3 "${layout[@]}" --transport \
         "$([ "$transport" -eq 0 ] && echo staged || echo nccl)" >out.log 2>err.log &
     launcher=$!
     until mapfile -t processes < <(pgrep -P "$launcher") && [ "${#processes[@]}" -gt 0 ]; do sleep 0.01; done

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ppprof measures the links between emulated GPUs of two processes, by every carrier, and stores what the simulator
-# asks for.
+# asks for, also where workers that share rows exchange inside tasks.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/../mpi/common.sh"
 need sqlite3
+need jq
 
+shared=(--device cuda --preset lab --stages 1 --tokens 8 --context-parallel 2 --db shared.db)
 ask() { sqlite3 links.db "$1" | tr '\n' ' '; }
 
 carriers=$(movers CARRIER)
@@ -29,4 +31,10 @@ for transport in $carriers; do
     contexts=$(ask "SELECT DISTINCT context FROM link_time WHERE name = '$transport p2p' ORDER BY context")
     [ "$contexts" = "in a row round trip " ] || fail "$transport p2p was measured $contexts"
     [ "$(ask "SELECT device || ' ' || transport FROM run")" = "cuda $transport " ] || fail "$transport: not in the run"
+    rm -f shared.db*
+    mpirun -n 2 ppprof "${shared[@]}" --seconds 0.001 --transport "$transport" >out.log 2>err.log ||
+        fail "$transport: exit status $? with --context-parallel"
+    ppsim "${shared[@]}" --transport "$transport" --format json 2>ppsim.log |
+        jq -e '.[0] | .cost_source == "profile" and .tensor_ms > 0' >/dev/null || fail "$transport: not what was measured"
+    ! grep 'never measured' ppsim.log || fail "$transport: the profile lacks something"
 done

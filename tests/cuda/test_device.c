@@ -137,6 +137,20 @@ static void test_marks(void **state)
     assert_clean(run_case(marks, strict));
 }
 
+/* Each fifth pair of numbers there, to every second one here. */
+static void check_strides(struct pp_device *device, double *here, const double *there)
+{
+    const struct pp_strided copies = {here, there, 4 * sizeof *here, 10 * sizeof *there, 2 * sizeof *here, 3};
+    double host[12], from[22];
+    for (int i = 0; i < 12; i++) host[i] = -1;
+    MUST_OK(cuda->upload(device, here, host, sizeof host));
+    MUST_OK(ops->copy_strided(device, ops->compute(device), &copies));
+    drain(device, ops->compute(device));
+    MUST_OK(cuda->download(device, host, here, sizeof host));
+    MUST_OK(cuda->download(device, from, there, sizeof from));
+    for (int i = 0; i < 12; i++) MUST(host[i] == (i % 4 < 2 ? from[i / 4 * 10 + i % 4] : -1));
+}
+
 /* Two GPUs of one process: a copy across, and a sum that reads both. */
 static void two_gpus(void)
 {
@@ -161,6 +175,7 @@ static void two_gpus(void)
     MUST_OK(ops->use(device[0]));
     MUST_OK(cuda->download(device[0], host, there[0], sizeof host));
     for (int k = 0; k < N; k++) MUST(host[k] == 3 * k + 0.25);
+    check_strides(device[0], there[0], there[1]);
 
     const double sums[] = {9, 16};
     float factor;
@@ -181,7 +196,7 @@ static void test_two_gpus(void **state)
     assert_clean(run_case(two_gpus, strict));
 }
 
-/* GPUs that cannot read each other: copies go by way of the host, sums are refused. */
+/* GPUs that cannot read each other: copies go by way of the host, sums and copies at strides are refused. */
 static void strangers(void)
 {
     load_cuda();
@@ -195,6 +210,7 @@ static void strangers(void)
     MUST_OK(ops->sum(device[1], queue, there[1], own, 2, N, PP_SUM_DOUBLE));
     MUST(ops->sum(device[1], queue, there[1], other, 2, N, PP_SUM_DOUBLE) == PP_UNSUPPORTED);
     MUST_SAY("GPU 1 cannot read the memory of GPU 0");
+    MUST(ops->copy_strided(device[1], queue, &(struct pp_strided){there[1], there[0], 9, 9, 8, 2}) == PP_UNSUPPORTED);
     MUST_OK(cuda->download(device[1], host, there[1], sizeof host));
     MUST(host[0] == 2 && host[2] == 6);
     for (int i = 0; i < 2; i++) {

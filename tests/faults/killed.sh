@@ -34,10 +34,11 @@ pick() { # of the words that follow
 
 launch() {
     local shape=(--schedule "$(pick gpipe 1f1b)")
-    case $(pick ranks replicas parts all) in
+    case $(pick ranks replicas parts rows all) in
         ranks) shape+=(--stages 2) ;;
         replicas) shape+=(--stages 2 --replicas 2) ;;
         parts) shape+=(--stages 1 --tensor 2) ;;
+        rows) shape+=(--stages 1 --context-parallel 2 --tokens 36) ;;
         all) shape+=(--stages 2 --tensor 2) ;;
     esac
     if [ "$how" = threads ]; then

@@ -7,7 +7,7 @@ source "$(dirname "$0")/common.sh"
 need jq
 need sqlite3
 
-run=(ppexec --d-model 48 --heads 2 --d-ff 96 --layers 4 --vocab 400 --rows 6 --tokens 11 --chunks 3 --dropout 0.3
+run=(ppexec --d-model 48 --heads 2 --d-ff 96 --layers 4 --vocab 400 --rows 6 --tokens 12 --chunks 3 --dropout 0.3
     --generated-tokens 30000 --max-batches 200 --epochs 4 --eval-batches 3 --eval-rows 5 --lr 1 --format json)
 variants=('--schedule gpipe' '--schedule 1f1b' '--schedule interleaved --virtual 2' '--schedule 1f1b --stages 4 --checkpoint always')
 RANDOM=${PP_SEED:-1}
@@ -17,8 +17,9 @@ lines() { sed -nE '/^\|/{s/(ms\/batch|time:) *[0-9.]+s?//;p}' "$1"; }
 
 steps_done() { grep -ao '"step":"[0-9]*"' run.st.checkpoint 2>/dev/null | grep -o '[0-9]*' || echo 0; }
 
-# With best weights and what the optimizer keeps in the checkpoint, and without; at one rate, and at one of each step.
-for options in "--save-every 1 --optimizer adamw" \
+# With best weights and what the optimizer keeps in the checkpoint, and without; at one rate, and at one of each step;
+# where workers share rows and what the optimizer keeps.
+for options in "--save-every 1 --optimizer adamw" "--save-every 2 --optimizer adamw --context-parallel 2 --zero 1 --lr 0.01" \
     "--save-every 3 --no-eval --warmup-steps 100 --lr-schedule cosine --lr-steps 700 --min-lr 0.1"; do
     read -ra saving <<<"$options"
     rm -f run.* whole.*

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The same with processes and replicas: killed under MPI, gone on as threads, as processes, and as both; killed with the
-# optimizer's memory shared by replicas, gone on without.
+# The same with processes and replicas, or workers that share rows: killed under MPI, gone on as threads, as processes, and
+# as both; killed with the optimizer's memory shared by them, gone on without.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need jq
 need pgrep
 
-run=(ppexec --d-model 32 --heads 2 --d-ff 64 --layers 4 --vocab 200 --rows 6 --tokens 11 --chunks 3 --dropout 0.3
+run=(ppexec --d-model 32 --heads 2 --d-ff 64 --layers 4 --vocab 200 --rows 6 --tokens 12 --chunks 3 --dropout 0.3
     --generated-tokens 30000 --max-batches 100 --epochs 2 --eval-batches 3 --eval-rows 5 --optimizer adamw --lr 0.01 --format json)
 
 # go_on TITLE: what it left is the whole run's
@@ -29,14 +29,15 @@ kill_one() {
     [ "$status" -ne 0 ] || fail "exit status 0"
 }
 
-for replicas in 1 2; do
-    "${run[@]}" --replicas $replicas --save whole.st >whole 2>whole.log
-    for how in "" "mpirun -n 2" "mpirun -n $((2 * replicas))"; do
-        kill_one --replicas $replicas --schedule 1f1b --zero 1
-        $how "${run[@]}" --replicas $replicas --schedule interleaved --virtual 2 --save run.st --resume >rest 2>rest.log ||
+for copies in "--replicas 1" "--context-parallel 2" "--replicas 2"; do
+    read -ra of <<<"$copies"
+    "${run[@]}" "${of[@]}" --save whole.st >whole 2>whole.log
+    for how in "" "mpirun -n 2" "mpirun -n $((2 * of[1]))"; do
+        kill_one "${of[@]}" --schedule 1f1b --zero 1
+        $how "${run[@]}" "${of[@]}" --schedule interleaved --virtual 2 --save run.st --resume >rest 2>rest.log ||
             fail "'$how' does not go on"
         grep -q '^resumed ' rest.log || fail "'$how' began anew"
-        compare "$replicas replicas, '$how'"
+        compare "$copies, '$how'"
     done
 done
 

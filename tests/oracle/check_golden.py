@@ -5,9 +5,10 @@ only.
 
 golden: for each case of tests/golden/train/ the loss and every gradient of the first batch (one step, --clip 0 --lr
 1: --init minus --save), the losses of all steps, the weights after them, validation and test losses; all to 1e-4
-relative. bits: with dropout on, losses and saved weights are the same bits for all configurations of one accumulation
-key (equal chunks, replicas, tensor degree, and with or without --sequence-parallel), whatever schedule, stages, virtual
-stages, checkpoint mode, processes.
+relative. Of workers that share rows (--context-parallel), where PyTorch does not, no validation and test losses: what
+of the last rows they cannot share is left out. bits: with dropout on, losses and saved weights are the same bits for
+all configurations of one accumulation key (equal chunks, replicas, tensor degree, context parallel degree, and with or
+without --sequence-parallel), whatever schedule, stages, virtual stages, checkpoint mode, processes.
 
 Exit status 0: all agree; 1: not; 77: cannot be run here.
 """
@@ -133,15 +134,23 @@ def tensor_degrees(options):
     return [n for n in possible if n == 1 or all(size % n == 0 for size in shared)]
 
 
-def layouts(options, most):
-    """(schedule, P, V, checkpoint, T, parts of tokens) that the case can have; at most so many of each T, always the same
-    ones; 0: all."""
-    made = []
-    for n, parts in itertools.product(tensor_degrees(options), (False, True)):
-        if n > 1 or not parts:
-            same = dict(tensor=n, sequence_parallel=True) if parts else dict(tensor=n)
-            made += [{**layout, **same} for layout in whole_layouts(options, most, n, parts)]
+def shared_layouts(options):
+    """T, whole and with parts of tokens, and C: those of C workers that can share the case's rows, and of T heads, too.
+    Experts would have other places."""
+    degrees = tensor_degrees(options)
+    made = [dict(tensor=n) for n in degrees] + [dict(tensor=n, sequence_parallel=True) for n in degrees if n > 1]
+    for n, context in itertools.product(degrees, (2, 3)):
+        heads = options.get("heads", 1)
+        shared = (options.get("tokens", 1), heads // n, (options.get("kv_heads") or heads) // n)
+        if all(size % context == 0 for size in shared) and not options.get("experts"):
+            made.append(dict(tensor=n, context_parallel=context))
     return made
+
+
+def layouts(options, most):
+    """(schedule, P, V, checkpoint, what workers share) that the case can have; at most so many of each way to share,
+    always the same ones; 0: all."""
+    return [{**layout, **same} for same in shared_layouts(options) for layout in whole_layouts(options, most, same)]
 
 
 def checkpoints(schedule, activation):
@@ -150,7 +159,7 @@ def checkpoints(schedule, activation):
     return (CHECKPOINTS if schedule in WHOLE else PIECES) + (("activation",) if again else ())
 
 
-def whole_layouts(options, most, tensor, parts):
+def whole_layouts(options, most, same):
     layers = options.get("layers", 2)
     made = []
     for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS + ("activation",)):
@@ -159,13 +168,14 @@ def whole_layouts(options, most, tensor, parts):
                 made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made
-    picked = random.Random(str(sorted(options.items())) + "T" * tensor + "S" * parts).sample(made, min(most, len(made)))
-    return made[:1] + [m for m in picked if m != made[0]] if tensor == 1 else picked[: (most + 1) // 2]
+    text = "T" * same["tensor"] + "S" * ("sequence_parallel" in same) + "C" * same.get("context_parallel", 0)
+    picked = random.Random(str(sorted(options.items())) + text).sample(made, min(most, len(made)))
+    return made[:1] + [m for m in picked if m != made[0]] if same == dict(tensor=1) else picked[: (most + 1) // 2]
 
 
 def process_counts(options, layout, mpi):
     """How many processes to spread the workers over; 0 = threads without mpirun."""
-    world = layout["stages"] * layout["tensor"] * options.get("replicas", 1)
+    world = layout["stages"] * layout["tensor"] * layout.get("context_parallel", 1) * options.get("replicas", 1)
     if not mpi:
         return [0]
     return sorted({n for n in (world, max(1, world // 2)) if n > 1})
@@ -215,7 +225,7 @@ def check_training(runner, case, options, processes):
     result, weights = runner.run({**whole, "no_eval": True}, processes, save=True)
     compare_numbers("loss", result["loss"], case["loss"])
     compare_tensors("trained weights", weights, safetensors_file.read(files["final"]))
-    if case["valid_loss"]:
+    if case["valid_loss"] and options.get("context_parallel") == case["options"].get("context_parallel"):
         result, _ = runner.run(whole, processes)
         compare_numbers("loss with evaluation", result["loss"], case["loss"])
         compare_numbers("valid_loss", result["valid_loss"], case["valid_loss"])
@@ -239,8 +249,8 @@ def check_golden(runner, args):
 
 
 def compare_bits(runner, options, references, layout, processes):
-    """references: keeps for each T, whole and with parts of the tokens, what P = 1, gpipe, nothing recomputed gave."""
-    same = {name: layout[name] for name in ("tensor", "sequence_parallel") if name in layout}
+    """references: keeps for each way to share layers and rows what P = 1, gpipe, nothing recomputed gave."""
+    same = {name: layout[name] for name in ("tensor", "sequence_parallel", "context_parallel") if name in layout}
     key = tuple(same.items())
     if key not in references:
         base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never", **same)
@@ -271,6 +281,7 @@ def check_bits(runner, args):
 def describe(layout, processes):
     text = "{schedule} P={stages} V={virtual} T={tensor} {checkpoint}".format(**layout)
     text += " sequence-parallel" if "sequence_parallel" in layout else ""
+    text += f" C={layout['context_parallel']}" if "context_parallel" in layout else ""
     return text + (f" processes={processes}" if processes else " threads")
 
 

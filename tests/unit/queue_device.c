@@ -16,14 +16,17 @@ static struct {
 static struct queued_settings settings;
 
 static int64_t most_ahead;
+static atomic_llong copies_put;
 
 void queued_set(const struct queued_settings *to)
 {
     settings = to ? *to : (struct queued_settings){0};
     most_ahead = 0;
+    atomic_store(&copies_put, 0);
 }
 
 int64_t queued_most_ahead(void) { return most_ahead; }
+int64_t queued_copies(void) { return atomic_load(&copies_put); }
 
 /* One more run() is in the compute queue. */
 static void note_run(struct pp_device *device)
@@ -93,7 +96,19 @@ static pp_status copy(struct pp_device *device, struct pp_queue *queue, void *to
     PP_TRY(queued_usable(device, queue));
     PP_TRY(known(to, bytes, "the target of a copy"));
     PP_TRY(known(from, bytes, "the source of a copy"));
+    atomic_fetch_add(&copies_put, 1);
     return queued_put(queue, &(struct work){.kind = WORK_COPY, .to = to, .parts = {from}, .n = bytes});
+}
+
+static pp_status copy_strided(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *c)
+{
+    PP_TRY(queued_usable(device, queue));
+    PP_TRY(known(c->to, (c->n - 1) * c->to_stride + c->bytes, "the target of copies"));
+    PP_TRY(known(c->from, (c->n - 1) * c->from_stride + c->bytes, "the source of copies"));
+    if (c->to_stride < c->bytes || c->from_stride < c->bytes)
+        return pp_fail(PP_INTERNAL, "queued device: copies of %lld bytes overlap", (long long)c->bytes);
+    atomic_fetch_add(&copies_put, 1);
+    return queued_put(queue, &(struct work){.kind = WORK_COPIES, .copies = *c});
 }
 
 static pp_status prepare(struct pp_device *device, const struct pp_program *program)
@@ -264,6 +279,7 @@ static const struct pp_queue_ops ops = {
     .host_alloc = host_alloc,
     .host_release = host_release,
     .copy = copy,
+    .copy_strided = copy_strided,
     .prepare = prepare,
     .launches = launches,
     .run = run,

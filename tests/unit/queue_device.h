@@ -31,6 +31,8 @@ struct queued_settings {
 };
 /* By how many run() a host was ahead of its device at most, since queued_set(). */
 int64_t queued_most_ahead(void);
+/* How many copies were put into queues, those at strides as one, since queued_set(). */
+int64_t queued_copies(void);
 /* Of how many workers the device that was opened last was told. */
 int queued_workers(void);
 void queued_set(const struct queued_settings *settings); /* NULL: none of it */

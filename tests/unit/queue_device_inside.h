@@ -25,7 +25,7 @@ struct pp_mark {
     struct point *point; /* of the last record(); NULL: none yet */
 };
 
-enum work_kind { WORK_RECORD, WORK_WAIT, WORK_COPY, WORK_RUN, WORK_SUM, WORK_CLIP };
+enum work_kind { WORK_RECORD, WORK_WAIT, WORK_COPY, WORK_COPIES, WORK_RUN, WORK_SUM, WORK_CLIP };
 
 struct work {
     struct work *next;
@@ -38,6 +38,7 @@ struct work {
     int nparts, type;
     int64_t n; /* bytes or elements */
     double most;
+    struct pp_strided copies;
 };
 
 struct pp_queue {

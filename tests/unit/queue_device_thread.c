@@ -71,6 +71,12 @@ static void clip(const struct work *work)
     *(float *)work->to = factor > 1 ? 1.0f : (float)factor;
 }
 
+static void copy_all(const struct pp_strided *c)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        memcpy((char *)c->to + i * c->to_stride, (const char *)c->from + i * c->from_stride, (size_t)c->bytes);
+}
+
 static void compute(struct pp_queue *queue, struct work *work)
 {
     struct pp_frame *frame = &work->frame;
@@ -84,6 +90,7 @@ static void perform(struct pp_queue *queue, struct work *work)
 {
     delay(queue);
     if (work->kind == WORK_COPY) memcpy(work->to, work->parts[0], (size_t)work->n);
+    if (work->kind == WORK_COPIES) copy_all(&work->copies);
     if (work->kind == WORK_RUN) compute(queue, work);
     if (work->kind == WORK_SUM) add_up(work);
     if (work->kind == WORK_CLIP) clip(work);

@@ -201,14 +201,16 @@ static void pieces_come_and_go_back(void **state)
     (void)state;
     const struct queued_settings settings = {.seed = 5, .most_delay_us = 50};
     struct shape s = {0};
-    queued_set(&settings);
     for (int workers = 2; workers <= MOST_WORKERS; workers++)
         for (s.experts = 1; s.experts <= MOST_EXPERTS; s.experts++)
             for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) {
                 s.carrier = NULL;
                 OK(crew_run(workers, by_messages, &s));
                 s.carrier = &pp_carrier_inproc;
+                queued_set(&settings);
                 OK(crew_run(workers, by_carrier, &s));
+                /* Of each member one, to there and back, however many pieces it has. */
+                assert_int_equal(queued_copies(), ROUNDS * 2 * workers * workers);
                 s.carrier = &pp_carrier_staged;
                 OK(crew_run(workers, by_carrier, &s));
             }

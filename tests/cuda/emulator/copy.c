@@ -3,6 +3,7 @@
  * Copies and fills. Pageable memory of the host works as CUDA says, but not beside other work; under PP_EMULATE_STRICT
  * it is reported.
  */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +15,16 @@ struct copy {
     const void *from; /* NULL: fill */
     int value;
     size_t bytes;
-    char staged[]; /* what pageable memory held at the call */
+    size_t to_pitch, from_pitch, more; /* as many bytes again, so far behind; so many times */
+    char staged[];                     /* what pageable memory held at the call */
 };
 
 static void run_copy(struct pp_emu_op *op, cudaStream_t stream, bool dead)
 {
     struct copy *c = (struct copy *)op;
     (void)stream;
-    if (!dead && c->from) memcpy(c->to, c->from, c->bytes);
+    for (size_t i = 0; !dead && c->from && i <= c->more; i++)
+        memcpy((char *)c->to + i * c->to_pitch, (const char *)c->from + i * c->from_pitch, c->bytes);
     if (!dead && !c->from) memset(c->to, c->value, c->bytes);
     free(c);
 }
@@ -82,6 +85,30 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 {
     PP_EMU_ENTER();
     return pp_emu_error(copy(__func__, to, from, bytes, kind, stream, false));
+}
+
+/* Of memory of devices alone. */
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t bytes, size_t rows,
+                              enum cudaMemcpyKind kind, cudaStream_t handle)
+{
+    PP_EMU_ENTER();
+    cudaStream_t stream = pp_emu_stream(handle);
+    if (!stream) return pp_emu_error(cudaErrorInvalidResourceHandle);
+    if (to_pitch < bytes || from_pitch < bytes || to_pitch > INT32_MAX || from_pitch > INT32_MAX)
+        return pp_emu_error(cudaErrorInvalidPitchValue);
+    if (!bytes || !rows) return cudaSuccess;
+    if (!pp_emu_is_device(__func__, "the target", to, (rows - 1) * to_pitch + bytes) ||
+        !pp_emu_is_device(__func__, "the source", from, (rows - 1) * from_pitch + bytes) ||
+        !kind_fits(kind, true, true))
+        return pp_emu_error(cudaErrorInvalidValue);
+    struct copy *c = make_copy(to, from, bytes, false);
+    if (!c) return pp_emu_error(cudaErrorMemoryAllocation);
+    c->to_pitch = to_pitch;
+    c->from_pitch = from_pitch;
+    c->more = rows - 1;
+    pp_emu_count(PP_EMU_COPIES, 1);
+    pp_emu_enqueue(stream, &c->op);
+    return pp_emu_error(pp_emu_fault(stream->device));
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
