@@ -293,10 +293,9 @@ void pp_config_remarks(const struct pp_config *config)
 {
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
-    if (config->sequence_parallel && most_of(&config->tensor) == 1)
-        pp_warn("--sequence-parallel changes nothing without --tensor 2 or more");
-    if (config->overlap_tensor_sums > 1 && most_of(&config->tensor) == 1)
-        pp_warn("--overlap-tensor-sums changes nothing without --tensor 2 or more");
+    const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
+    if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
+    if (alone && config->overlap_tensor_sums > 1) pp_warn("--overlap-tensor-sums %s", alone);
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums): by formulas of the layer, with
- * products and sums of given lengths.
+ * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums): by formulas of the layer,
+ * with products and sums of given lengths.
  */
 #include "kernels/kernels.h"
 #include "sim/placement.h"
@@ -62,8 +62,8 @@ static double more(double a, double b) { return a > b ? a : b; }
 /* Of a product in K pieces of t beside joins of j each: one piece of the shorter lane stands alone. */
 static double left_of(int pieces, double t, double j) { return t >= j ? j : pieces * j + t - pieces * t; }
 
-/* A layer forward: without parts of the tokens two products are summed, with them two more read what is gathered. On the
- * way back the same; the inputs that the weights of two linears read are gathered beside those of the other two. */
+/* A layer forward: without parts of the tokens two products are summed, with them two more read what is gathered. On
+ * the way back the same; the inputs that the weights of two linears read are gathered beside those of the other two. */
 static void check_pieces(int pieces, bool parts, double t, double j, double weights_ns)
 {
     enum { TOKENS = 4 * 12, LAYERS = 2 };
