@@ -21,6 +21,7 @@ KEYS = {  # what the text calls each model
 WIDE = "Nemotron-4 340B"  # heads of 192 columns
 MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
 OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
+PIECES = 4  # of Transformer Engine's sums behind products, unless it is told otherwise (num_splits)
 GIB = 1 << 30
 
 
@@ -102,6 +103,12 @@ class Run:
         path.write_text(json.dumps(machine), encoding="utf-8")
         return path
 
+    def that_waits(self):
+        """The same, but that computing waits for all sums over tensors"""
+        waiting = copy.copy(self)
+        waiting.source = ""
+        return waiting
+
     def words(self):
         """All but the machine"""
         schedule = ["interleaved", "--virtual", self.virtual] if self.virtual > 1 else ["1f1b"]
@@ -111,6 +118,7 @@ class Run:
             *("--stages", self.ranks, "--tensor", self.tensor, "--replicas", self.replicas),
             *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),
             *("--zero", 1, *OVERLAP[self.overlap], *(["--sequence-parallel"] if self.sequence == "yes" else [])),
+            *(["--overlap-tensor-sums", PIECES] if self.hides_sums() else []),
         ]
 
 
@@ -139,11 +147,6 @@ def table(runs, found):
     return markdown([*head, "sums %", "arena GiB", "products %"], rows), errors
 
 
-def without_sums(run, rate, sums, _):
-    """Error of speed in %, had sums over tensors taken no time"""
-    return percent(rate / (1 - sums), run.measured())
-
-
 def of_models(runs, found, errors):
     """{word of the text: figure} of each model"""
     figures = {}
@@ -151,7 +154,6 @@ def of_models(runs, found, errors):
         at = [i for i, run in enumerate(runs) if run.model.name == name]
         figures[f"modern_{key}"] = span([errors[i] for i in at])
         figures[f"modern_{key}_mean"] = f"{statistics.mean(errors[i] for i in at):+.0f}"
-        figures[f"modern_{key}_without"] = span([without_sums(runs[i], *found[i]) for i in at])
         same = [i for i in at if runs[i].part() == runs[at[0]].part()]
         first, last = same[0], same[-1]
         figures[f"modern_{key}_many"] = f"{percent(runs[last].measured(), runs[first].measured()):+.1f}"
@@ -181,30 +183,33 @@ def of_first(run, whole, flat):
     return {**figures, "modern_first_reached": f"{100 * at_peak / products:.0f}", "modern_first_times": times}
 
 
-def computing(runs, found, errors):
-    """[error of speed in %] of what is left where little but computing counts: InternLM on one host, and NVIDIA's
-    recipes, had their sums over tensors taken no time"""
-    host = [error for run, error in zip(runs, errors) if run.source == "internlm" and run.gpus == 8]
-    recipes = [each for each in zip(runs, found) if each[0].hides_sums()]
-    return [*host, *(without_sums(run, *each) for run, each in recipes)]
+def computing(runs, errors):
+    """[error of speed in %] where little but computing counts: InternLM on one host, and NVIDIA's recipes, whose sums
+    over tensors are hidden"""
+    on_host = [run.source == "internlm" and run.gpus == 8 for run in runs]
+    return [error for run, host, error in zip(runs, on_host, errors) if host or run.hides_sums()]
 
 
 def section(program, facts):
     """({name: table}, {word of the text: figure})"""
     runs = runs_of(facts)
     wide = [run.with_narrow_heads() for run in runs if run.model.name == WIDE]
+    hiding = [i for i, run in enumerate(runs) if run.hides_sums()]
+    waiting = [runs[i].that_waits() for i in hiding]
     intern = [i for i, run in enumerate(runs) if run.source == "internlm"]
     host, few = ([i for i in intern if runs[i].gpus <= gpus] for gpus in (8, 128))
     (largest,) = (i for i in intern if runs[i].gpus == 1024)
     with tempfile.TemporaryDirectory() as folder:
-        found, narrow = ([predicted(program, run, folder) for run in these] for these in (runs, wide))
+        found, narrow, waited = (
+            [predicted(program, run, folder) for run in these] for these in (runs, wide, waiting)
+        )
         first = runs[host[0]]
         machines = (first.on(folder), without_tiles(first, folder))
         seconds = [program.predict("--machine", each, *first.words())["ms_per_batch"] / 1e3 for each in machines]
     lines, errors = table(runs, found)
     small = [i for i, run in enumerate(runs) if run.model.name == KEYS["small"] and run.gpus == 16]  # T = 4, then 2
-    hidden = [error for run, error in zip(runs, errors) if run.hides_sums()]
-    computed = computing(runs, found, errors)
+    waits = dict(zip(hiding, waited))
+    computed = computing(runs, errors)
     figures = {
         "modern_first": command(["--machine", runs[0].machine, *runs[0].words()]),
         "modern_runs": len(runs),
@@ -212,13 +217,15 @@ def section(program, facts):
         "modern_median": f"{statistics.median(errors):+.0f}",
         "modern_least": f"{min(errors):+.0f}",
         "modern_most": f"{max(errors):+.0f}",
-        "modern_hidden": span(hidden),
+        "modern_hidden": span([errors[i] for i in hiding]),
+        "modern_waiting": span([percent(rate, runs[i].measured()) for i, (rate, _, _) in waits.items()]),
+        "modern_pieces": PIECES,
         "modern_computing": f"{min(computed):.0f} to {max(computed):.0f}",
         "modern_factor": f"{1 + min(computed) / 100:.1f} to {math.ceil(10 + max(computed) / 10) / 10:.1f}",
         "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
-        "modern_narrow_without": span([without_sums(run, *each) for run, each in zip(wide, narrow)]),
         "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
         "modern_narrower_predicted": f"{percent(found[small[1]][0], found[small[0]][0]):+.0f}",
+        "modern_narrower_waiting": f"{percent(waits[small[1]][0], waits[small[0]][0]):+.0f}",
         "modern_host": span([errors[i] for i in host]),
         "modern_few": span([errors[i] for i in few]),
         "modern_few_mean": f"{statistics.mean(errors[i] for i in few):+.0f}",
