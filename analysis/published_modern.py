@@ -18,6 +18,7 @@ KEYS = {  # what the text calls each model
     "tests": "Megatron 7B",
     "intern": "InternLM 7B",
 }
+RECIPES = ("gpt", "small", "wide")  # NVIDIA's
 WIDE = "Nemotron-4 340B"  # heads of 192 columns
 MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
 OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
@@ -161,6 +162,12 @@ def of_models(runs, found, errors):
     return figures
 
 
+def of_hosts(figures):
+    """By how many points, at most, NVIDIA's recipes lose more on many hosts than predicted"""
+    lost = [(float(figures[f"modern_{key}_many_predicted"]), float(figures[f"modern_{key}_many"])) for key in RECIPES]
+    return f"{max(predicted - measured for predicted, measured in lost):.0f}"
+
+
 def without_tiles(run, folder):
     """A copy of the machine's file as if nothing were known of tiles: products reach its efficiency."""
     machine = json.loads(pathlib.Path(run.on(folder)).read_text(encoding="utf-8"))
@@ -233,4 +240,5 @@ def section(program, facts):
         **of_first(first, *seconds),
         **of_models(runs, found, errors),
     }
+    figures["modern_hosts"] = of_hosts(figures)
     return {"modern": lines}, figures

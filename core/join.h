@@ -19,11 +19,12 @@ static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : ty
  * in their order, the same bits in each; or, of as many equal parts as there are workers, the sum of each one's own
  * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
 enum pp_join_op {
+    PP_JOIN_NONE,
     PP_JOIN_ALL_REDUCE,
     PP_JOIN_REDUCE_SCATTER,
     PP_JOIN_ALL_GATHER,
     PP_JOIN_ALL_TO_ALL,
-    PP_JOIN_AWAIT, /* none: what comes next waits for those that were asked for, up to the one with number `beside` */
+    PP_JOIN_AWAIT, /* what comes next waits for those that were asked for, up to the one with number `beside` */
 };
 
 struct pp_join_call {
@@ -38,8 +39,9 @@ struct pp_join_call {
     const void *from;
     int each;
     bool back;
-    /* 0: what comes next waits for it. Else its number, from 1 on in each group: it may run beside what comes next, but
-     * those of a group one after another, until an await of its number or a later one; and then they begin with 1. */
+    /* 0: what comes next waits for it. Else, of tensor ranks, its number, from 1 on to pp_shape_sum_pieces() at most:
+     * it may run beside what comes next, but such ones run one after another, until an await of its number or a later
+     * one. Behind that of the last one they begin with 1 again. */
     int beside;
 };
 
@@ -52,17 +54,15 @@ struct pp_join {
     bool failed; /* set by run(): others may still read the memory, so the device leaves the rest of a program out */
 };
 
-/* A call's: bytes of all parts, and how often a ring of the workers carries them around; 0 of calls that are none. */
+/* A call's: bytes of all parts, and how often a ring of the workers carries them around; of calls that are none
+ * PP_JOIN_NONE, and 0. */
 struct pp_join_work {
+    enum pp_join_op op; /* of all to all each part goes to another worker, at once, and none around */
     int64_t bytes;
-    int rounds;      /* 2 of an all-reduce, 1 of the others */
-    bool all_to_all; /* each part goes to another worker, at once, and none around */
-    int pieces;      /* of all to all: for each worker */
+    int rounds; /* 2 of an all-reduce, 1 of the others, 0 of an await */
+    int pieces; /* of all to all: for each worker */
     enum pp_join_group group;
-    int beside;  /* pp_join_call.beside */
-    bool awaits; /* it is PP_JOIN_AWAIT */
+    int beside; /* pp_join_call.beside */
 };
-/* Is the call no kernel of the device? */
-static inline bool pp_is_join(const struct pp_join_work *work) { return work->bytes > 0 || work->awaits; }
 
 #endif

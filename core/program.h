@@ -87,6 +87,12 @@ struct pp_wait {
     int64_t *begun_ns;       /* the device sets it: when the input was there */
 };
 
+/* How long calls take: *out in ns. */
+struct pp_call_times {
+    pp_status (*ns)(void *from, const struct pp_call *call, double *out);
+    void *from;
+};
+
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];

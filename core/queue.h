@@ -33,7 +33,8 @@ struct pp_run_time {
     int64_t host_ns;   /* the host's time to queue them */
 };
 
-/* n copies of so many bytes, each so far behind the one before it on either side: its bytes at least. */
+/* n pieces of `bytes` bytes. Each begins to_stride behind the one before it in `to`, from_stride in `from`: strides are
+ * at least `bytes`. */
 struct pp_strided {
     void *to;
     const void *from;
@@ -68,7 +69,7 @@ struct pp_queue_ops {
     void (*host_release)(struct pp_device *device, void *memory);
     /* Between memories of devices, and host_alloc's, in any direction. */
     pp_status (*copy)(struct pp_device *device, struct pp_queue *queue, void *to, const void *from, int64_t bytes);
-    /* Many of them, that take the room of one in the queue. */
+    /* The same of pieces, which take the room of one copy in the queue where the device can copy at strides. */
     pp_status (*copy_strided)(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies);
 
     /* Outside of steps, once for each program that run() will get: chooses what its products use and loads its kernels,

@@ -23,8 +23,7 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
     int64_t ns = 0;
     bool found = false;
     *out = 0;
-    const struct pp_join_work join = p->ops->call_join(call);
-    if (pp_is_join(&join)) return PP_OK; /* no kernel */
+    if (p->ops->call_join(call).op != PP_JOIN_NONE) return PP_OK; /* no kernel */
     p->ops->call_name(call, name, sizeof name);
     PP_TRY(pp_db_find_kernel(p->db, p->device, p->config->threads, name, &ns, &found));
     *out = (double)ns;

@@ -16,11 +16,7 @@
  * was not profiled. Release with pp_split_time_free(). Does nothing for other splits. */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device,
                         struct pp_db *db) PP_MUST_CHECK;
-/* The same by other times: *out = ns of the call. */
-struct pp_call_times {
-    pp_status (*ns)(void *from, const struct pp_call *call, double *out);
-    void *from;
-};
+/* The same by other times. */
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *ops,
                            const struct pp_call_times *times) PP_MUST_CHECK;
 /* *out: of the lists --tensor and --context-parallel the first that the model can have; without any, the last, which

@@ -107,7 +107,7 @@ static void pipeline_line(const struct pp_job *job)
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
-    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in %d pieces", pieces);
+    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule,

@@ -31,7 +31,7 @@ struct pp_base {
 /* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
  * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_LAUNCHES and the launches of PP_LEADS
  * programs ahead. When it goes on there is as much as one part of it left in the queue. */
-enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a sum inside a task, for each member */ };
+enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a join, for each member */ };
 
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;
@@ -46,7 +46,8 @@ struct pp_worker_queue {
     struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
     struct pp_summing norm;
     int norm_stop;
-    struct pp_summing joined[PP_JOIN_GROUPS]; /* inside tasks: one at a time is issued */
+    /* Inside tasks; the next one of a group begins when the last one is issued, not when it has ended. */
+    struct pp_summing joined[PP_JOIN_GROUPS];
     struct pp_mark **beside; /* [nbeside] behind those of tensor ranks that run beside the compute queue */
     int nbeside;
     /* Of the traced steps by turns: sends of one step may be read in the next. */

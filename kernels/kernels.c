@@ -263,7 +263,7 @@ double pp_call_bytes(const struct pp_call *call)
     return bytes;
 }
 
-/* Of kernels that are none: no rounds. */
+/* Other kernels join nothing. */
 static const struct {
     enum pp_join_op op;
     int rounds;
@@ -273,41 +273,33 @@ static const struct {
                        [PP_KERNEL_AWAIT] = {PP_JOIN_AWAIT, 0},
                        [PP_KERNEL_ALL_TO_ALL] = {PP_JOIN_ALL_TO_ALL, 1}};
 
-/* The number of a call that may run beside what comes next, or that this waits for. */
-static int beside_of(const struct pp_call *call)
-{
-    const enum pp_join_op op = joins[call->kernel].op;
-    return op == PP_JOIN_AWAIT ? call->n[0] : op == PP_JOIN_ALL_TO_ALL ? 0 : call->n[2];
-}
-
 struct pp_join_work pp_call_join(const struct pp_call *call)
 {
-    const int rounds = joins[call->kernel].rounds;
-    if (call->kernel == PP_KERNEL_AWAIT) return (struct pp_join_work){.beside = beside_of(call), .awaits = true};
-    if (rounds == 0) return (struct pp_join_work){0};
+    const enum pp_join_op op = joins[call->kernel].op;
+    if (op == PP_JOIN_NONE) return (struct pp_join_work){0};
     const struct pp_operand memory = pp_call_operand(call, 0);
-    const bool exchanges = joins[call->kernel].op == PP_JOIN_ALL_TO_ALL;
-    return (struct pp_join_work){.bytes = memory.elements * memory.element_bytes,
-                                 .rounds = rounds,
-                                 .all_to_all = exchanges,
+    const bool exchanges = op == PP_JOIN_ALL_TO_ALL;
+    return (struct pp_join_work){.op = op,
+                                 .bytes = memory.elements * memory.element_bytes,
+                                 .rounds = joins[call->kernel].rounds,
                                  .pieces = exchanges ? call->n[2] : 0,
                                  .group = (enum pp_join_group)call->n[5],
-                                 .beside = beside_of(call)};
+                                 .beside = exchanges ? 0 : call->n[2]};
 }
 
 void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
 {
     const struct pp_join *join = frame->join;
-    const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL, awaits = call->kernel == PP_KERNEL_AWAIT;
+    const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL;
     const struct pp_join_call what = {.op = joins[call->kernel].op,
                                       .group = (enum pp_join_group)call->n[5],
                                       .memory = pp_ref_address(&call->ref[0], frame),
                                       .from = exchanges ? pp_ref_address(&call->ref[1], frame) : NULL,
-                                      .elements = awaits ? 0 : (int64_t)call->n[0] * call->n[1],
+                                      .elements = (int64_t)call->n[0] * call->n[1],
                                       .type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT,
                                       .each = exchanges ? call->n[2] : 0,
                                       .back = exchanges && call->n[3],
-                                      .beside = beside_of(call)};
+                                      .beside = exchanges ? 0 : call->n[2]};
     if (join) join->run(join->arg, &what);
 }
 

@@ -124,7 +124,7 @@
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
- * await           beside                                 what comes next waits for the one with that number
+ * await           0, 0, beside, 0, 0, group              what comes next waits for the one with that number
  * all_to_all      rows, width, each, back, wide, group  to [rows,width], from [rows,width]: equal pieces, so many for
  *                 each worker of the group (the places of its experts; rows of which it has the tokens). frame.join, if
  *                 there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
@@ -199,7 +199,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
     X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
-    X(AWAIT, await, 1, 0)                                                                                              \
+    X(AWAIT, await, 3, 0)                                                                                              \
     X(ALL_TO_ALL, all_to_all, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
@@ -242,14 +242,17 @@ struct pp_tokens {
 static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
 {
     const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
-    if (!whole) return (struct pp_tokens){frame->first_row * call->n[1], room, call->n[1], 0, 0};
+    if (!whole) return (struct pp_tokens){.first = frame->first_row * call->n[1], .n = room, .seq = call->n[1]};
     const int pieces = call->n[5] > 1 ? call->n[5] : 1, seq = (int)(whole / call->n[0]);
     const int64_t own = room / pieces, piece = own * pp_frame_tensor(frame), begin = frame->tensor_rank * own;
-    const int64_t full = whole / piece < pieces ? whole / piece : pieces; /* pieces with no room left */
-    int64_t left = full < pieces ? whole - full * piece - begin : 0;
-    left = left < 0 ? 0 : left < own ? left : own;
-    return (struct pp_tokens){frame->first_row * seq + begin, full * own + left, seq, pieces > 1 ? (int)own : 0,
-                              (int)(piece - own)};
+    /* Pieces that hold tokens of all workers; of the next one this worker has what is left, if anything is. */
+    const int64_t filled = whole / piece < pieces ? whole / piece : pieces, rest = whole - filled * piece - begin;
+    const int64_t left = filled == pieces || rest < 0 ? 0 : rest < own ? rest : own;
+    return (struct pp_tokens){.first = frame->first_row * seq + begin,
+                              .n = filled * own + left,
+                              .seq = seq,
+                              .run = pieces > 1 ? (int)own : 0,
+                              .gap = (int)(piece - own)};
 }
 
 /* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. A worker

@@ -7,9 +7,11 @@
 enum {
     MAX_LAYER_CALLS = 80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
-    /* Where sums are cut into pieces, for each: 10 products or gatherings of a B, of 4 calls; 4 beside the layers. */
-    MAX_LAYER_PIECES = 48,
-    MAX_OTHER_PIECES = 24,
+    /* Where sums are cut into pieces, for each, of 4 calls at most: of a B 4 products to make a layer again, 4 for the
+     * inputs, 4 gatherings for the weights; beside the layers the embedding, its gradient, and of the decoder the
+     * product, that for its input, and gatherings of both for the weight. */
+    MAX_LAYER_PIECES = 12 * 4,
+    MAX_OTHER_PIECES = 6 * 4,
     SCRATCH_ALIGNMENT = 64
 };
 

@@ -241,10 +241,8 @@ struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x);
 /* The same in two: what is called between the two may run beside it. */
 struct pp_ref pp_writer_start_gather(struct pp_writer *w, int full, struct pp_ref x);
 void pp_writer_end_gather(struct pp_writer *w);
-/* C = A weight, of what the worker has. */
-void pp_write_product(struct pp_writer *w, const struct pp_token_product *p);
-/* The same of all tokens, where it has its own in A; returns where all are, as pp_writer_gather(). */
-struct pp_ref pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p);
+/* C = A weight of all tokens, of which the worker has its own in A, gathered as by pp_writer_gather(). */
+void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p);
 /* The sum of what the workers make: in C, where C is returned, or, where they have parts of the tokens, the worker's of
  * it in `to`; where that has no memory, somewhere in scratch until the next sum. */
 struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struct pp_token_product *p,

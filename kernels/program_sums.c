@@ -15,8 +15,10 @@ static int64_t row_bytes(const struct pp_writer *w, int width)
     return (int64_t)width * pp_element_bytes(w->model->local.precision);
 }
 
-/* Tokens of the worker's own in a piece; of all workers, with room that no token takes at the end of the last one. */
+/* Tokens of a piece: the worker's own. */
 static int64_t own_rows(const struct pp_writer *w) { return w->part_tokens / w->sum_pieces; }
+
+/* ... of all workers, with room for tokens that are not there at the end of the last piece. */
 static int64_t piece_rows(const struct pp_writer *w)
 {
     return w->by_tokens ? own_rows(w) * pp_shape_tensor(&w->model->local) : w->tokens / w->sum_pieces;
@@ -59,7 +61,7 @@ static void start_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
 
 static void await(struct pp_writer *w, int piece)
 {
-    if (w->sum_pieces > 1) pp_writer_call(w, PP_KERNEL_AWAIT, piece + 1, 0, 0, 0);
+    if (w->sum_pieces > 1) pp_writer_call(w, PP_KERNEL_AWAIT, 0, 0, piece + 1, 0);
 }
 
 void pp_writer_take_full(struct pp_writer *w, int n)
@@ -130,23 +132,22 @@ static void write_rows(struct pp_writer *w, const struct pp_token_product *p, st
     call->n[4] = p->wide;
 }
 
-void pp_write_product(struct pp_writer *w, const struct pp_token_product *p)
+static void write_product(struct pp_writer *w, const struct pp_token_product *p)
 {
     write_rows(w, p, p->c, p->a, 0, w->tokens);
 }
 
-struct pp_ref pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)
+void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)
 {
     if (!w->by_tokens) {
-        pp_write_product(w, p);
-        return p->a;
+        write_product(w, p);
+        return;
     }
     start_gathering(w, full, p->a);
     for (int piece = 0; piece < w->sum_pieces; piece++) {
         await(w, piece);
         write_rows(w, p, p->c, w->full[full], piece * piece_rows(w), piece_rows(w));
     }
-    return w->full[full];
 }
 
 struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struct pp_token_product *p, struct pp_ref to)
@@ -154,7 +155,7 @@ struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struc
     const struct pp_ref c = w->by_tokens ? w->full[full] : p->c;
     const enum pp_kernel kernel = w->by_tokens ? PP_KERNEL_REDUCE_SCATTER : PP_KERNEL_ALL_REDUCE;
     if (pp_shape_tensor(&w->model->local) == 1) {
-        pp_write_product(w, p);
+        write_product(w, p);
         return p->c;
     }
     for (int piece = 0; piece < w->sum_pieces; piece++) {

@@ -106,7 +106,7 @@ int pp_cost_count_sums(const struct pp_job *job, int cls)
 static int count_awaits(const struct pp_job *job, const struct pp_program *program)
 {
     int n = 0;
-    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).awaits;
+    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).op == PP_JOIN_AWAIT;
     return n;
 }
 
@@ -224,7 +224,7 @@ pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, do
     const struct rates rates = rates_of(calls->machine, calls->sharers);
     const struct pp_work work = calls->ops->call_work(call, rates.gpu);
     *out = work_ns(&work, 1, &rates, rates.bytes_per_ns);
-    if (!calls->ops->call_join(call).awaits) *out += calls->machine->call_overhead_ns;
+    if (calls->ops->call_join(call).op != PP_JOIN_AWAIT) *out += calls->machine->call_overhead_ns;
     return PP_OK;
 }
 

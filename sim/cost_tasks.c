@@ -100,8 +100,7 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     bool found = program->ncalls > 0;
     *ns = 0;
     for (int i = 0; i < program->ncalls && found; i++) {
-        const struct pp_join_work join = s->job->model_ops->call_join(&program->calls[i]);
-        if (pp_is_join(&join)) continue;
+        if (s->job->model_ops->call_join(&program->calls[i]).op != PP_JOIN_NONE) continue;
         PP_TRY(kernel_mean(s, &program->calls[i], load, &known, &each, &found));
         sum += (double)each;
         longest = fmax(longest, (double)each);

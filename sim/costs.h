@@ -28,7 +28,8 @@ int pp_cost_count_sums(const struct pp_job *job, int cls);
  * sim/product.h tells the former. */
 double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
 
-/* The same as a function of calls, with call_overhead_ns, by a worker that shares its device with others. */
+/* What a call takes, with call_overhead_ns (not of an await) and without what it joins, by one of `sharers` workers of
+ * a device. machine_calls: struct pp_machine_calls. */
 struct pp_machine_calls {
     const struct pp_machine *machine;
     const struct pp_model_ops *ops;
@@ -36,7 +37,8 @@ struct pp_machine_calls {
 };
 pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
 
-/* Every program: the sum over its calls of the same, call_overhead_ns and what they join. */
+/* Every program: the sum of that over its calls, and what its joins take beyond the kernels that hide them
+ * (pp_placement_set_sums()). */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 

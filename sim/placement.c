@@ -160,8 +160,9 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
                              double latency_ns, double ns_per_byte)
 {
     if (join->bytes == 0) return 0;
-    return join->all_to_all ? all_to_all_ns(p, ring, join->bytes, latency_ns, ns_per_byte)
-                            : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, latency_ns, ns_per_byte);
+    return join->op == PP_JOIN_ALL_TO_ALL
+               ? all_to_all_ns(p, ring, join->bytes, latency_ns, ns_per_byte)
+               : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, latency_ns, ns_per_byte);
 }
 
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
@@ -200,7 +201,7 @@ struct lanes {
 
 static void pass_join(struct lanes *lanes, const struct pp_join_work *join, double ns)
 {
-    if (join->awaits) {
+    if (join->op == PP_JOIN_AWAIT) {
         lanes->kernels = fmax(lanes->kernels, lanes->ends[join->beside - 1]);
         return;
     }
@@ -211,25 +212,38 @@ static void pass_join(struct lanes *lanes, const struct pp_join_work *join, doub
         lanes->kernels = lanes->joins;
 }
 
+static pp_status add_kernels(const struct pp_model_ops *ops, const struct pp_program *program,
+                             const struct pp_call_times *times, double *sum)
+{
+    *sum = 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        double ns = 0;
+        if (ops->call_join(&program->calls[i]).op == PP_JOIN_NONE)
+            PP_TRY(times->ns(times->from, &program->calls[i], &ns));
+        *sum += ns;
+    }
+    return PP_OK;
+}
+
 /* What is left of the joins if kernels take `total` together. */
 static pp_status not_hidden_ns(const struct joining *joining, const struct pp_model_ops *ops,
                                const struct pp_program *program, const struct pp_call_times *times, double total,
                                double *out)
 {
     struct lanes lanes = {0};
-    double sum = 0, ns;
-    for (int pass = 0; pass < 2; pass++) /* the second knows the sum of their times */
-        for (int i = 0; i < program->ncalls; i++) {
-            const struct pp_join_work join = ops->call_join(&program->calls[i]);
-            if (pp_is_join(&join)) {
-                if (pass == 1) pass_join(&lanes, &join, join_ns(joining, &join));
-                continue;
-            }
-            PP_TRY(times->ns(times->from, &program->calls[i], &ns));
-            if (pass == 0) sum += ns;
-            if (pass == 1 && sum > 0) lanes.kernels += ns / sum * total;
+    double sum, ns;
+    PP_TRY(add_kernels(ops, program, times, &sum));
+    const double scale = sum > 0 ? total / sum : 0;
+    for (int i = 0; i < program->ncalls; i++) {
+        const struct pp_join_work join = ops->call_join(&program->calls[i]);
+        if (join.op != PP_JOIN_NONE) {
+            pass_join(&lanes, &join, join_ns(joining, &join));
+            continue;
         }
-    *out = lanes.kernels - total;
+        PP_TRY(times->ns(times->from, &program->calls[i], &ns));
+        lanes.kernels += ns * scale;
+    }
+    *out = fmax(lanes.kernels - sum * scale, 0); /* not below by rounding */
     return PP_OK;
 }
 
@@ -249,7 +263,7 @@ pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_jo
     }
     if (overlaps)
         PP_TRY(not_hidden_ns(&joining, job->model_ops, program, beside, (double)(class->ns - class->sums_ns), &ns));
-    const int64_t sums_ns = llround(fmax(fmin(ns, longest_ns), 0));
+    const int64_t sums_ns = llround(fmin(ns, longest_ns));
     class->ns += sums_ns - class->sums_ns;
     class->loaded_ns += sums_ns - class->sums_ns;
     class->sums_ns = sums_ns;

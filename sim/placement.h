@@ -9,7 +9,6 @@
 #include "core/cost.h"
 #include "core/group.h"
 #include "core/job.h"
-#include "core/split_time.h"
 #include "sim/machine.h"
 
 /* Workers are numbered as in core/plan.h. So many successive ones share a device, and so many successive devices are in
@@ -58,7 +57,7 @@ int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_cla
 
 /* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
  * what was there. beside: how long its kernels take, of which only the proportions count; those that may run beside
- * kernels (pp_join_call.beside) take what these do not hide. NULL: nothing runs beside. */
+ * kernels (pp_join_call.beside) take what these do not hide. NULL: nothing runs beside. Fails as `beside` does. */
 pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
                                 double ns_per_byte, const struct pp_call_times *beside,
                                 struct pp_class_cost *class) PP_MUST_CHECK;

@@ -39,9 +39,12 @@ static bool same_reason(const char *a, const char *b)
         if (!both && *a != *b) return false;
         if (*a == '\0') return true;
         name = !both && (isalpha((unsigned char)*a) || *a == '#' || (name && isdigit((unsigned char)*a)));
-        a += both ? n : 1, b += both ? m : 1;
+        a += both ? n : 1;
+        b += both ? m : 1;
     }
 }
+
+static bool same_name(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
 pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_point *point, const char *machine,
                                    const char *why)
@@ -50,7 +53,7 @@ pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_poi
     while (*at && !same_reason((*at)->why, why)) at = &(*at)->next;
     if (*at) {
         (*at)->count++;
-        if ((*at)->machine != machine) (*at)->machine = NULL;
+        if (!same_name((*at)->machine, machine)) (*at)->machine = NULL;
         return PP_OK;
     }
     const size_t size = strlen(why) + 1;

@@ -18,11 +18,11 @@ pp_status pp_targets_check(const struct pp_config *config)
     const int machines = config->machine.n, prices = config->price.n;
     if (prices <= 1 || prices == machines) return PP_OK;
     if (machines <= 1)
-        return pp_fail(PP_USAGE,
-                       "--price: %d prices are of %d machines, and --machine names %s; name one price, or more "
-                       "machines",
-                       prices, prices, machines ? "one" : "none");
-    return pp_fail(PP_USAGE, "--price: %d prices are neither one for all %d machines of --machine nor one for each",
+        return pp_fail(PP_USAGE, "--price has %d prices, but --machine names %s; give one price, or as many machines",
+                       prices, machines ? "one machine" : "none");
+    return pp_fail(PP_USAGE,
+                   "--price has %d prices for %d machines (one that is named twice counts once); give one price for "
+                   "all, or one for each",
                    prices, machines);
 }
 

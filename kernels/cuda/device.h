@@ -119,8 +119,6 @@ void pp_cuda_host_release(struct pp_device *device, void *memory);
 pp_status pp_cuda_queue_copy(struct pp_device *device, struct pp_queue *queue, void *to, const void *from,
                              int64_t bytes);
 pp_status pp_cuda_queue_copy_strided(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies);
-/* Does the device see them? Without peer access a kernel would die of the address. */
-pp_status pp_cuda_check_parts(const struct pp_device *device, const void *const *parts, int nparts);
 void pp_cuda_push_range(const char *name);
 void pp_cuda_pop_range(void);
 

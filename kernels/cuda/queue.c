@@ -158,18 +158,19 @@ pp_status pp_cuda_queue_copy(struct pp_device *device, struct pp_queue *queue, v
     return pp_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, queue->stream), "copying");
 }
 
-/* CUDA's strides end at 2 GiB: of what is larger, few copies have room on a GPU. */
-pp_status pp_cuda_queue_copy_strided(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *c)
+/* CUDA's strides end at 2 GiB: of what is larger, few copies have room on a GPU. And a copy that would go by way of the
+ * host, as from GPUs that cannot be read, is made piece by piece. */
+pp_status pp_cuda_queue_copy_strided(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies)
 {
-    const int64_t stride = c->to_stride > c->from_stride ? c->to_stride : c->from_stride;
-    PP_TRY(pp_cuda_check_parts(device, &c->from, 1));
-    if (c->n > 1 && stride <= INT32_MAX)
-        return pp_cuda_check(cudaMemcpy2DAsync(c->to, (size_t)c->to_stride, c->from, (size_t)c->from_stride,
-                                               (size_t)c->bytes, (size_t)c->n, cudaMemcpyDefault, queue->stream),
+    const struct pp_strided c = *copies;
+    const int64_t stride = c.to_stride > c.from_stride ? c.to_stride : c.from_stride;
+    if (c.n > 1 && stride <= INT32_MAX && !device->blind)
+        return pp_cuda_check(cudaMemcpy2DAsync(c.to, (size_t)c.to_stride, c.from, (size_t)c.from_stride,
+                                               (size_t)c.bytes, (size_t)c.n, cudaMemcpyDefault, queue->stream),
                              "copying pieces");
-    for (int64_t i = 0; i < c->n; i++)
-        PP_TRY(pp_cuda_queue_copy(device, queue, (char *)c->to + i * c->to_stride,
-                                  (const char *)c->from + i * c->from_stride, c->bytes));
+    for (int64_t i = 0; i < c.n; i++)
+        PP_TRY(pp_cuda_queue_copy(device, queue, (char *)c.to + i * c.to_stride,
+                                  (const char *)c.from + i * c.from_stride, c.bytes));
     return PP_OK;
 }
 

@@ -95,9 +95,10 @@ pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_prog
     return PP_OK;
 }
 
-pp_status pp_cuda_check_parts(const struct pp_device *device, const void *const *parts, int nparts)
+/* Without peer access a kernel would die of the address. */
+static pp_status check_parts(const struct pp_device *device, const void *const *parts, int nparts)
 {
-    for (int i = 0; i < nparts && device->blind; i++) {
+    for (int i = 0; i < nparts; i++) {
         struct cudaPointerAttributes where;
         int can = 1;
         PP_CUDA(cudaPointerGetAttributes(&where, parts[i]), "asking for the GPU of an address");
@@ -114,7 +115,7 @@ pp_status pp_cuda_check_parts(const struct pp_device *device, const void *const 
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,
                             int nparts, int64_t elements, int type)
 {
-    PP_TRY(pp_cuda_check_parts(device, parts, nparts));
+    if (device->blind) PP_TRY(check_parts(device, parts, nparts));
     return pp_cuda_check(pp_cuda_sum(queue->stream, to, parts, nparts, elements, type), "adding up");
 }
 

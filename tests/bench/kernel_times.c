@@ -43,7 +43,7 @@ static bool time_join(const struct pp_machine *m, const char *line, double *us)
     int devices;
     long long bytes;
     if (sscanf(line, "exchange %d %lld", &devices, &bytes) == 2)
-        join.all_to_all = true;
+        join.op = PP_JOIN_ALL_TO_ALL;
     else if (sscanf(line, "sum %d %d %lld", &join.rounds, &devices, &bytes) != 3)
         return false;
     if (devices < 1 || bytes < 0) return false;

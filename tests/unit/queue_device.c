@@ -129,7 +129,7 @@ static int launches(struct pp_device *device, const struct pp_program *program)
 static bool meets(const struct pp_call *call)
 {
     const struct pp_join_work join = pp_call_join(call);
-    return pp_is_join(&join);
+    return join.op != PP_JOIN_NONE;
 }
 
 /* Piece by piece: what lies between such sums. */

@@ -142,7 +142,7 @@ static void test_all_to_all(void **state)
                  {4, 8, 5000 + 4 * 1000 / 10},  /* two: of eight parts four leave it */
                  {2, 8, 5000 + 6 * 1000 / 10},
                  {0, 8, 1500 + 7 * 1000 / 200}};
-    const struct pp_join_work work = {.bytes = 8000, .rounds = 1, .all_to_all = true};
+    const struct pp_join_work work = {.op = PP_JOIN_ALL_TO_ALL, .bytes = 8000, .rounds = 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_machine m = round_machine(cases[i].devices);
         const struct pp_placement p = pp_placement_on(&m);

@@ -93,10 +93,10 @@ static void what_no_machine_can_have_is_refused(void **state)
 {
     static const struct {
         const char *options, *message;
-    } cases[] = {{"--price 1,2", "2 prices are of 2 machines, and --machine names none"},
-                 {"--machine h100 --price 1,2,3", "3 prices are of 3 machines, and --machine names one"},
-                 {"--machine h100,a100 --price 1,2,3", "3 prices are neither one for all 2 machines"},
-                 {"--machine h100,h100,a100 --price 1,2,3", "3 prices are neither one for all 2 machines"},
+    } cases[] = {{"--price 1,2", "--price has 2 prices, but --machine names none"},
+                 {"--machine h100 --price 1,2,3", "--price has 3 prices, but --machine names one machine"},
+                 {"--machine h100,a100 --price 1,2,3", "--price has 3 prices for 2 machines"},
+                 {"--machine h100,h100,a100 --price 1,2,3", "--price has 3 prices for 2 machines"},
                  {"--machine h100,h101", "there is no machine \"h101\""},
                  {"--machine h100 --threads 2", "data sheet of machine h100"}};
     (void)state;
