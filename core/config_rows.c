@@ -166,8 +166,8 @@ const struct pp_opt pp_config_rows[] = {
     {"overlap-tensor-sums", PP_OPT_INT, AT(overlap_tensor_sums), PP_RUNS, PIPELINE, NULL, "1", 1, PP_SUM_PIECES_MAX,
      NULL,
      "with --tensor: sums over the T workers, and gathering of their tokens, are cut into so many pieces and run "
-     "beside "
-     "products of these, as with Megatron-LM's --tp-comm-overlap (at most so many, as divide the tokens); on GPUs",
+     "beside products of these, as with Megatron-LM's --tp-comm-overlap (at most so many, as divide the tokens); on "
+     "GPUs",
      TIMED},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that run several, those of the file for FILE.csv, 1 for others)",
@@ -192,13 +192,11 @@ const struct pp_opt pp_config_rows[] = {
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
      "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "
      "keeps, sums only the gradients of that, and gets the others' new parameters (ZeRO stage 1); the same bits with "
-     "up "
-     "to 16 replicas",
+     "up to 16 replicas",
      TIMED},
     {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --replicas or --context-parallel: sum a stage's gradients in parts beside its last backward, each as soon "
-     "as "
-     "it is made, as PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
+     "as it is made, as PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
      TIMED},
     {"overlap-param-gather", PP_OPT_FLAG, AT(overlap_param_gather), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --zero 1 and --overlap-grad-reduce: gather new parameters in these parts, too, beside the first forward of "

@@ -78,8 +78,8 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
-/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them)
- * and lists of reals that are longer are cut. */
+/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them) and lists of reals that are
+ * longer are cut. */
 const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
 /* The shortest text that reads back as the same number; returns buf. */
 enum { PP_REAL_BYTES = 32 };

@@ -149,7 +149,7 @@ static pp_status find_targets(struct session *s)
     PP_TRY(PP_NEW(&s->remarks, s->ntargets));
     for (int i = 0; i < s->ntargets; i++) {
         const struct pp_predictor *p = &s->targets[i].predictor;
-        PP_TRY(pp_backend_named(p->config->device, &backend));
+        PP_TRY(pp_backend_named(p->config->device, &backend)); /* is it a device of this build? */
         s->remarks[i] = (struct pp_remarks){.predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL};
     }
     return PP_OK;
