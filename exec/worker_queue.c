@@ -102,14 +102,14 @@ static struct pp_mark *mark_of(struct pp_worker *w, const struct pp_join_call *c
 
 /* Once it is issued, nobody needs the parcel or its marks: all queues that wait for these have been told so, but for
  * the compute queue, where it runs beside that. Not all that a carrier queues for it is in the compute queue, so it
- * counts for more. */
+ * counts for more; and of an exchange each piece does, which NCCL sends by itself. */
 static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
 {
     const int members = pp_join_members(w->job->train, w->me, call->group).n;
     const bool exchanges = call->op == PP_JOIN_ALL_TO_ALL;
     const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
     struct pp_summing *summing = &w->queue->joined[call->group];
-    w->queue->launches += PP_JOIN_LAUNCHES * members;
+    w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? call->each : 1);
     PP_TRY(bound_lead(w));
     if (exchanges) summing->pieces = pp_pieces_of(call, members);
     summing->parcel = (struct pp_parcel){.memory = call->memory,

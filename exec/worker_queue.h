@@ -31,7 +31,7 @@ struct pp_base {
 /* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
  * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_LAUNCHES and the launches of PP_LEADS
  * programs ahead. When it goes on there is as much as one part of it left in the queue. */
-enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a join, for each member */ };
+enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a join, for each member and piece */ };
 
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;

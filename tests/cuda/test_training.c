@@ -144,9 +144,24 @@ static void check_shared(const char *common, const char *option, int n)
 
 static void check_tensor(const char *common, int tensor) { check_shared(common, "--tensor", tensor); }
 
+/* In bfloat16 as well, where logits are wider than what they are made of. */
+static void check_pieces_in_bf16(void)
+{
+    struct outcome whole, pieces;
+    run(cuda, SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16", &whole);
+    run(cuda,
+        SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16 "
+              "--overlap-tensor-sums 4",
+        &pieces);
+    expect_near(&whole, &pieces, 1e-3, "--precision bf16 --overlap-tensor-sums 4");
+    free(whole.weights);
+    free(pieces.weights);
+}
+
 static void with_workers_that_share_tensors(void **state)
 {
     (void)state;
+    check_pieces_in_bf16();
     check_tensor("--chunks 2 --d-ff 24", 2);
     check_tensor("--chunks 2 --d-ff 24 --sequence-parallel --norm pre --overlap-tensor-sums 3", 2);
     leave_out_where_slow();
