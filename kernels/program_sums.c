@@ -51,10 +51,11 @@ static void copy_own(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
     call->ref[1] = from;
 }
 
-/* Of a piece of memory [T,d]: beside what comes next, if there are several. */
+/* Of a piece of memory [T,d], if there are several workers: beside what comes next, if there are several pieces. */
 static void start_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref memory, int piece)
 {
     const int d = w->model->local.d_model, beside = w->sum_pieces > 1 ? piece + 1 : 0;
+    if (pp_shape_tensor(&w->model->local) == 1) return;
     pp_writer_call(w, kernel, (int)piece_rows(w), d, beside, 0)->ref[0] =
         further(memory, piece * piece_rows(w) * row_bytes(w, d));
 }
@@ -69,7 +70,7 @@ void pp_writer_take_full(struct pp_writer *w, int n)
     const int64_t own = w->part_tokens * row_bytes(w, w->model->local.d_model);
     if (!w->by_tokens) return;
     for (int i = 0; i < n; i++) w->full[i] = pp_writer_scratch(w, own * pp_shape_tensor(&w->model->local));
-    if (n > PP_FULL_OTHERS && w->sum_pieces > 1) w->own = pp_writer_scratch(w, own);
+    if (n > PP_FULL_OTHERS && w->sum_pieces > 1) w->own = pp_writer_stream(w);
 }
 
 void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide)
@@ -132,15 +133,10 @@ static void write_rows(struct pp_writer *w, const struct pp_token_product *p, st
     call->n[4] = p->wide;
 }
 
-static void write_product(struct pp_writer *w, const struct pp_token_product *p)
-{
-    write_rows(w, p, p->c, p->a, 0, w->tokens);
-}
-
 void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)
 {
     if (!w->by_tokens) {
-        write_product(w, p);
+        write_rows(w, p, p->c, p->a, 0, w->tokens);
         return;
     }
     start_gathering(w, full, p->a);
@@ -154,10 +150,6 @@ struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struc
 {
     const struct pp_ref c = w->by_tokens ? w->full[full] : p->c;
     const enum pp_kernel kernel = w->by_tokens ? PP_KERNEL_REDUCE_SCATTER : PP_KERNEL_ALL_REDUCE;
-    if (pp_shape_tensor(&w->model->local) == 1) {
-        write_product(w, p);
-        return p->c;
-    }
     for (int piece = 0; piece < w->sum_pieces; piece++) {
         write_rows(w, p, c, p->a, piece * piece_rows(w), piece_rows(w));
         start_join(w, kernel, c, piece);
