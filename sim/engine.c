@@ -185,7 +185,7 @@ static pp_status run(struct sim *s, const struct pp_sim_options *options, struct
     PP_TRY(measure(s, out));
     PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
     out->lower_bound_ns = (int64_t)((double)out->lower_bound_ns * (1 - s->cost->jitter)); /* were all tasks lucky */
-    PP_TRY(pp_sim_find_path(s, &out->path));
+    PP_TRY(pp_sim_find_path(s, out->metrics.makespan_ns, &out->path));
     return options->trace ? pp_sim_record(s, &out->trace) : PP_OK;
 }
 

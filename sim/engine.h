@@ -37,7 +37,8 @@ struct pp_sim_options {
 struct pp_sim_path {
     int64_t n;
     int32_t *tasks;
-    int64_t length_ns;         /* from the start of the first, or what its host did before, to the end of the last */
+    int64_t length_ns; /* from the start of the first, or of the makespan where its host was late, to the end of the
+                        * last: no longer than the makespan, but for what gathering takes before it */
     int64_t kind_ns[PP_KINDS]; /* of that, time in tasks of each kind */
     int64_t host_ns;           /* time in which the device waited for a host to issue */
     int64_t waiting_ns;        /* the rest: host time between tasks */

@@ -167,7 +167,8 @@ static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t tas
     return PP_OK;
 }
 
-pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
+/* What a host does before any computation of the step starts is between two steps, like the rest that no makespan has. */
+pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path)
 {
     int64_t capacity = 0, reached = 0, finish = 0;
     struct neighbours neighbours;
@@ -175,6 +176,7 @@ pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
     *path = (struct pp_sim_path){0};
     int32_t task = last_to_end(s), before;
     if (task >= 0) reached = finish = s->at.end[task];
+    const int64_t first = finish - makespan_ns;
     PP_TRY_DONE(begin_neighbours(&neighbours, s->plan, task));
     while (task >= 0) {
         /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a
@@ -190,6 +192,7 @@ pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path)
         bool here = cause.release_ns == start;
         if (cause.host && here) {
             cause.task = host_cause(s, task, &reached);
+            if (cause.task < 0) reached = later(reached, start < first ? start : first);
             path->host_ns += start - reached;
         }
         task = here ? cause.task : -1;

@@ -132,7 +132,7 @@ pp_status pp_sim_sweep_replicas(struct sim *s) PP_MUST_CHECK;
 pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
 
 /* path.c, record.c */
-pp_status pp_sim_find_path(const struct sim *s, struct pp_sim_path *path) PP_MUST_CHECK;
+pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path) PP_MUST_CHECK;
 pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace) PP_MUST_CHECK;
 
 #endif

@@ -250,6 +250,14 @@ static void expect_equal(const struct pp_sim_result *a, const struct pp_sim_resu
         fail_msg("%s: sweep and events differ", what);
 }
 
+/* Nothing of these plans is gathered before the first computation. */
+static void expect_path_fits(const struct pp_sim_result *result, const char *what)
+{
+    if (result->path.length_ns > result->metrics.makespan_ns)
+        fail_msg("%s: path %lld longer than makespan %lld", what, (long long)result->path.length_ns,
+                 (long long)result->metrics.makespan_ns);
+}
+
 /* A schedule of the registry and a shape that it takes. */
 static struct pp_plan_spec random_shape(uint64_t *seed)
 {
@@ -296,6 +304,7 @@ static void test_both_ways(void **state)
         simulate(&e, true);
         snprintf(what, sizeof what, "seed %llu, %s", (unsigned long long)seed, c.plan->schedule);
         expect_equal(&c.result, &e.result, what);
+        expect_path_fits(&c.result, what);
         /* A domain with a core for each worker changes nothing where load costs nothing. */
         c.cost->cores = c.cost->workers;
         simulate(&e, false);
@@ -344,6 +353,7 @@ static void test_hosts_both_ways(void **state)
         int64_t parts = c.result.path.host_ns + c.result.path.waiting_ns;
         for (int kind = 0; kind < PP_KINDS; kind++) parts += c.result.path.kind_ns[kind];
         assert_int_equal(parts, c.result.path.length_ns);
+        expect_path_fits(&c.result, what);
         by_host += c.result.path.host_ns > 0;
         pp_sim_result_free(&e.result);
         release_case(&c);
