@@ -295,7 +295,7 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
     if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
-    if (alone && config->overlap_tensor_sums > 1) pp_warn("--overlap-tensor-sums %s", alone);
+    if (alone && most_of(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
@@ -388,7 +388,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
-        .sum_pieces = config->overlap_tensor_sums,
+        .sum_pieces = config->overlap_tensor_sums.v[0],
         .tied = config->tie_embeddings,
     };
 }

@@ -43,16 +43,16 @@ struct pp_config {
     struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
     struct pp_ints micro_batch_size;                           /* none: as the chunks are */
     int batch_w;
-    bool sequence_parallel;          /* workers of a rank have parts of the tokens */
-    int overlap_tensor_sums;         /* pieces in which their sums run beside products; 1: they do not */
-    int tie_embeddings;              /* 1: the decoder's weight is the embedding's */
-    int zero;                        /* 1: replicas share what the optimizer does and keeps */
-    bool overlap_param_gather;       /* parameters are gathered beside the forward */
-    bool overlap_grad_reduce;        /* gradients are summed beside their backward */
-    int64_t bucket_size;             /* ... in parts whose layers have so many bytes */
-    int replicas, recv_buffers;      /* recv_buffers -1: default (2; unlimited with --times alone) */
-    int expert_parallel;             /* so many of the replicas share the experts of a layer */
-    struct pp_ints context_parallel; /* so many workers share the tokens of rows: pp_config_context() */
+    bool sequence_parallel;             /* workers of a rank have parts of the tokens */
+    struct pp_ints overlap_tensor_sums; /* pieces in which their sums run beside products; 1: they do not */
+    int tie_embeddings;                 /* 1: the decoder's weight is the embedding's */
+    int zero;                           /* 1: replicas share what the optimizer does and keeps */
+    bool overlap_param_gather;          /* parameters are gathered beside the forward */
+    bool overlap_grad_reduce;           /* gradients are summed beside their backward */
+    int64_t bucket_size;                /* ... in parts whose layers have so many bytes */
+    int replicas, recv_buffers;         /* recv_buffers -1: default (2; unlimited with --times alone) */
+    int expert_parallel;                /* so many of the replicas share the experts of a layer */
+    struct pp_ints context_parallel;    /* so many workers share the tokens of rows: pp_config_context() */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */

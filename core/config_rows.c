@@ -163,7 +163,7 @@ const struct pp_opt pp_config_rows[] = {
      "with --tensor: norms, dropout and the stream between layers and stages are of a part of the tokens in each of "
      "the T workers, as in Megatron-LM: less memory, and smaller messages",
      TIMED},
-    {"overlap-tensor-sums", PP_OPT_INT, AT(overlap_tensor_sums), PP_RUNS, PIPELINE, NULL, "1", 1, PP_SUM_PIECES_MAX,
+    {"overlap-tensor-sums", PP_OPT_INTS, AT(overlap_tensor_sums), PP_RUNS, PIPELINE, NULL, "1", 1, PP_SUM_PIECES_MAX,
      NULL,
      "with --tensor: sums over the T workers, and gathering of their tokens, are cut into so many pieces and run "
      "beside products of these, as with Megatron-LM's --tp-comm-overlap (at most so many, as divide the tokens); on "

@@ -97,7 +97,7 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
 {
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
     const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
-    const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums;
+    const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums.v[0];
     if (pp_config_copies(config) > 1 && config->zero) add(t, "zero %d ", config->zero);
     if (pp_config_sums_parts(config)) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");

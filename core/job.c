@@ -282,6 +282,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
+    shape.sum_pieces = point->sum_pieces;
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
@@ -304,6 +305,12 @@ void pp_job_free(struct pp_job *job)
     if (job->model) job->model_ops->destroy(job->model);
     free(job->times.measured.ns);
     free(job);
+}
+
+int pp_job_sum_pieces(const struct pp_job *job)
+{
+    const struct pp_shape *shape = &job->model->shape;
+    return pp_sum_pieces(shape, (int64_t)job->train->rows[0] * pp_part_tokens(shape, job->config->tokens));
 }
 
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size)

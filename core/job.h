@@ -41,6 +41,7 @@ struct pp_point {
     int stages, virtual_stages, chunks; /* P, V, chunks as asked */
     int checkpoint;                     /* enum pp_checkpoint */
     int tensor;                         /* T; 0: 1 */
+    int sum_pieces;                     /* pp_shape.sum_pieces; without T > 1: 1 */
 };
 
 static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
@@ -78,11 +79,11 @@ struct pp_job {
 
 /* For messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always"; neither one stage a rank is told nor that there are
  * no checkpoints. Returns buf, of PP_POINT_TEXT bytes; a longer path of a schedule is cut off. */
-enum { PP_POINT_TEXT = 256 };
+enum { PP_POINT_TEXT = 320 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
-/* All combinations of the lists, in the order schedule, tensor, stages, virtual, chunks, checkpoint (the last changes
- * fastest); V, where it was not asked for, as the schedule has it. *points is the caller's to free. PP_USAGE where they
+/* All combinations of the lists, in the order schedule, tensor, pieces of sums (of several tensor ranks), stages, virtual,
+ * chunks, checkpoint (the last changes fastest); V, where it was not asked for, as the schedule has it. *points is the caller's to free. PP_USAGE where they
  * are more than PP_MOST_POINTS. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
@@ -97,6 +98,9 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
                         const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
+
+/* Pieces that sums over tensor ranks have in a microbatch of the most rows: as asked, or fewer, as divide its tokens. */
+int pp_job_sum_pieces(const struct pp_job *job);
 
 /* Sets job->train. The schedule is told the times of the job's stages, if it decides by them: --times, else the
  * operations of the model; spec->costs does not count. */

@@ -48,6 +48,35 @@ struct asked {
     struct pp_schedule_found found;
 };
 
+/* Pieces of sums that are worth a point each: where nobody sums there is one. */
+static int sums_of(const struct pp_config *config, int tensor)
+{
+    return tensor > 1 ? config->overlap_tensor_sums.n : 1;
+}
+
+/* Points of a schedule and number of tensor ranks: so many, with all they may have but chunks and checkpoint modes. */
+static int shapes_of(const struct pp_config *config, int tensor)
+{
+    const int nv = config->virtual_stages.n;
+    return sums_of(config, tensor) * config->stages.n * (nv ? nv : 1);
+}
+
+static int of_tensor(const struct pp_config *config, const struct asked *asked, int tensor, struct pp_point *out)
+{
+    const struct pp_ints *v = &config->virtual_stages, *stages = &config->stages;
+    const int nv = v->n ? v->n : 1, shapes = shapes_of(config, tensor);
+    int n = 0;
+    for (int i = 0; i < shapes; i++) {
+        const struct pp_point shape = {.schedule = asked->text,
+                                       .tensor = tensor,
+                                       .sum_pieces = tensor > 1 ? config->overlap_tensor_sums.v[i / nv / stages->n] : 1,
+                                       .stages = stages->v[i / nv % stages->n],
+                                       .virtual_stages = v->n ? v->v[i % nv] : asked->found.virtual_stages};
+        n += of_shape(config, &shape, out + n);
+    }
+    return n;
+}
+
 static bool are_one(const struct pp_schedule_found *a, const struct pp_schedule_found *b)
 {
     return strcmp(a->name, b->name) == 0 && a->number == b->number;
@@ -72,36 +101,33 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
                     int *n)
 {
     struct asked asked[PP_LIST_MAX];
-    const struct pp_ints *v = &config->virtual_stages;
-    const int nv = v->n ? v->n : 1, shapes = config->tensor.n * config->stages.n * nv;
+    const struct pp_ints *tensor = &config->tensor;
+    int64_t shapes = 0;
     int nschedules;
     *n = 0;
     PP_TRY(find_schedules(config, schedules, asked, &nschedules));
-    const int64_t total = (int64_t)nschedules * shapes * config->chunks.n * config->checkpoint.n;
+    for (int t = 0; t < tensor->n; t++) shapes += shapes_of(config, tensor->v[t]);
+    const int64_t total = nschedules * shapes * config->chunks.n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
     PP_TRY(PP_NEW(points, total));
     for (int s = 0; s < nschedules; s++)
-        for (int i = 0; i < shapes; i++) {
-            const struct pp_point shape = {.schedule = asked[s].text,
-                                           .tensor = config->tensor.v[i / nv / config->stages.n],
-                                           .stages = config->stages.v[i / nv % config->stages.n],
-                                           .virtual_stages = v->n ? v->v[i % nv] : asked[s].found.virtual_stages};
-            *n += of_shape(config, &shape, *points + *n);
-        }
+        for (int t = 0; t < tensor->n; t++) *n += of_tensor(config, &asked[s], tensor->v[t], *points + *n);
     return PP_OK;
 }
 
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[40] = "", tensor[24] = "", mode[PP_CHECKPOINT_TEXT];
+    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", mode[PP_CHECKPOINT_TEXT];
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
         snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_text(point->checkpoint, mode));
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
-    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, tensor, point->chunks, pp_plural(point->chunks), checkpoint);
+    if (point->sum_pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", point->sum_pieces);
+    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
+             pp_plural(point->stages), virtual_stages, tensor, sums, point->chunks, pp_plural(point->chunks),
+             checkpoint);
     return buf;
 }
 

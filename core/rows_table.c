@@ -61,6 +61,7 @@ static const struct pp_row_column configuration[] = {
     {"M", "microbatches", pp_show_count},
     {"D", "replicas", pp_show_count},
     {"T", "tensor", pp_show_count, .usual = "1"},
+    {"K", "overlap_tensor_sums", pp_show_count, .if_mixed = true},
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
     {"CP", "context_parallel", pp_show_count, .usual = "1"},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},

@@ -34,7 +34,7 @@ struct pp_exec {
 struct pp_result {
     struct pp_point point;
     char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
-    int microbatches, replicas, tensor, overlap_tensor_sums, expert_parallel, context_parallel;
+    int microbatches, replicas, tensor, overlap_tensor_sums, tensor_sum_pieces, expert_parallel, context_parallel;
     int ranks, workers, vocabulary;
     bool zero, sequence_parallel, overlap_grad_reduce, overlap_param_gather;
     int first_step; /* of the losses */

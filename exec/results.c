@@ -96,6 +96,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .replicas = pp_plan_data_parallel(plan),
                               .tensor = pp_plan_tensor(plan),
                               .overlap_tensor_sums = pp_shape_sum_pieces(&s->job->model->shape),
+                              .tensor_sum_pieces = pp_job_sum_pieces(s->job),
                               .expert_parallel = plan->expert_parallel,
                               .context_parallel = plan->context,
                               .zero = plan->zero,

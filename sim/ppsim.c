@@ -29,17 +29,16 @@ static const struct pp_program_info info = {
     .name = "ppsim",
     .summary = "predict what one training step of a pipeline takes",
     .operands = "",
-    .description =
-        "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
-        "memory and what the time is above the least possible. A list of schedules, tensor ranks, stages, virtual "
-        "stages, chunks, checkpoint modes or machines is a sweep; "
-        "--workers tries all ways to divide so many devices into pipelines.\n\n"
-        "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
-        "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
-        "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
-        "for the device that was measured last. With "
-        "--times they are given directly, and no model limits the pipeline. "
-        "The output says which.",
+    .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
+                   "memory and what the time is above the least possible. A list of schedules, tensor ranks, pieces of "
+                   "their sums, stages, virtual stages, chunks, checkpoint modes or machines is a sweep; "
+                   "--workers tries all ways to divide so many devices into pipelines.\n\n"
+                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
+                   "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
+                   "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
+                   "for the device that was measured last. With "
+                   "--times they are given directly, and no model limits the pipeline. "
+                   "The output says which.",
     .examples =
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"
@@ -161,13 +160,15 @@ static pp_status draw(struct session *s, const char *machine, const struct pp_pr
     bool colour;
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
-    char tensor[32] = "", experts[32] = "", context[32] = "", mode[PP_CHECKPOINT_TEXT];
+    const int pieces = prediction->job->point.sum_pieces;
+    char tensor[32] = "", sums[48] = "", experts[32] = "", context[32] = "", mode[PP_CHECKPOINT_TEXT];
     if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
+    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
-    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule, plan->ranks,
-            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts, context,
-            plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
+    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums, experts,
+            context, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
             many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
             machine ? machine : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);

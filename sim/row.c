@@ -40,6 +40,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "overlap_param_gather", json_boolean(plan->gathers_first));
     set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(row, "overlap_tensor_sums", json_integer(job->model ? pp_shape_sum_pieces(&job->model->shape) : 1));
+    set(row, "tensor_sum_pieces", json_integer(job->model ? pp_job_sum_pieces(job) : 1));
     set(row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));
     set(row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
 }

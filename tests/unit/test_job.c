@@ -79,6 +79,20 @@ static void test_sweep_order(void **state)
         assert_int_equal(points[i].virtual_stages, i % 2 ? 2 : 3);
     }
     free(points);
+    configure("--schedule gpipe,1f1b --tensor 2,1,4 --overlap-tensor-sums 4,1 --stages 1,2");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 20); /* where nobody sums, one number of pieces is enough */
+    for (int i = 0; i < n; i++) {
+        static const int tensor[] = {2, 2, 2, 2, 1, 1, 4, 4, 4, 4}, pieces[] = {4, 4, 1, 1, 1, 1, 4, 4, 1, 1};
+        assert_string_equal(points[i].schedule, i < 10 ? "gpipe" : "1f1b");
+        assert_int_equal(points[i].tensor, tensor[i % 10]);
+        assert_int_equal(points[i].sum_pieces, pieces[i % 10]);
+        assert_int_equal(points[i].stages, i % 2 ? 2 : 1);
+    }
+    char text[PP_POINT_TEXT];
+    assert_string_equal(pp_point_text(&points[7], text),
+                        "gpipe, 2 stages x tensor 4, sums in up to 4 pieces, 4 chunks");
+    free(points);
     configure("--chunks 4,2 --checkpoint always,never");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 4);
