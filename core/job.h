@@ -82,9 +82,9 @@ struct pp_job {
 enum { PP_POINT_TEXT = 320 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
-/* All combinations of the lists, in the order schedule, tensor, pieces of sums (of several tensor ranks), stages, virtual,
- * chunks, checkpoint (the last changes fastest); V, where it was not asked for, as the schedule has it. *points is the caller's to free. PP_USAGE where they
- * are more than PP_MOST_POINTS. */
+/* All combinations of the lists, in the order schedule, tensor, pieces of sums (where T > 1), stages, virtual,
+ * chunks, checkpoint (the last changes fastest); V, where it was not asked for, as the schedule has it. *points is the
+ * caller's to free. PP_USAGE where they are more than PP_MOST_POINTS. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
@@ -99,7 +99,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
                         const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
 
-/* Pieces that sums over tensor ranks have in a microbatch of the most rows: as asked, or fewer, as divide its tokens. */
+/* Pieces that sums over tensor ranks have in the largest microbatch: as asked, or fewer, as divide its tokens. */
 int pp_job_sum_pieces(const struct pp_job *job);
 
 /* Sets job->train. The schedule is told the times of the job's stages, if it decides by them: --times, else the

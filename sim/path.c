@@ -167,7 +167,7 @@ static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t tas
     return PP_OK;
 }
 
-/* What a host does before any computation of the step starts is between two steps, like the rest that no makespan has. */
+/* What a host does before the first computation is between two steps: no makespan has it. */
 pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path)
 {
     int64_t capacity = 0, reached = 0, finish = 0;

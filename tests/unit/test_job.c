@@ -79,6 +79,21 @@ static void test_sweep_order(void **state)
         assert_int_equal(points[i].virtual_stages, i % 2 ? 2 : 3);
     }
     free(points);
+    configure("--chunks 4,2 --checkpoint always,never");
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 4);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(points[i].chunks, i < 2 ? 4 : 2);
+        assert_int_equal(points[i].checkpoint, i % 2 ? PP_CHECKPOINT_NEVER : PP_CHECKPOINT_ALWAYS);
+    }
+    free(points);
+}
+
+static void test_sweep_of_pieces(void **state)
+{
+    struct pp_point *points;
+    int n;
+    (void)state;
     configure("--schedule gpipe,1f1b --tensor 2,1,4 --overlap-tensor-sums 4,1 --stages 1,2");
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 20); /* where nobody sums, one number of pieces is enough */
@@ -92,14 +107,6 @@ static void test_sweep_order(void **state)
     char text[PP_POINT_TEXT];
     assert_string_equal(pp_point_text(&points[7], text),
                         "gpipe, 2 stages x tensor 4, sums in up to 4 pieces, 4 chunks");
-    free(points);
-    configure("--chunks 4,2 --checkpoint always,never");
-    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
-    assert_int_equal(n, 4);
-    for (int i = 0; i < n; i++) {
-        assert_int_equal(points[i].chunks, i < 2 ? 4 : 2);
-        assert_int_equal(points[i].checkpoint, i % 2 ? PP_CHECKPOINT_NEVER : PP_CHECKPOINT_ALWAYS);
-    }
     free(points);
 }
 
@@ -362,12 +369,18 @@ static void test_context(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_endless_sweep),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_heads_that_cannot_be_shared),
-        cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
-        cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
-        cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_timed_schedule),  cmocka_unit_test(test_context)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),
+                                       cmocka_unit_test(test_sweep_of_pieces),
+                                       cmocka_unit_test(test_endless_sweep),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_heads_that_cannot_be_shared),
+                                       cmocka_unit_test(test_too_large),
+                                       cmocka_unit_test(test_receive_buffers),
+                                       cmocka_unit_test(test_presets),
+                                       cmocka_unit_test(test_accumulation_key),
+                                       cmocka_unit_test(test_evaluation_plan),
+                                       cmocka_unit_test(test_tails),
+                                       cmocka_unit_test(test_timed_schedule),
+                                       cmocka_unit_test(test_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,14 +248,9 @@ static void expect_equal(const struct pp_sim_result *a, const struct pp_sim_resu
         a->trace.nevents != b->trace.nevents ||
         memcmp(a->trace.events, b->trace.events, (size_t)a->trace.nevents * sizeof *a->trace.events) != 0)
         fail_msg("%s: sweep and events differ", what);
-}
-
-/* Nothing of these plans is gathered before the first computation. */
-static void expect_path_fits(const struct pp_sim_result *result, const char *what)
-{
-    if (result->path.length_ns > result->metrics.makespan_ns)
-        fail_msg("%s: path %lld longer than makespan %lld", what, (long long)result->path.length_ns,
-                 (long long)result->metrics.makespan_ns);
+    if (a->lower_bound_ns > a->metrics.makespan_ns) fail_msg("%s: bound above makespan", what);
+    if (a->path.length_ns > a->metrics.makespan_ns) /* nothing is gathered before the first computation */
+        fail_msg("%s: the path is longer than the makespan", what);
 }
 
 /* A schedule of the registry and a shape that it takes. */
@@ -304,7 +299,6 @@ static void test_both_ways(void **state)
         simulate(&e, true);
         snprintf(what, sizeof what, "seed %llu, %s", (unsigned long long)seed, c.plan->schedule);
         expect_equal(&c.result, &e.result, what);
-        expect_path_fits(&c.result, what);
         /* A domain with a core for each worker changes nothing where load costs nothing. */
         c.cost->cores = c.cost->workers;
         simulate(&e, false);
@@ -347,13 +341,9 @@ static void test_hosts_both_ways(void **state)
         simulate(&e, true);
         snprintf(what, sizeof what, "hosts, seed %llu, %s", (unsigned long long)seed, c.plan->schedule);
         expect_equal(&c.result, &e.result, what);
-        if (c.result.lower_bound_ns > c.result.metrics.makespan_ns)
-            fail_msg("%s: bound %lld above makespan %lld", what, (long long)c.result.lower_bound_ns,
-                     (long long)c.result.metrics.makespan_ns);
         int64_t parts = c.result.path.host_ns + c.result.path.waiting_ns;
         for (int kind = 0; kind < PP_KINDS; kind++) parts += c.result.path.kind_ns[kind];
         assert_int_equal(parts, c.result.path.length_ns);
-        expect_path_fits(&c.result, what);
         by_host += c.result.path.host_ns > 0;
         pp_sim_result_free(&e.result);
         release_case(&c);
@@ -394,8 +384,7 @@ static void test_bound_holds(void **state)
         }
         simulate(&c, false);
         if (c.result.lower_bound_ns > c.result.metrics.makespan_ns)
-            fail_msg("seed %llu, %s: bound %lld above makespan %lld", (unsigned long long)seed, c.plan->schedule,
-                     (long long)c.result.lower_bound_ns, (long long)c.result.metrics.makespan_ns);
+            fail_msg("seed %llu, %s: bound above makespan", (unsigned long long)seed, c.plan->schedule);
         release_case(&c);
     }
 }
