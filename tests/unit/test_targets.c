@@ -108,6 +108,36 @@ static void what_no_machine_can_have_is_refused(void **state)
     }
 }
 
+/* A machine of GPUs is one for cuda, unless something else is said. */
+static void a_device_may_be_named_beside_a_machine(void **state)
+{
+    struct fixture f;
+    (void)state;
+    assert_int_equal(find(&f, "--preset lab --machine h100,cpu --device cpu"), PP_OK);
+    for (int i = 0; i < 2; i++) assert_string_equal(f.targets[i].config.device, "cpu");
+    release(&f);
+    assert_int_equal(find(&f, "--preset lab --machine h100 --device auto"), PP_OK);
+    assert_string_equal(f.targets[0].config.device, "cpu"); /* nothing was measured */
+    release(&f);
+}
+
+/* What no other options would mend fails for all. */
+static void a_file_that_is_damaged_is_an_error(void **state)
+{
+    static const char *const machines[] = {"h100", "h100,cpu"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        char line[96];
+        snprintf(line, sizeof line, "--preset lab --machine %s --profile damaged.tsv", machines[i]);
+        FILE *file = fopen("damaged.tsv", "w");
+        assert_true(file && fputs("no profile\n", file) >= 0 && fclose(file) == 0);
+        assert_int_equal(find(&f, line), PP_INPUT);
+        release(&f);
+        assert_int_equal(remove("damaged.tsv"), 0);
+    }
+}
+
 static void of_several_one_may_be_impossible(void **state)
 {
     struct fixture f;
@@ -180,6 +210,8 @@ int main(void)
                                        cmocka_unit_test(each_machine_has_its_own),
                                        cmocka_unit_test(one_price_is_for_all),
                                        cmocka_unit_test(what_no_machine_can_have_is_refused),
+                                       cmocka_unit_test(a_device_may_be_named_beside_a_machine),
+                                       cmocka_unit_test(a_file_that_is_damaged_is_an_error),
                                        cmocka_unit_test(of_several_one_may_be_impossible),
                                        cmocka_unit_test(layers_have_times_of_their_machine),
                                        cmocka_unit_test(the_best_of_each_machine_stay)};
