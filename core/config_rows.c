@@ -288,7 +288,8 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"machine", PP_OPT_TEXTS, AT(machine), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL,
      "machine to predict for: by profiles that came with ppkit (--list) and by its data sheet; a name from --list or a "
-     "JSON file. A list compares machines, each with its own memory, precisions and profiles",
+     "JSON file (its path without a comma). A list compares machines, each with its own memory, precisions and "
+     "profiles",
      0},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, such as ppreport --profiles writes, and from no database", 0},

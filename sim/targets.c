@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/devices.h"
 #include "core/movers.h"
@@ -26,6 +27,31 @@ pp_status pp_targets_check(const struct pp_config *config)
                    prices, machines);
 }
 
+/* Of names that a list was cut into: those from `first` to `last` as they stood there. */
+static void join_names(const struct pp_texts *names, int first, int last, char *buf, size_t size)
+{
+    size_t used = 0;
+    for (int i = first; i <= last && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > first ? "," : "", names->v[i]);
+}
+
+/* What is no machine may be a part of a path that has a comma: which file that is, is said instead. */
+static pp_status find_machine_file(const struct pp_texts *names, int i, struct pp_machine *out)
+{
+    char path[PP_MESSAGE_BYTES];
+    const pp_status status = pp_machine_find(names->v[i], out);
+    for (int first = 0; status != PP_OK && first <= i; first++)
+        for (int last = first < i ? i : i + 1; last < names->n; last++) {
+            join_names(names, first, last, path, sizeof path);
+            if (access(path, F_OK) == 0)
+                return pp_fail(PP_USAGE,
+                               "--machine: a comma stands between machines, so the file %s can not be named; give it "
+                               "a name without one, or a link",
+                               path);
+        }
+    return status;
+}
+
 /* The config of machine i alone. */
 static pp_status begin(const struct pp_predictor *common, int i, struct pp_target *t)
 {
@@ -37,7 +63,7 @@ static pp_status begin(const struct pp_predictor *common, int i, struct pp_targe
     if (price->n > 0) t->config.price = (struct pp_reals){1, {price->v[price->n > 1 ? i : 0]}};
     if (all->machine.n == 0) return PP_OK;
     t->config.machine = (struct pp_texts){.n = 1, .v = {all->machine.v[i]}};
-    return pp_machine_find(all->machine.v[i], &t->predictor.machine);
+    return find_machine_file(&all->machine, i, &t->predictor.machine);
 }
 
 /* A list names nothing twice (core/options.h), but one file may have several paths. */

@@ -59,8 +59,10 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     const int stages = shape->stages, tensor = shape->tensor;
     const int64_t of_rank = (int64_t)tensor * way->context, each = stages * of_rank;
     const int replicas = (int)(workers / each);
-    char of_workers[48] = "";
+    char of_workers[48] = "", context[64] = "";
     if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
+    if (way->context > 1)
+        snprintf(context, sizeof context, ", --tensor %d x --context-parallel %d", tensor, way->context);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
     one.context_parallel = (struct pp_ints){1, {way->context}};
@@ -69,8 +71,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     way->workers = workers;
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (workers % each)
-        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s",
-                 workers, workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers);
+        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s%s",
+                 workers, workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers, context);
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
