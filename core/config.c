@@ -116,19 +116,12 @@ static pp_status check_experts(const struct pp_config *config)
     return PP_OK;
 }
 
-/* How many replicas there are, --workers says later: then sim/ways.c looks. */
-static pp_status check_expert_parallel(const struct pp_config *config)
+pp_status pp_config_check_replicas(const struct pp_config *config, int replicas)
 {
     const int n = config->expert_parallel;
-    if (n <= 1) return PP_OK;
-    if (config->experts % n)
-        return pp_fail(PP_USAGE, "--expert-parallel %d does not divide --experts %d; choose a divisor", n,
-                       config->experts);
-    if (config->replicas % n && config->workers.n == 0)
-        return pp_fail(PP_USAGE,
-                       "--expert-parallel %d does not divide --replicas %d, which share experts; choose a divisor", n,
-                       config->replicas);
-    return PP_OK;
+    if (n <= 1 || replicas % n == 0) return PP_OK;
+    return pp_fail(PP_USAGE, "--expert-parallel %d does not divide the %d replica%s, which share experts", n, replicas,
+                   pp_plural(replicas));
 }
 
 /* Of a list, or 1 where it is empty. */
@@ -228,7 +221,7 @@ static pp_status check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_additions(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
-    PP_TRY(check_expert_parallel(config));
+    if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);

@@ -119,6 +119,8 @@ int pp_config_context(const struct pp_config *config);
 /* Of lists that ppsim alone takes and makes configs of one from (sim/targets.h), the first; NULL, 0: none was given. */
 const char *pp_config_machine(const struct pp_config *config);
 double pp_config_price(const struct pp_config *config);
+/* PP_USAGE where so many replicas are no whole groups that share experts. (Of experts the model says it.) */
+pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */

@@ -146,9 +146,6 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
                        "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "
                        "be at most %d",
                        point->stages, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
-    if (config->expert_parallel > 1 && config->replicas % config->expert_parallel)
-        return pp_fail(PP_USAGE, "--expert-parallel %d does not divide the %d replica%s", config->expert_parallel,
-                       config->replicas, pp_plural(config->replicas));
     if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",

@@ -76,10 +76,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
-    else if (replicas % config->expert_parallel)
-        snprintf(way->impossible, sizeof way->impossible,
-                 "%d replica%s no whole number of groups of %d that share experts", replicas,
-                 replicas == 1 ? " is" : "s are", config->expert_parallel);
+    else if (pp_config_check_replicas(config, replicas) != PP_OK)
+        snprintf(way->impossible, sizeof way->impossible, "%s", pp_message());
     else
         way->replicas = replicas, way->rows = config->global_rows / replicas;
     return PP_OK;
