@@ -90,16 +90,15 @@ void pp_split_time_workers(const struct pp_config *config, const struct pp_model
     }
 }
 
-pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *ops, const struct pp_call_times *times)
+pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
+                           const struct pp_call_times *times)
 {
     struct pp_model *model = NULL;
-    struct pp_config one;
     struct pp_shape shape;
     double ns[STAND_IN];
     pp_status status = PP_OK;
     if (strcmp(config->split, "time") != 0) return PP_OK;
-    pp_split_time_workers(config, ops, &one);
-    stand_in(&one, &shape);
+    stand_in(workers, &shape);
     const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
     for (int s = 0; s < STAND_IN; s++) {
@@ -120,13 +119,15 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops
     const char *path = config->db ? config->db : "pp.db";
     struct profiled profiled = {config, ops, device, db};
     const struct pp_call_times times = {profiled_ns, &profiled};
+    struct pp_config workers;
     if (strcmp(config->split, "time") != 0) return PP_OK;
-    if (db) return pp_split_time_by(config, ops, &times);
+    pp_split_time_workers(config, ops, &workers);
+    if (db) return pp_split_time_by(config, &workers, ops, &times);
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",
                        path);
     PP_TRY(pp_db_open(path, PP_DB_READ, &profiled.db));
-    pp_status status = pp_split_time_by(config, ops, &times);
+    pp_status status = pp_split_time_by(config, &workers, ops, &times);
     pp_status closed = pp_db_close(profiled.db);
     return status == PP_OK ? closed : status;
 }

@@ -16,8 +16,8 @@
  * was not profiled. Release with pp_split_time_free(). Does nothing for other splits. */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device,
                         struct pp_db *db) PP_MUST_CHECK;
-/* The same by other times. */
-pp_status pp_split_time_by(struct pp_config *config, const struct pp_model_ops *ops,
+/* The same by other times. workers: those of pp_split_time_workers(). */
+pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
                            const struct pp_call_times *times) PP_MUST_CHECK;
 /* *out: of the lists --tensor and --context-parallel the first that the model can have; without any, the last, which
  * says why. */

@@ -260,5 +260,5 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));
-    return pp_split_time_by(config, ops, &times);
+    return pp_split_time_by(config, &one, ops, &times);
 }

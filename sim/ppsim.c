@@ -270,7 +270,7 @@ static void count_computed(const struct session *s, const struct pp_machine *mac
     }
 }
 
-static void tell_machines(const struct session *s)
+static void tell_machines(struct session *s)
 {
     size_t any, tasks;
     bool sheet = false;
@@ -278,13 +278,11 @@ static void tell_machines(const struct session *s)
         const struct pp_machine *machine = &s->targets[t].predictor.machine;
         count_computed(s, machine, &any, &tasks);
         if (any > 0) pp_machine_tell(machine);
+        s->remarks[t].computed = tasks > 0;
         sheet |= tasks > 0 && machine->cores == 0;
     }
     if (sheet) pp_machine_tell_sheet();
-    for (int t = 0; t < s->ntargets; t++) {
-        count_computed(s, &s->targets[t].predictor.machine, &any, &tasks);
-        if (tasks > 0) pp_remarks_precision(&s->remarks[t]);
-    }
+    for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 
 static pp_status predict(struct session *s)

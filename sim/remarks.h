@@ -19,6 +19,7 @@ struct pp_remarks {
     const char *machine;                      /* its name, where several are compared; else NULL */
     int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
     int measured;                             /* ... with some times that were measured */
+    bool computed;                            /* a row of results has times of tasks that were computed */
     bool hop_told;                            /* that hops take no time */
     double taken;                             /* the most of all configurations */
     /* Of --memory: configurations that fit, and some of those that do not, first the one that needs least. */
@@ -41,8 +42,8 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
 /* Of a row of results (pp_row_create()): whether it fits. */
 void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
 
-/* Where tasks were computed for the machine: that it has much faster products than those of fp32, if nobody asked for
- * these. */
+/* Where tasks were computed (r->computed): that the machine has much faster products than those of fp32, if nobody
+ * asked for these. */
 void pp_remarks_precision(const struct pp_remarks *r);
 
 /* Where ways to use --workers were compared: that nobody named schedules. */
