@@ -3,6 +3,7 @@
  * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums): by formulas of the layer,
  * with products and sums of given lengths.
  */
+#include "core/movers.h"
 #include "kernels/kernels.h"
 #include "sim/placement.h"
 #include "tests/unit/cost_case.h"
@@ -126,8 +127,109 @@ static void test_devices(void **state)
     assert_true(tensor_ns("cpu", "--device cpu", "--overlap-tensor-sums 4") > cpu); /* more latencies */
 }
 
+/* Of a job whose tasks were measured, each a millisecond, and sums that take no latency. */
+static int64_t measured_sums_ns(const struct pp_mover *mover, int pieces)
+{
+    const char *device = mover->moves == PP_OF_DEVICES ? "cuda" : "cpu";
+    const struct pp_run run = {.tool = "ppprof", .device = device, .processes = 1, .cores = 64};
+    const struct {
+        const char *link, *parameter;
+        double value;
+    } figures[] = {{mover->p2p, "latency_ns", 1},       {mover->p2p, "send_overhead_ns", 1},
+                   {mover->p2p, "recv_overhead_ns", 1}, {mover->p2p, "ns_per_byte", 1},
+                   {mover->allreduce, "latency_ns", 0}, {mover->allreduce, "ns_per_byte", 10}};
+    char line[512];
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    int64_t id, sum = 0;
+    unlink("beside.db");
+    snprintf(line, sizeof line, MODEL "--device %s --transport %s --sequence-parallel --overlap-tensor-sums %d", device,
+             mover->name, pieces);
+    struct pp_job *job = create_job(line);
+    assert_int_equal(pp_db_open("beside.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        assert_int_equal(pp_db_add_link(db, id, figures[i].link, figures[i].parameter, figures[i].value), PP_OK);
+    for (int c = 0; c < job->train->nclasses; c++)
+        for (int load = 1; load <= 6 && pp_kinds[job->train->classes[c].kind].computes; load += 5) {
+            const struct pp_sample task = {.name = job->phase[PP_TRAIN].programs[c].signature,
+                                           .context = "gpipe never",
+                                           .load = load,
+                                           .count = 3,
+                                           .median_ns = 1000000};
+            assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+        }
+    assert_int_equal(pp_db_flush(db), PP_OK);
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
+    assert_string_equal(origin.transport, mover->name);
+    for (int c = 0; c < cost->nclasses; c++) sum += cost->classes[c].sums_ns;
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+    return sum;
+}
+
+/* By a profile a sum is hidden where queues carry it; hosts that wait for their sums hide none. */
+static void test_profiles(void **state)
+{
+    (void)state;
+    int hide = 0, wait = 0;
+    for (int i = 0; i < pp_nmovers; i++) {
+        const struct pp_mover *mover = &pp_movers[i];
+        const bool hides = mover->moves == PP_OF_DEVICES && mover->host_wait != PP_HOST_FOLLOWS;
+        const int64_t plain = measured_sums_ns(mover, 1), pieces = measured_sums_ns(mover, 4);
+        if (hides && pieces > plain * 3 / 4)
+            fail_msg("%s: %lld of %lld ns", mover->name, (long long)pieces, (long long)plain);
+        if (!hides) assert_in_range(pieces, plain - 200, plain + 200);
+        hide += hides;
+        wait += !hides;
+    }
+    assert_true(hide > 0 && wait > 0);
+}
+
+/* An await is no launch, of the device or of its host, and takes no time. */
+static void test_awaits(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"h100", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        struct pp_machine m;
+        struct pp_cost *quick, *slow;
+        struct pp_job *job = create_job(MODEL "--sequence-parallel --overlap-tensor-sums 4");
+        assert_int_equal(pp_machine_find(machines[i], &m), PP_OK);
+        m.call_overhead_ns = 0;
+        m.issue_ns = 3000;
+        assert_int_equal(pp_cost_from_machine(job, &m, &quick), PP_OK);
+        m.call_overhead_ns = 2000;
+        assert_int_equal(pp_cost_from_machine(job, &m, &slow), PP_OK);
+        for (int c = 0; c < job->train->nclasses; c++) {
+            const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+            const struct pp_class_cost *a = &quick->classes[c], *b = &slow->classes[c];
+            struct pp_machine_calls calls = {&m, job->model_ops, 1};
+            int awaits = 0;
+            if (job->train->classes[c].kind != PP_F && job->train->classes[c].kind != PP_B) continue;
+            for (int k = 0; k < program->ncalls; k++) {
+                const bool waits = program->calls[k].kernel == PP_KERNEL_AWAIT;
+                double ns;
+                assert_int_equal(pp_machine_call_ns(&calls, &program->calls[k], &ns), PP_OK);
+                assert_true(waits ? ns == 0 : ns >= 2000);
+                awaits += waits;
+            }
+            assert_true(awaits >= 4);
+            assert_int_equal(b->host_ns, 3000 * (program->ncalls - awaits));
+            assert_in_range(b->ns - b->sums_ns - (a->ns - a->sums_ns), 2000 * (program->ncalls - awaits) - 1,
+                            2000 * (program->ncalls - awaits) + 1);
+        }
+        pp_cost_free(quick);
+        pp_cost_free(slow);
+        pp_job_free(job);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_devices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_devices),
+                                       cmocka_unit_test(test_profiles), cmocka_unit_test(test_awaits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
