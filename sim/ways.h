@@ -18,7 +18,7 @@ struct pp_way {
     int context;        /* C */
     struct pp_point *points;
     int npoints;
-    char impossible[160]; /* why there can be none of its points; "" = nothing is known against them */
+    char impossible[224]; /* why there can be none of its points; "" = nothing is known against them */
 };
 
 /* Refuses what contradicts --workers and --global-rows (PP_USAGE), and makes the config that of the whole batch: one

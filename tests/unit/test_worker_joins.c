@@ -22,7 +22,7 @@ static char did[256];
 
 static const char *name_of(const void *thing)
 {
-    static char text[16];
+    static char text[32];
     if (thing == &after || thing == &done) return thing == &after ? "after" : "done";
     for (int i = 0; i < PIECES; i++)
         if (thing == &beside[i]) snprintf(text, sizeof text, "beside%d", i + 1);
