@@ -205,6 +205,21 @@ static pp_status check_checkpoints(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_zero(const struct pp_config *config)
+{
+    if (config->zero == 2)
+        return pp_fail(PP_USAGE, "--zero 2: stages are 1 and 3; with --zero 1 gradients are whole, as a pipeline needs "
+                                 "them that adds up those of its microbatches before they are summed");
+    if (config->zero < 3) return PP_OK;
+    if (config->times)
+        return pp_fail(PP_USAGE, "--zero 3: --times says how long a rank's tasks take as a whole, and knows nothing of "
+                                 "its layers, whose parameters are gathered one by one; use --zero 1, or a model");
+    const char *too = config->overlap_grad_reduce ? "overlap-grad-reduce" : "overlap-param-gather";
+    if (!config->overlap_grad_reduce && !config->overlap_param_gather) return PP_OK;
+    return pp_fail(PP_USAGE, "--zero 3 always gathers and sums layer by layer, beside what is computed: leave --%s out",
+                   too);
+}
+
 static pp_status check_overlap(const struct pp_config *config)
 {
     const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
@@ -237,6 +252,7 @@ static pp_status check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_joins(config));
     PP_TRY(check_context(config, tool));
     PP_TRY(check_checkpoints(config));
+    PP_TRY(check_zero(config));
     PP_TRY(check_overlap(config));
     if (config->db) PP_TRY(pp_config_check_database(config->db));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
@@ -300,7 +316,7 @@ void pp_config_remarks(const struct pp_config *config)
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
-    if (config->zero) pp_warn("--zero 1 changes nothing without %s%s", without, other);
+    if (config->zero) pp_warn("--zero %d changes nothing without %s%s", config->zero, without, other);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
@@ -387,6 +403,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .context = pp_config_context(config),
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
+        .shards = config->zero == 3 && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums,
         .tied = config->tie_embeddings,

@@ -23,6 +23,11 @@ static int rows_of(const struct pp_plan *plan, int microbatch, int count)
     return count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
 }
 
+static int row_number(const struct builder *b, int microbatch, int count)
+{
+    return microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
+}
+
 static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
 {
     struct pp_plan *plan = b->plan;
@@ -36,9 +41,8 @@ static pp_status add_class(struct builder *b, const struct pp_class *class, int3
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
 {
     const struct pp_plan *plan = b->plan;
-    int row = microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
-    int32_t *id =
-        &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
+    const int64_t place = (int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage);
+    int32_t *id = &b->class_id[place * b->nrows + row_number(b, microbatch, count)];
     const struct pp_class class = {.kind = kind, .stage = stage, .rows = rows_of(plan, microbatch, count)};
     if (*id < 0) PP_TRY(add_class(b, &class, id));
     *out = *id;
@@ -54,7 +58,11 @@ pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, i
                                    .rows = rows_of(b->plan, task->microbatch, task->count),
                                    .part = part,
                                    .parts = parts};
-    return add_class(b, &class, out); /* there is one task of it */
+    const int64_t place = (int64_t)task->kind * b->nparts + b->parts_before[task->stage] + part;
+    int32_t *id = &b->part_class_id[place * b->nrows + row_number(b, task->microbatch, task->count)];
+    if (*id < 0) PP_TRY(add_class(b, &class, id));
+    *out = *id;
+    return PP_OK;
 }
 
 /* Creates the oldest pending transfer of the channel: both ends at one moment. */
@@ -72,7 +80,9 @@ static pp_status transfer(struct builder *b, struct channel *c)
                            .act = -1,
                            .ckpt = -1,
                            .in = from->out,
-                           .out = -1};
+                           .out = -1,
+                           .param = -1,
+                           .grad = -1};
     PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, 1, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
@@ -237,21 +247,23 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
 }
 
 /* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made; the first
- * forward, if it has parameters to wait for. *first: the one that reads its input; *last: the one that writes its
- * output. */
+ * forward, if it has parameters to wait for; with shards all. *first: the one that reads its input; *last: the one that
+ * writes its output. */
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
-    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op);
-    const int parts = ends || begins ? b->parts[op->stage] : 1;
+    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op), shards = b->plan->shards;
+    const int parts = ends || begins || shards ? b->parts[op->stage] : 1;
     for (int i = 0; i < parts; i++) {
         struct pp_task piece = part_of(task, i, parts);
         if (begins) piece.dep[2] = b->gather_task[op->stage] + i;
+        if (shards) PP_TRY(pp_shards_before(b, op, i, &piece));
         if (parts > 1) PP_TRY(pp_builder_part_class(b, &piece, i, &piece.cls));
         if (parts == 1) PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &piece.cls));
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
+        if (shards) PP_TRY(pp_shards_behind(b, &piece, *last, i));
         if (ends && i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
     }
     return PP_OK;
@@ -269,7 +281,9 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
                            .act = -1,
                            .ckpt = -1,
                            .in = -1,
-                           .out = -1};
+                           .out = -1,
+                           .param = -1,
+                           .grad = -1};
     struct channel *channel = NULL;
     struct slots *pool = NULL;
     bool output = output_of(b, op, rank, &channel, &pool);
