@@ -119,8 +119,8 @@ done:
     return status;
 }
 
-/* Evaluation: forward only, one replica; with shards all of them, on the same rows. Whatever the schedule, batches are cut in the same way, so that losses have
- * the same bits. */
+/* Evaluation: forward only, one replica; with shards all of them, on the same rows. Whatever the schedule, batches are
+ * cut in the same way, so that losses have the same bits. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
@@ -262,9 +262,10 @@ static pp_status name_key(struct pp_job *job)
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const char *each = plan->shards && plan->microbatches > 1 ? " summed each" : "";
     const size_t size = sizeof job->accumulation_key;
-    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s%s%s%s threads %d%s%s%s rows %s%s%s",
-                              job->config->replicas, plan->microbatches, each, tensor, experts, context, job->config->threads,
-                              precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    const int used =
+        snprintf(job->accumulation_key, size, "D%d M%d%s%s%s%s threads %d%s%s%s rows %s%s%s", job->config->replicas,
+                 plan->microbatches, each, tensor, experts, context, job->config->threads, precision, columns, flash,
+                 pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }

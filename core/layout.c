@@ -203,7 +203,8 @@ static void place_parameters(struct build *b)
     const int shares = b->model->shape.shards ? pp_shape_parts(&b->model->shape) : 1;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
-        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes / shares);
+        layout->param_offset[s] =
+            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes / shares);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = b->model->stages[s].param16_bytes / shares;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;

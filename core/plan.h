@@ -27,8 +27,8 @@
  *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
  *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
- *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients, ADD_GRAD
- *     for its REDUCE_GRAD;
+ *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients,
+ *     ADD_GRAD for its REDUCE_GRAD;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -36,8 +36,8 @@
  * every transfer; a plan that passes can not deadlock on a transport that buffers nothing, and posting earlier only
  * helps.
  *
- * Slots. Memory that is used again and again is numbered: `act`, `ckpt`, `in`, `out`, `param`, `grad` are slot ids of the
- * plan (see pools[]); where a slot lies and how large it is, core/layout.h says. They do not depend on time.
+ * Slots. Memory that is used again and again is numbered: `act`, `ckpt`, `in`, `out` are slot ids of the plan (see
+ * pools[]); where a slot lies and how large it is, core/layout.h says. They do not depend on time.
  *
  * Orders follow torch.distributed.pipelining (PyTorch 2.15); see schedules/.
  */
@@ -88,6 +88,7 @@ enum pp_task_flag {
     PP_TASK_FREE_CKPT = 16,
     PP_TASK_MORE = 32,      /* a part of an F, B or W, of which the rank's next computation is the next part */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
+    PP_TASK_SECOND = 128,   /* with shards: B writes its gradients into its rank's second slot for them */
 };
 
 struct pp_task {
@@ -100,11 +101,10 @@ struct pp_task {
     int32_t cls; /* cost class: index into classes[] */
     int32_t dep[3];
     int32_t act, ckpt; /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R or B reads it */
-    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
+    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver. With shards:
+     * PUT_PARAM and GATHER_PARAM write parameters, REDUCE_GRAD and ADD_GRAD read gradients; what F, R and B read and
+     * write of these say pp_task_param() and pp_task_grad() */
     int32_t in, out;
-    /* slots; -1 = none. With shards: F, R, B read the parameters of a part, PUT_PARAM and GATHER_PARAM fill them in. B
-     * writes its gradients, REDUCE_GRAD sums them there, ADD_GRAD takes them */
-    int32_t param, grad;
 };
 
 /* Tasks of one class do the same work on the same shape: one duration table, one program. Where gradients are summed
@@ -244,8 +244,8 @@ struct pp_plan {
      * of parameters and gradients, too. A rank has two slots for parameters and two for gradients, each of a part of a
      * stage (pp_class.part). Into the one that is not being read it gathers those of the part that comes next, unless
      * they are there: PUT_PARAM puts the own share in its place, and GATHER_PARAM brings the others'. Each B has its
-     * gradients summed by REDUCE_GRAD beside the next computation; behind that, ADD_GRAD writes or adds the own share to
-     * what it keeps, in the order of the microbatches. Plans that do not train gather as well. Not with split
+     * gradients summed by REDUCE_GRAD beside the next computation; behind that, ADD_GRAD writes the own share to what
+     * it keeps, or adds it, in the order of the microbatches. Plans that do not train gather, too. Not with split
      * backwards. */
     bool shards;
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
@@ -285,6 +285,15 @@ static inline int32_t pp_issue_entry(const struct pp_lane *lane, int32_t task, i
 static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
 static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
+/* With shards: the slots of parameters and of gradients that a task works in; -1: in none. */
+static inline int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const bool computes = t->kind == PP_F || t->kind == PP_R || t->kind == PP_B;
+    if (computes) return plan->shards && t->dep[2] >= 0 ? plan->tasks[t->dep[2]].out : -1;
+    return t->kind == PP_PUT_PARAM || t->kind == PP_GATHER_PARAM ? t->out : -1;
+}
+int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t);
+
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
@@ -306,6 +315,9 @@ static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
 
 /* Does it move a rank's own shares? It may stand between parts of a computation, whose scratch it leaves alone. */
 static inline bool pp_keeps_shards(int kind) { return kind == PP_PUT_PARAM || kind == PP_ADD_GRAD; }
+
+/* The stage of ZeRO; 0: replicas share nothing. */
+static inline int pp_plan_zero(const struct pp_plan *plan) { return plan->shards ? 3 : plan->zero; }
 
 /* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
 static inline bool pp_combines(int kind)

@@ -53,8 +53,8 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
     if (!has_place(plan, t)) return pp_plan_bad(plan, id, "stage or microbatch out of range");
     for (int i = 0; i < 3; i++)
         if (t->dep[i] >= id) return pp_plan_bad(plan, id, "it waits for a task that comes later (a cycle)");
-    const int32_t slots[] = {t->act, t->ckpt, t->in, t->out, t->param, t->grad};
-    for (int i = 0; i < 6; i++)
+    const int32_t slots[] = {t->act, t->ckpt, t->in, t->out};
+    for (int i = 0; i < 4; i++)
         if (slots[i] < -1 || slots[i] >= plan->nslots) return pp_plan_bad(plan, id, "slot out of range");
     return PP_OK;
 }
@@ -278,12 +278,13 @@ static pp_status check_slot(struct check *c, int32_t id, int32_t slot, int32_t a
 static pp_status check_slots(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
-    PP_TRY(check_slot(c, id, t->out, t->dep[1]));
+    PP_TRY(check_slot(c, id, t->out, t->kind == PP_GATHER_PARAM ? t->dep[0] : t->dep[1]));
     PP_TRY(check_slot(c, id, t->act, -1));
     PP_TRY(check_slot(c, id, t->ckpt, -1));
     if (t->in >= 0) c->slots[t->in].user = id, c->slots[t->in].user_lane = t->lane;
-    PP_TRY(check_slot(c, id, t->param, t->kind == PP_GATHER_PARAM ? t->dep[0] : t->dep[2]));
-    return check_slot(c, id, t->grad, t->dep[0]);
+    if (!c->plan->shards || !computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
+    PP_TRY(check_slot(c, id, pp_task_param(c->plan, t), t->dep[2]));
+    return check_slot(c, id, pp_task_grad(c->plan, t), -1);
 }
 
 static int by_ends(const void *a, const void *b)

@@ -29,7 +29,6 @@ static inline uint64_t pp_plan_hash_task(uint64_t hash, const struct pp_task *t)
     hash = pp_plan_hash_pair(hash, t->lane, t->dep[0]);
     hash = pp_plan_hash_pair(hash, t->dep[1], t->dep[2]);
     hash = pp_plan_hash_pair(hash, t->act, t->ckpt);
-    if (t->param >= 0 || t->grad >= 0) hash = pp_plan_hash_pair(hash, t->param, t->grad);
     return pp_plan_hash_pair(hash, t->in, t->out);
 }
 

@@ -29,22 +29,19 @@ static int32_t part_of(const struct shards *c, const struct pp_task *t)
     return pp_goes_back(t->kind) ? c->parts[t->stage] - 1 - part : part;
 }
 
-/* Stages have as many parts in all their tasks, and each class is one of them. */
+/* Stages have as many parts in all the tasks that have any, and each class is one of them. */
 static pp_status count_parts(struct shards *c)
 {
+    static const bool is_cut[PP_KINDS] = {[PP_F] = true,           [PP_R] = true,        [PP_B] = true,
+                                          [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true, [PP_GATHER_PARAM] = true,
+                                          [PP_PUT_PARAM] = true};
     const struct pp_plan *plan = c->plan;
     for (int i = 0; i < plan->nclasses; i++) {
         const struct pp_class *cls = &plan->classes[i];
         const int32_t parts = cls->parts > 1 ? cls->parts : 1;
-        if (cls->kind != PP_F) continue;
+        if (!is_cut[cls->kind]) continue;
         if (c->parts[cls->stage] == 0) c->parts[cls->stage] = parts;
-    }
-    for (int i = 0; i < plan->nclasses; i++) {
-        const struct pp_class *cls = &plan->classes[i];
-        const bool cut = cls->kind == PP_F || cls->kind == PP_R || cls->kind == PP_B || cls->kind == PP_REDUCE_GRAD ||
-                         cls->kind == PP_GATHER_PARAM || cls->kind == PP_PUT_PARAM || cls->kind == PP_ADD_GRAD;
-        const int32_t parts = cls->parts > 1 ? cls->parts : 1;
-        if (cut && (parts != c->parts[cls->stage] || cls->part < 0 || cls->part >= parts))
+        if (parts != c->parts[cls->stage] || cls->part < 0 || cls->part >= parts)
             return pp_fail(PP_INPUT, "the plan is wrong: a cost class is of part %d of %d of stage %d, which has %d",
                            cls->part, parts, cls->stage, c->parts[cls->stage]);
     }
@@ -84,9 +81,9 @@ static bool holds(const struct held *held, const struct shards *c, const struct 
 static pp_status check_parameters(struct shards *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
-    struct held *held = held_in(c, t->param, PP_POOL_PARAM);
+    struct held *held = held_in(c, pp_task_param(c->plan, t), PP_POOL_PARAM);
     if (!held) return pp_plan_bad(c->plan, id, "it has no slot for parameters");
-    if (t->kind == PP_PUT_PARAM) {
+    if (t->kind == PP_PUT_PARAM) { /* whoever reads the slot does so on the same lane */
         *held = (struct held){t->stage, part_of(c, t), id};
         return PP_OK;
     }
@@ -104,7 +101,7 @@ static pp_status check_parameters(struct shards *c, int32_t id)
 static pp_status check_gradients(struct shards *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
-    struct held *held = held_in(c, t->grad, PP_POOL_GRAD);
+    struct held *held = held_in(c, pp_task_grad(c->plan, t), PP_POOL_GRAD);
     if (!held) return pp_plan_bad(c->plan, id, "it has no slot for gradients");
     const int before = held->last < 0 ? -1 : c->plan->tasks[held->last].kind;
     if (t->kind == PP_B) {

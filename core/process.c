@@ -93,8 +93,8 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
            (int64_t)sizeof(struct pp_event);
 }
 
-/* Only the first replica evaluates, with those that share its rows, and keeps the best weights; with shards each has its
- * share of them. */
+/* Only the first replica evaluates, with those that share its rows, and keeps the best weights; with shards all do, and
+ * each keeps its share of them. */
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;

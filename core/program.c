@@ -43,17 +43,11 @@ struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const stru
 void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, const struct pp_class *cls, void *param,
                        void *grad)
 {
-    if (cls->kind == PP_PUT_PARAM) {
-        frame->base[PP_MEM_OUT] = param;
-    } else if (cls->kind == PP_ADD_GRAD) {
-        frame->base[PP_MEM_IN] = grad;
-    } else if (param) {
-        const struct pp_part_memory memory = pp_part_memory_of(model, cls);
-        frame->base[PP_MEM_PARAM] = (char *)param - memory.values.offset;
-        frame->base[PP_MEM_PARAM16] =
-            memory.copies.bytes ? (char *)param + memory.copies_at - memory.copies.offset : NULL;
-    }
-    if (cls->kind != PP_B || !grad) return;
+    if (cls->kind != PP_F && cls->kind != PP_R && cls->kind != PP_B) return;
+    const struct pp_part_memory memory = pp_part_memory_of(model, cls);
+    frame->base[PP_MEM_PARAM] = (char *)param - memory.values.offset;
+    frame->base[PP_MEM_PARAM16] = memory.copies.bytes ? (char *)param + memory.copies_at - memory.copies.offset : NULL;
+    if (cls->kind != PP_B) return;
     frame->base[PP_MEM_GRAD] = (char *)grad - pp_part_gradients(model, cls).offset;
     frame->accumulate = false;
 }

@@ -233,15 +233,16 @@ static inline struct pp_extent pp_part_gradients(const struct pp_model *model, c
     return (struct pp_extent){first->offset, end - first->offset};
 }
 
-/* A slot of parameters of a part (PP_POOL_PARAM): its values, then its bfloat16 copies. Where these begin in the stage's
- * regions, and how much they are; where copies begin in the slot; bytes of that. */
+/* A slot of parameters of a part (PP_POOL_PARAM): its values, then its bfloat16 copies. Where these begin in the
+ * stage's regions, and how much they are; where copies begin in the slot; bytes of that. */
 struct pp_part_memory {
     struct pp_extent values, copies;
     int64_t copies_at, bytes;
 };
 struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const struct pp_class *cls);
 
-/* Sets the regions of a task that works in such slots, NULL: in none. */
+/* Sets the regions of an F, R or B of a plan with shards, whose parameters and gradients are in these slots; other
+ * tasks have theirs elsewhere. */
 void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, const struct pp_class *cls, void *param,
                        void *grad);
 

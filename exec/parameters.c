@@ -84,7 +84,7 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
         float *values;
         int64_t first = 0, n = tensor->local_elements;
         if (!pp_worker_has(w, tensor->stage)) continue;
-        PP_TRY(pp_world_check(w->world));                  /* of a large model this takes minutes */
+        PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
         if (part || model->shape.shards) pp_worker_keeps(w, i, part, &first, &n); /* else copies are made of all */
         if (n == 0) continue;
         PP_TRY(PP_NEW(&values, n));

@@ -19,10 +19,10 @@ static struct places places_of(const struct pp_job *job, const struct pp_class *
     const struct pp_layout *layout = job->layout;
     if (!job->train->shards)
         return (struct places){layout->param_offset[cls->stage], layout->param16_offset[cls->stage],
-                                     layout->grad_offset[cls->stage]};
+                               layout->grad_offset[cls->stage]};
     const struct pp_part_memory memory = pp_part_memory_of(job->model, cls);
     return (struct places){-memory.values.offset, memory.copies_at - memory.copies.offset,
-                                 -pp_part_gradients(job->model, cls).offset};
+                           -pp_part_gradients(job->model, cls).offset};
 }
 
 pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out)

@@ -209,7 +209,7 @@ struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
     const struct pp_shares *shares = w->track->shares[cls];
     if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
     if (plan->shards)
-        return (struct pp_combining){.memory = pp_worker_slot(w, task->param >= 0 ? task->param : task->grad),
+        return (struct pp_combining){.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out),
                                      .shares = shares};
     if (shares) return (struct pp_combining){.memory = w->arena, .shares = shares};
     const struct pp_extent extent = pp_part_gradients(w->job->model, &plan->classes[cls]);
@@ -250,8 +250,10 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
     frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
-    pp_frame_set_part(frame, w->job->model, &phase->plan->classes[task->cls], pp_worker_slot(w, task->param),
-                      pp_worker_slot(w, task->grad));
+    if (phase->plan->shards)
+        pp_frame_set_part(frame, w->job->model, &phase->plan->classes[task->cls],
+                          pp_worker_slot(w, pp_task_param(phase->plan, task)),
+                          pp_worker_slot(w, pp_task_grad(phase->plan, task)));
     set_share(w, task->stage, frame);
     if (task->microbatch < 0) return;
     const struct pp_plan *plan = phase->plan;

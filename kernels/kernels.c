@@ -243,8 +243,8 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     return operand;
 }
 
-/* Products, and what is taken, read what they add to; the gradient of the embedding is not cleared; that of positions is read as far as
- * there are tokens, and not cleared beyond. */
+/* Products, and what takes gradients, read what they add to; the gradient of the embedding is not cleared; that of
+ * positions is read as far as there are tokens, and not cleared beyond. */
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];

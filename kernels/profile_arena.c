@@ -199,6 +199,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .tensor = pp_plan_tensor(plan),
         .context = plan->context,
     };
-    pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, task->param),
-                      slot_memory(arena, task->grad));
+    if (plan->shards)
+        pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, pp_task_param(plan, task)),
+                          slot_memory(arena, pp_task_grad(plan, task)));
 }

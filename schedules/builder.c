@@ -252,31 +252,6 @@ static pp_status read_orders(struct builder *b, const struct pp_order_source *so
     return status;
 }
 
-/* The number of a row count among the distinct ones. */
-static int32_t row_number(struct builder *b, int *distinct, int rows)
-{
-    int i = b->nrows;
-    while (i > 0 && distinct[i - 1] != rows) i--;
-    if (i > 0) return i - 1;
-    distinct[b->nrows] = rows;
-    return b->nrows++;
-}
-
-/* Of single microbatches, and of all those in a slot where it holds several. */
-static pp_status number_rows(struct builder *b)
-{
-    const struct pp_plan *plan = b->plan;
-    int *distinct;
-    PP_TRY(PP_NEW(&b->row_index, plan->microbatches));
-    PP_TRY(PP_NEW(&b->slot_row_index, plan->microbatches));
-    PP_TRY(PP_NEW(&distinct, 2 * plan->microbatches));
-    for (int m = 0; m < plan->microbatches; m++) b->row_index[m] = row_number(b, distinct, plan->rows[m]);
-    for (int m = 0; m < plan->microbatches; m += plan->slot_microbatches)
-        b->slot_row_index[m] = row_number(b, distinct, pp_plan_slot_rows(plan, m));
-    free(distinct);
-    return PP_OK;
-}
-
 /* Where there is something to be summed, or gathered. */
 static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
 {
@@ -292,24 +267,7 @@ static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
     return PP_OK;
 }
 
-/* Every part of an operation is a task, before which parameters may be gathered, and behind which gradients are summed;
- * an operation has been counted as one. */
-static pp_status count_shards(struct builder *b)
-{
-    for (int r = 0; r < b->plan->ranks && b->plan->shards; r++)
-        for (int64_t i = 0; i < b->ranks[r].nops; i++) {
-            const struct pp_op *op = &b->ranks[r].ops[i];
-            if (op->kind == PP_I || op->kind == PP_W)
-                return pp_fail(PP_USAGE,
-                               "--zero 3: %s cuts backwards into I and W, and parameters would be gathered for each; "
-                               "choose a schedule that does not, such as 1f1b, or --zero 1",
-                               b->plan->slot_microbatches > 1 ? "--batch-w" : b->plan->schedule);
-            b->task_capacity += (int64_t)b->parts[op->stage] * (op->kind == PP_B ? 5 : 3) - 1;
-        }
-    return PP_OK;
-}
-
-/* NULL to n of -1. */
+/* n of -1. */
 static pp_status make_numbers(int32_t **out, int64_t n)
 {
     PP_TRY(PP_NEW(out, n));
@@ -331,13 +289,13 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(PP_NEW(&b->step_task, plan->stages));
     PP_TRY(set_parts(b, spec));
     for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches;
-    PP_TRY(number_rows(b));
+    PP_TRY(pp_builder_number_rows(b));
     PP_TRY(make_numbers(&b->class_id, (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows));
     PP_TRY(make_numbers(&b->part_class_id, (int64_t)PP_KINDS * b->nparts * b->nrows));
     b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1 + plan->tied;
     for (int s = 0; s < plan->stages; s++)
         b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1);
-    PP_TRY(count_shards(b));
+    PP_TRY(pp_shards_count(b));
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
                        (long long)b->task_capacity);
@@ -367,10 +325,10 @@ static void free_builder(struct builder *b)
     }
     for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
-    void *const rest[] = {b->ranks,          b->act,           b->act_group,      b->done_stages,  b->channels,
-                          b->channel_of,     b->started,       b->final_task,     b->row_index,    b->first_channel,
-                          b->gradients_left, b->class_id,      b->part_class_id,  b->parts_before, b->slot_row_index,
-                          b->parts,          b->gather_task,   b->step_task};
+    void *const rest[] = {b->ranks,          b->act,         b->act_group,     b->done_stages,  b->channels,
+                          b->channel_of,     b->started,     b->final_task,    b->row_index,    b->first_channel,
+                          b->gradients_left, b->class_id,    b->part_class_id, b->parts_before, b->slot_row_index,
+                          b->parts,          b->gather_task, b->step_task};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 

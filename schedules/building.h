@@ -62,7 +62,7 @@ struct rank_state {
     struct slots ckpt, local, param, grad;
     struct held held[PP_SHARD_SLOTS];
     struct summed summed;
-    int32_t reading; /* with shards: the slot of parameters that is read; -1: none yet */
+    int32_t reading;   /* with shards: the slot of parameters that is read; -1: none yet */
     struct slots *act; /* [nact] of the groups of its stages, in ascending order */
     int nact;
     int32_t *done_stages; /* [stages of the rank] in the order in which their gradients became final */
@@ -133,7 +133,10 @@ int32_t pp_queue_oldest(struct slot_queue *queue); /* takes it; only if there is
 /* emit.c: all computations and transfers. */
 pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
-/* microbatch: -1 where there is none; count: how many. */
+
+/* classes.c. Numbers the row counts of microbatches, first of all. microbatch: -1 where there is none; count: how many.
+ */
+pp_status pp_builder_number_rows(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;
 /* The same of a part of the task (b->parts of its stage), in the task's own order. */
@@ -149,8 +152,10 @@ pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
 struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after);
 int pp_builder_collective(const struct builder *b, int rank); /* its lane */
 
-/* shards.c, where plan->shards. Before part i of an operation, a task that is not appended yet: its parameters, and
- * those of the part that comes next; behind it, and what it has made; what is summed and not taken yet. */
+/* shards.c, where plan->shards. Room for all its tasks; PP_USAGE where a backward is cut. Before part i of an
+ * operation, a task that is not appended yet: its parameters, and those of the part that comes next. Behind it: what
+ * was summed meanwhile is taken, and what it has made is summed. What is summed and not taken yet. */
+pp_status pp_shards_count(struct builder *b) PP_MUST_CHECK;
 pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece) PP_MUST_CHECK;
 pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i) PP_MUST_CHECK;
 pp_status pp_shards_take(struct builder *b, int rank) PP_MUST_CHECK;

@@ -17,54 +17,6 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
-static int rows_of(const struct pp_plan *plan, int microbatch, int count)
-{
-    if (microbatch < 0) return 0;
-    return count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
-}
-
-static int row_number(const struct builder *b, int microbatch, int count)
-{
-    return microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
-}
-
-static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
-{
-    struct pp_plan *plan = b->plan;
-    PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
-    plan->split_backward = plan->split_backward || class->kind == PP_W;
-    plan->classes[plan->nclasses] = *class;
-    *out = plan->nclasses++;
-    return PP_OK;
-}
-
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
-{
-    const struct pp_plan *plan = b->plan;
-    const int64_t place = (int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage);
-    int32_t *id = &b->class_id[place * b->nrows + row_number(b, microbatch, count)];
-    const struct pp_class class = {.kind = kind, .stage = stage, .rows = rows_of(plan, microbatch, count)};
-    if (*id < 0) PP_TRY(add_class(b, &class, id));
-    *out = *id;
-    return PP_OK;
-}
-
-pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
-{
-    const int parts = b->parts[task->stage];
-    if (parts == 1) return pp_builder_class(b, task->kind, task->stage, task->microbatch, task->count, out);
-    const struct pp_class class = {.kind = task->kind,
-                                   .stage = task->stage,
-                                   .rows = rows_of(b->plan, task->microbatch, task->count),
-                                   .part = part,
-                                   .parts = parts};
-    const int64_t place = (int64_t)task->kind * b->nparts + b->parts_before[task->stage] + part;
-    int32_t *id = &b->part_class_id[place * b->nrows + row_number(b, task->microbatch, task->count)];
-    if (*id < 0) PP_TRY(add_class(b, &class, id));
-    *out = *id;
-    return PP_OK;
-}
-
 /* Creates the oldest pending transfer of the channel: both ends at one moment. */
 static pp_status transfer(struct builder *b, struct channel *c)
 {
@@ -80,9 +32,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
                            .act = -1,
                            .ckpt = -1,
                            .in = from->out,
-                           .out = -1,
-                           .param = -1,
-                           .grad = -1};
+                           .out = -1};
     PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, 1, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
@@ -281,9 +231,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
                            .act = -1,
                            .ckpt = -1,
                            .in = -1,
-                           .out = -1,
-                           .param = -1,
-                           .grad = -1};
+                           .out = -1};
     struct channel *channel = NULL;
     struct slots *pool = NULL;
     bool output = output_of(b, op, rank, &channel, &pool);

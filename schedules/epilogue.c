@@ -16,9 +16,7 @@ struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after)
                             .act = -1,
                             .ckpt = -1,
                             .in = -1,
-                            .out = -1,
-                            .param = -1,
-                            .grad = -1};
+                            .out = -1};
 }
 
 static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)

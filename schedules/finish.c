@@ -57,9 +57,12 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 static void renumber(struct builder *b, struct pp_task *task)
 {
     const struct pp_plan *plan = b->plan;
-    if (task->param >= 0) task->param += b->ranks[plan->stage_rank[task->stage]].param.first;
-    if (task->grad >= 0) task->grad += b->ranks[plan->stage_rank[task->stage]].grad.first;
-    if (task->lane < plan->ranks) {
+    const int rank = task->stage < 0 ? -1 : plan->stage_rank[task->stage];
+    if (task->kind == PP_PUT_PARAM || task->kind == PP_GATHER_PARAM) {
+        if (task->out >= 0) task->out += b->ranks[rank].param.first;
+    } else if (task->kind == PP_ADD_GRAD || task->kind == PP_REDUCE_GRAD) {
+        if (task->in >= 0) task->in += b->ranks[rank].grad.first;
+    } else if (task->lane < plan->ranks) {
         renumber_compute(b, task);
     } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
         struct channel *c = &b->channels[task->lane - plan->ranks];

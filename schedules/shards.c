@@ -11,6 +11,23 @@
  */
 #include "schedules/building.h"
 
+/* Every part of an operation is a task, before which parameters may be gathered, and behind which gradients are summed;
+ * an operation has been counted as one. */
+pp_status pp_shards_count(struct builder *b)
+{
+    for (int r = 0; r < b->plan->ranks && b->plan->shards; r++)
+        for (int64_t i = 0; i < b->ranks[r].nops; i++) {
+            const struct pp_op *op = &b->ranks[r].ops[i];
+            if (op->kind == PP_I || op->kind == PP_W)
+                return pp_fail(PP_USAGE,
+                               "--zero 3: %s cuts backwards into I and W, and parameters would be gathered for each; "
+                               "choose a schedule that does not, such as 1f1b, or --zero 1",
+                               b->plan->slot_microbatches > 1 ? "--batch-w" : b->plan->schedule);
+            b->task_capacity += (int64_t)b->parts[op->stage] * (op->kind == PP_B ? 5 : 3) - 1;
+        }
+    return PP_OK;
+}
+
 /* Parts of a stage are counted from its first layers on, also where a computation goes back. */
 static int forward_part(const struct builder *b, int kind, int stage, int i)
 {
@@ -39,12 +56,12 @@ static pp_status fetch(struct builder *b, int stage, int part)
     const int32_t slot = r->reading == 0 ? 1 : 0;
     struct held *held = &r->held[slot];
     struct pp_task put = pp_builder_plain(PP_PUT_PARAM, stage, rank, -1);
-    put.param = slot;
+    put.out = slot;
     use(&r->param, slot);
     PP_TRY(pp_builder_part_class(b, &put, part, &put.cls));
     PP_TRY(pp_builder_task(b, &put, &r->last_compute));
     struct pp_task gather = pp_builder_plain(PP_GATHER_PARAM, stage, pp_builder_collective(b, rank), r->last_compute);
-    gather.param = slot;
+    gather.out = slot;
     PP_TRY(pp_builder_part_class(b, &gather, part, &gather.cls));
     *held = (struct held){stage, part, -1};
     return pp_builder_task(b, &gather, &held->gather);
@@ -64,11 +81,12 @@ pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, str
     struct rank_state *r = &b->ranks[piece->lane];
     const int part = forward_part(b, op->kind, op->stage, i);
     PP_TRY(fetch(b, op->stage, part));
-    r->reading = piece->param = slot_with(r, op->stage, part);
-    piece->dep[2] = r->held[piece->param].gather;
+    r->reading = slot_with(r, op->stage, part);
+    piece->dep[2] = r->held[r->reading].gather;
     if (op->kind == PP_B) {
-        piece->grad = r->summed.reduce >= 0 && r->summed.slot == 0 ? 1 : 0;
-        use(&r->grad, piece->grad);
+        const bool second = r->summed.reduce >= 0 && r->summed.slot == 0;
+        if (second) piece->flags |= PP_TASK_SECOND;
+        use(&r->grad, second);
     }
     return fetch_next(b, r, op, i);
 }
@@ -79,7 +97,7 @@ pp_status pp_shards_take(struct builder *b, int rank)
     const struct summed summed = r->summed;
     if (summed.reduce < 0) return PP_OK;
     struct pp_task task = pp_builder_plain(PP_ADD_GRAD, summed.stage, rank, summed.reduce);
-    task.grad = summed.slot;
+    task.in = summed.slot;
     task.flags = summed.first ? PP_TASK_FIRST : 0;
     r->summed.reduce = -1;
     PP_TRY(pp_builder_part_class(b, &task, summed.part, &task.cls));
@@ -93,9 +111,9 @@ static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t 
 {
     struct rank_state *r = &b->ranks[piece->lane];
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, piece->stage, pp_builder_collective(b, piece->lane), made);
-    task.grad = piece->grad;
+    task.in = (piece->flags & PP_TASK_SECOND) != 0;
     PP_TRY(pp_builder_part_class(b, &task, i, &task.cls));
-    r->summed = (struct summed){-1, piece->stage, i, piece->grad, piece->flags & PP_TASK_FIRST};
+    r->summed = (struct summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST};
     return pp_builder_task(b, &task, &r->summed.reduce);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Passes over matrices of activations: copy, relu, gelu and swiglu with their gradients, residuals without a norm,
- * column sums. And over gradients: what is taken of them.
+ * column sums.
  */
 #include "kernels/cuda/columns.cuh"
 
@@ -371,33 +371,6 @@ template <typename T> static cudaError_t run_colsum(const struct pp_cuda_call *c
 
 cudaError_t pp_cuda_colsum(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_colsum, c); }
 
-/* in NULL: zeros */
-template <bool aligned>
-static __global__ void __launch_bounds__(THREADS) take(float *grad, const float *in, int64_t n, bool accumulate)
-{
-    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x), left = n - i;
-    if (left <= 0) return;
-    pp_quad q = {};
-    if (in) q = pp_load<aligned>(in + i, left);
-    if (accumulate) {
-        const pp_quad before = pp_load<aligned>(grad + i, left);
-#pragma unroll
-        for (int k = 0; k < PP_QUAD; k++) q.v[k] = before.v[k] + q.v[k];
-    }
-    pp_store<aligned>(grad + i, left, q);
-}
-
-cudaError_t pp_cuda_take(const struct pp_cuda_call *c)
-{
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
-    float *grad = static_cast<float *>(c->p[0]);
-    const float *in = static_cast<const float *>(c->p[1]);
-    const bool aligned = n % PP_QUAD == 0 && pp_aligned(grad) && (!in || pp_aligned(in));
-    const auto kernel = aligned ? take<true> : take<false>;
-    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, grad, in, n, c->frame->accumulate);
-    return cudaGetLastError();
-}
-
 template <typename T> static cudaError_t prepare(void)
 {
     enum { RELU = 4, PASSES = 16 };
@@ -415,9 +388,7 @@ template <typename T> static cudaError_t prepare(void)
 cudaError_t pp_cuda_prepare_rows(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(copy<uint4>),
-                                   reinterpret_cast<const void *>(copy<uint16_t>),
-                                   reinterpret_cast<const void *>(take<true>),
-                                   reinterpret_cast<const void *>(take<false>)};
+                                   reinterpret_cast<const void *>(copy<uint16_t>)};
     cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     if (error == cudaSuccess) error = prepare<float>();
     return error != cudaSuccess ? error : prepare<__nv_bfloat16>();

@@ -64,7 +64,7 @@ static inline int add(struct hand *h, int kind, int lane, int dep, int64_t ns, i
                                        .lane = lane,
                                        .cls = id,
                                        .dep = {dep, -1, -1},
-                                       .act = -1, .param = -1, .grad = -1,
+                                       .act = -1,
                                        .ckpt = -1,
                                        .in = -1,
                                        .out = -1};

@@ -45,7 +45,7 @@ static struct pp_plan *random_plan(uint64_t *seed)
                               .lane = lane,
                               .cls = cls,
                               .dep = {-1, -1, -1},
-                              .act = -1, .param = -1, .grad = -1,
+                              .act = -1,
                               .ckpt = -1,
                               .in = -1,
                               .out = -1};
