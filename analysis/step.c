@@ -241,7 +241,7 @@ static int32_t from_stage(const struct pp_step *s, const struct pp_node *node, i
 
 /* The gathering that a forward waits for, where that begins the step: of its part, if it is the first of its stage in
  * as many parts; else one that is over. */
-static int32_t gathered_for(const struct pp_step *s, int32_t task)
+static int32_t gathered_first(const struct pp_step *s, int32_t task)
 {
     const struct pp_node *node = &s->nodes[task];
     int part = 0;
@@ -252,6 +252,31 @@ static int32_t gathered_for(const struct pp_step *s, int32_t task)
     for (int32_t i = 0; i < task && s->nodes[i].kind == PP_GATHER_PARAM; i++)
         if (s->nodes[i].stage == node->stage && part-- == 0) return i;
     return -1;
+}
+
+static bool has_shards(const struct pp_step *s) { return s->nnodes > 0 && s->nodes->kind == PP_PUT_PARAM; }
+
+/* Of a plan with shards: parameters are gathered before the rank's last computation but this one, those of the first
+ * one before it. (If they were there already it is another gathering, which is over.) */
+static int32_t gathered_ahead(const struct pp_step *s, int32_t task)
+{
+    const unsigned computing = 1u << PP_F | 1u << PP_R | 1u << PP_B;
+    const int rank = s->nodes[task].src;
+    int32_t before = task - 1, first = -1;
+    while (before >= 0 && (s->nodes[before].src != rank || !(computing >> s->nodes[before].kind & 1))) before--;
+    for (int32_t i = before >= 0 ? before : task - 1; i >= 0; i--) {
+        if (s->nodes[i].kind != PP_GATHER_PARAM || s->nodes[i].src != rank) continue;
+        first = i;
+        if (before >= 0) return i;
+    }
+    return first;
+}
+
+/* What brings the parameters that a computation reads; -1: nothing, or it is over. */
+static int32_t gathered_for(const struct pp_step *s, int32_t task)
+{
+    if (has_shards(s)) return gathered_ahead(s, task);
+    return s->nodes[task].kind == PP_F ? gathered_first(s, task) : -1;
 }
 
 static int32_t later_of(const struct pp_step *s, int32_t a, int32_t b)
@@ -276,24 +301,41 @@ static int32_t made_for(const struct pp_step *s, int32_t task, int stage)
     return sum >= 0 ? sum : last_of(s, task, 1u << PP_B | 1u << PP_W, stage);
 }
 
+/* What brings the input of an F, B or I, or the parameters of an R. */
+static int32_t delivered_to(const struct pp_step *s, int32_t task)
+{
+    const struct pp_node *node = &s->nodes[task];
+    const bool gradient = node->kind != PP_F;
+    const int from = node->stage + (gradient ? 1 : -1);
+    return later_of(s, node->kind == PP_R ? -1 : from_stage(s, node, from, gradient), gathered_for(s, task));
+}
+
+/* Kinds of tasks of the same stage, of which the last one makes what a collective, or ADD_GRAD, works on. */
+static unsigned makers_for(const struct pp_step *s, int kind)
+{
+    if (kind == PP_GATHER_PARAM) return 1u << (has_shards(s) ? PP_PUT_PARAM : PP_STEP);
+    return kind == PP_ADD_GRAD ? 1u << PP_REDUCE_GRAD : 1u << PP_B | 1u << PP_W;
+}
+
 int32_t pp_step_needs(const struct pp_step *s, int32_t task)
 {
     const struct pp_node *node = &s->nodes[task];
     int32_t found = -1;
     switch (node->kind) {
     case PP_F:
-        found = later_of(s, from_stage(s, node, node->stage - 1, false), gathered_for(s, task));
-        break;
+    case PP_R:
     case PP_B:
     case PP_I:
-        found = from_stage(s, node, node->stage + 1, true);
+        found = delivered_to(s, task);
         break;
     case PP_XFER_F:
     case PP_XFER_B:
         found = *place(s, s->made, node->stage, node->microbatch, node->kind == PP_XFER_B);
         break;
     case PP_REDUCE_GRAD:
-        found = last_of(s, task, 1u << PP_B | 1u << PP_W, node->stage);
+    case PP_GATHER_PARAM:
+    case PP_ADD_GRAD:
+        found = last_of(s, task, makers_for(s, node->kind), node->stage);
         break;
     case PP_NORM:
         found = summed_for(s, task);
@@ -302,14 +344,10 @@ int32_t pp_step_needs(const struct pp_step *s, int32_t task)
         found = last_of(s, task, 1u << PP_NORM, -1);
         break;
     case PP_STEP:
-        found = last_of(s, task, 1u << PP_NORM_ALL, -1);
-        if (found < 0) found = summed_for(s, task);
+        found = later_of(s, last_of(s, task, 1u << PP_NORM_ALL, -1), summed_for(s, task));
         break;
     case PP_REDUCE_TIED:
         found = later_of(s, made_for(s, task, 0), made_for(s, task, s->stages - 1));
-        break;
-    case PP_GATHER_PARAM:
-        found = last_of(s, task, 1u << PP_STEP, node->stage);
         break;
     default:
         break;

@@ -198,14 +198,6 @@ static pp_status check_checkpoints(const struct pp_config *config)
     return PP_OK;
 }
 
-static pp_status check_overlap(const struct pp_config *config)
-{
-    const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
-    if (!config->overlap_param_gather || !lacks) return PP_OK;
-    return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
-                   lacks);
-}
-
 pp_status pp_config_check_database(const char *path)
 {
     const bool uri = strncmp(path, "file:", 5) == 0;
@@ -230,7 +222,7 @@ static pp_status check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_joins(config));
     PP_TRY(check_context(config, tool));
     PP_TRY(check_checkpoints(config));
-    PP_TRY(check_overlap(config));
+    PP_TRY(pp_config_check_sharing(config));
     if (config->db) PP_TRY(pp_config_check_database(config->db));
     if (!gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
@@ -293,7 +285,7 @@ void pp_config_remarks(const struct pp_config *config)
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
-    if (config->zero) pp_warn("--zero 1 changes nothing without %s%s", without, other);
+    if (config->zero) pp_warn("--zero %d changes nothing without %s%s", config->zero, without, other);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
@@ -380,6 +372,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .context = pp_config_context(config),
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
+        .shards = config->zero == 3 && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums.v[0],
         .tied = config->tie_embeddings,

@@ -46,13 +46,13 @@ struct pp_config {
     bool sequence_parallel;             /* workers of a rank have parts of the tokens */
     struct pp_ints overlap_tensor_sums; /* pieces in which their sums run beside products; 1: they do not */
     int tie_embeddings;                 /* 1: the decoder's weight is the embedding's */
-    int zero;                           /* 1: replicas share what the optimizer does and keeps */
-    bool overlap_param_gather;          /* parameters are gathered beside the forward */
-    bool overlap_grad_reduce;           /* gradients are summed beside their backward */
-    int64_t bucket_size;                /* ... in parts whose layers have so many bytes */
-    int replicas, recv_buffers;         /* recv_buffers -1: default (2; unlimited with --times alone) */
-    int expert_parallel;                /* so many of the replicas share the experts of a layer */
-    struct pp_ints context_parallel;    /* so many workers share the tokens of rows: pp_config_context() */
+    int zero; /* 1: replicas share what the optimizer does and keeps; 3: and parameters and gradients */
+    bool overlap_param_gather;       /* parameters are gathered beside the forward */
+    bool overlap_grad_reduce;        /* gradients are summed beside their backward */
+    int64_t bucket_size;             /* ... in parts whose layers have so many bytes */
+    int replicas, recv_buffers;      /* recv_buffers -1: default (2; unlimited with --times alone) */
+    int expert_parallel;             /* so many of the replicas share the experts of a layer */
+    struct pp_ints context_parallel; /* so many workers share the tokens of rows: pp_config_context() */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -130,6 +130,9 @@ int pp_config_max_positions(const struct pp_config *config);
 
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);
+
+/* config_replicas.c: what --zero and the sums of replicas beside computations need. PP_USAGE. */
+pp_status pp_config_check_sharing(const struct pp_config *config) PP_MUST_CHECK;
 
 /* PP_USAGE for names by which SQLite opens something else than the file of that name. */
 pp_status pp_config_check_database(const char *path) PP_MUST_CHECK;

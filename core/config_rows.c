@@ -189,10 +189,12 @@ const struct pp_opt pp_config_rows[] = {
      "--cp-comm-type a2a). C divides --tokens, and times --tensor --heads and --kv-heads; there are C times as many "
      "workers. Of ppsim a list",
      TIMED},
-    {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 1, NULL,
+    {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
      "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "
      "keeps, sums only the gradients of that, and gets the others' new parameters (ZeRO stage 1); the same bits with "
-     "up to 16 replicas",
+     "up to 16 replicas. 3: each also keeps only its share of parameters and gradients; before each layer works, its "
+     "parameters are gathered, and behind its backward its gradients are summed, of each microbatch (ZeRO stage 3, "
+     "PyTorch's FSDP)",
      TIMED},
     {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --replicas or --context-parallel: sum a stage's gradients in parts beside its last backward, each as soon "

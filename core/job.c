@@ -43,12 +43,14 @@ struct stages {
     int *parts;  /* in which gradients are summed */
 };
 
-/* Gradients are summed by layers: of each part at least as many as have bucket_size bytes, as even as can be. Embedding
- * and decoder go with the layers beside them. */
+/* Gradients are summed by layers: of each part at least as many as have bucket_size bytes, as even as can be; with
+ * shards one. Embedding and decoder go with the layers beside them. */
 static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    if (!pp_config_sums_parts(config) || s->layers == 0) return 1;
+    if (s->layers == 0) return 1;
+    if (model->shape.shards) return s->layers;
+    if (!pp_config_sums_parts(config)) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
     const bool alone = s->embed_tensors + s->layer_tensors == s->tensors;
     const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;
@@ -81,6 +83,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .expert_parallel = config->expert_parallel,
                                  .context = pp_config_context(config),
                                  .zero = config->zero,
+                                 .shards = config->zero == 3,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),
@@ -116,8 +119,8 @@ done:
     return status;
 }
 
-/* Evaluation: forward only, one replica. Whatever the schedule, batches are cut in the same way, so that losses have
- * the same bits. */
+/* Evaluation: forward only, one replica; with shards all of them, on the same rows. Whatever the schedule, batches are
+ * cut in the same way, so that losses have the same bits. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
@@ -125,7 +128,7 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
-    spec.replicas = job->train->context;
+    if (!job->train->shards) spec.replicas = job->train->context;
     PP_TRY(schedules->build(&spec, &job->eval));
     return pp_plan_check(job->eval);
 }
@@ -257,10 +260,12 @@ static pp_status name_key(struct pp_job *job)
         snprintf(tensor, sizeof tensor, " T%d%s%s", pp_plan_tensor(plan), pieces,
                  pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
+    const char *each = plan->shards && plan->microbatches > 1 ? " summed each" : "";
     const size_t size = sizeof job->accumulation_key;
-    const int used = snprintf(job->accumulation_key, size, "D%d M%d%s%s%s threads %d%s%s%s rows %s%s%s",
-                              job->config->replicas, plan->microbatches, tensor, experts, context, job->config->threads,
-                              precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    const int used =
+        snprintf(job->accumulation_key, size, "D%d M%d%s%s%s%s threads %d%s%s%s rows %s%s%s", job->config->replicas,
+                 plan->microbatches, each, tensor, experts, context, job->config->threads, precision, columns, flash,
+                 pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }

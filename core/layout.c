@@ -11,7 +11,8 @@ const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters",  "gradients",
 
 static const int pool_bytes_kind[PP_POOL_KINDS] = {
     [PP_POOL_ACT] = PP_BYTES_ACT,       [PP_POOL_CKPT] = PP_BYTES_CKPT,      [PP_POOL_RECV] = PP_BYTES_TRANSFER,
-    [PP_POOL_SEND] = PP_BYTES_TRANSFER, [PP_POOL_LOCAL] = PP_BYTES_TRANSFER,
+    [PP_POOL_SEND] = PP_BYTES_TRANSFER, [PP_POOL_LOCAL] = PP_BYTES_TRANSFER, [PP_POOL_PARAM] = PP_BYTES_PARAM,
+    [PP_POOL_GRAD] = PP_BYTES_GRAD,
 };
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
@@ -128,13 +129,27 @@ static void merge_plan(struct build *b, const struct pp_phase *phase)
         struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
         if (!shared) shared = make_pool(b, pool);
         if (pool->slots > shared->slots) shared->slots = pool->slots;
-        if (pool->kind != PP_POOL_ACT && pool->kind != PP_POOL_CKPT) widen(shared, hidden);
+        if (pool_bytes_kind[pool->kind] == PP_BYTES_TRANSFER) widen(shared, hidden);
     }
     for (int s = 0; s < plan->stages; s++) {
         struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
         if (shared) widen(shared, align(b->ops->act_bytes(b->model, s, &spec)));
         shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
         if (shared && plan->training) widen(shared, align(checkpoint_bytes(b->model, phase, s, max_rows(plan))));
+    }
+}
+
+/* Slots for parameters and gradients of a part: as large as the largest. */
+static void merge_parts(struct build *b, const struct pp_plan *plan)
+{
+    for (int c = 0; c < plan->nclasses && plan->shards; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        if (cls->kind == PP_GATHER_PARAM)
+            widen(find_pool(b, PP_POOL_PARAM, plan->stage_rank[cls->stage], 0),
+                  align(pp_part_memory_of(b->model, cls).bytes));
+        if (cls->kind == PP_REDUCE_GRAD)
+            widen(find_pool(b, PP_POOL_GRAD, plan->stage_rank[cls->stage], 0),
+                  align(pp_part_gradients(b->model, cls).bytes));
     }
 }
 
@@ -147,6 +162,7 @@ static pp_status merge_pools(struct build *b)
     PP_TRY(PP_NEW(&b->of_rank, ranks));
     for (int r = 0; r < ranks; r++) b->of_rank[r] = -1;
     for (int i = 0; i < b->n; i++) merge_plan(b, &b->phases[i]);
+    for (int i = 0; i < b->n; i++) merge_parts(b, b->phases[i].plan);
     return PP_OK;
 }
 
@@ -180,18 +196,21 @@ static int64_t state_bytes(const struct pp_model *model, int stage)
     return (kept + weights) / (model->shape.zero ? pp_shape_parts(&model->shape) : 1);
 }
 
+/* With shards a worker keeps its part of what it would have as a whole. */
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
+    const int shares = b->model->shape.shards ? pp_shape_parts(&b->model->shape) : 1;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
-        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes);
+        layout->param_offset[s] =
+            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes / shares);
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = b->model->stages[s].param16_bytes;
+        const int64_t bytes = b->model->stages[s].param16_bytes / shares;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
-        layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes);
+        layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes / shares);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = trains(b) ? state_bytes(b->model, s) : 0;
         layout->state_offset[s] = bytes ? reserve(b, stage_rank[s], PP_BYTES_STATE, 1, bytes) : -1;

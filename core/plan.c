@@ -37,6 +37,17 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     return buf;
 }
 
+int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t)
+{
+    if (t->kind == PP_REDUCE_GRAD || t->kind == PP_ADD_GRAD) return t->in;
+    for (int i = 0; i < plan->npools && plan->shards && t->kind == PP_B; i++) {
+        const struct pp_pool *pool = &plan->pools[i];
+        const int32_t slot = pool->first + ((t->flags & PP_TASK_SECOND) != 0);
+        if (pool->kind == PP_POOL_GRAD && pool->rank == t->lane) return slot < plan->nslots ? slot : -1;
+    }
+    return -1;
+}
+
 const char *pp_plan_rows_text(const struct pp_plan *plan, char *buf, size_t size)
 {
     size_t used = 0;

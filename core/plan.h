@@ -18,7 +18,8 @@
  * Waiting. A task may start when its lane is free and all of dep[] are done:
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
  *     rank), dep[1] = the transfer that must have emptied the send slot it writes, dep[2] = of the first F of a stage,
- *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step;
+ *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step; with shards of every
+ *     F, R and B;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is free (host memory)
@@ -26,6 +27,8 @@
  *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
  *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
+ *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients,
+ *     ADD_GRAD for its REDUCE_GRAD;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -60,7 +63,9 @@
     X(NORM_ALL, "NORM_ALL", false, "global gradient norm, from all ranks")                                             \
     X(STEP, "STEP", true, "clip and optimizer step of a stage")                                                        \
     X(GATHER_PARAM, "GATHER_PARAM", false, "a stage's parameters, of which each replica has stepped a share")          \
-    X(REDUCE_TIED, "REDUCE_TIED", false, "sum of the gradients of embedding and decoder, which are one tensor")
+    X(REDUCE_TIED, "REDUCE_TIED", false, "sum of the gradients of embedding and decoder, which are one tensor")        \
+    X(PUT_PARAM, "PUT_PARAM", true, "a replica's share of the parameters of a part, to where they are gathered")       \
+    X(ADD_GRAD, "ADD_GRAD", true, "its share of the summed gradients of a part, to those of other microbatches")
 
 enum pp_kind {
 #define X(id, name, computes, meaning) PP_##id,
@@ -83,6 +88,7 @@ enum pp_task_flag {
     PP_TASK_FREE_CKPT = 16,
     PP_TASK_MORE = 32,      /* a part of an F, B or W, of which the rank's next computation is the next part */
     PP_TASK_DEP_RANGE = 64, /* dep[0] .. dep[1] is a range */
+    PP_TASK_SECOND = 128,   /* with shards: B writes its gradients into its rank's second slot for them */
 };
 
 struct pp_task {
@@ -95,14 +101,17 @@ struct pp_task {
     int32_t cls; /* cost class: index into classes[] */
     int32_t dep[3];
     int32_t act, ckpt; /* slots; -1 = none. F, R, B, I, W: activations. ckpt: F writes it, R or B reads it */
-    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver */
+    /* slots; -1 = none. compute: read and written; transfer: slot at the sender, slot at the receiver. With shards:
+     * PUT_PARAM and GATHER_PARAM write parameters, REDUCE_GRAD and ADD_GRAD read gradients; what F, R and B read and
+     * write of these say pp_task_param() and pp_task_grad() */
     int32_t in, out;
 };
 
 /* Tasks of one class do the same work on the same shape: one duration table, one program. Where gradients are summed
  * beside the backward that makes them, the last B or W of a stage is done in parts, from the last layers to the first,
  * and so is REDUCE_GRAD: each sums what the part before it has made. Where parameters are gathered beside the forward
- * that reads them, so are GATHER_PARAM and the first F of a stage, from the first layers to the last. */
+ * that reads them, so are GATHER_PARAM and the first F of a stage, from the first layers to the last. With shards all
+ * are done so, and PUT_PARAM as GATHER_PARAM, ADD_GRAD as REDUCE_GRAD. */
 struct pp_class {
     int32_t kind, stage;
     int32_t rows;        /* rows of the microbatch(es); 0 where there is none */
@@ -119,7 +128,16 @@ struct pp_lane {
     int32_t transfer; /* channel: PP_XFER_F or PP_XFER_B; else -1 */
 };
 
-enum pp_pool_kind { PP_POOL_ACT, PP_POOL_CKPT, PP_POOL_RECV, PP_POOL_SEND, PP_POOL_LOCAL, PP_POOL_KINDS };
+enum pp_pool_kind {
+    PP_POOL_ACT,
+    PP_POOL_CKPT,
+    PP_POOL_RECV,
+    PP_POOL_SEND,
+    PP_POOL_LOCAL,
+    PP_POOL_PARAM,
+    PP_POOL_GRAD,
+    PP_POOL_KINDS
+};
 
 /* Equal slots of one rank. Ids first .. first+slots-1. */
 struct pp_pool {
@@ -175,6 +193,7 @@ struct pp_plan_spec {
     int replicas;                            /* > 1 adds REDUCE_GRAD; with C a multiple of it */
     int tensor, expert_parallel, context;    /* T, N and C, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
+    bool shards;                             /* see struct pp_plan; with zero. Adds PUT_PARAM and ADD_GRAD, too */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
     int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots at all: nothing is limited */
@@ -221,6 +240,14 @@ struct pp_plan {
      * among all workers of all replicas, and GATHER_PARAM is an all-gather, for which the rank's next step waits. */
     bool zero;
     bool gathers_first; /* ... of what the step before has stepped: behind the last one, parameters are not whole */
+    /* ZeRO stage 3 (Rajbhandari et al. 2020; PyTorch's FSDP with reshard_after_forward): it keeps nothing but its share
+     * of parameters and gradients, too. A rank has two slots for parameters and two for gradients, each of a part of a
+     * stage (pp_class.part). Into the one that is not being read it gathers those of the part that comes next, unless
+     * they are there: PUT_PARAM puts the own share in its place, and GATHER_PARAM brings the others'. Each B has its
+     * gradients summed by REDUCE_GRAD beside the next computation; behind that, ADD_GRAD writes the own share to what
+     * it keeps, or adds it, in the order of the microbatches. Plans that do not train gather, too. Not with split
+     * backwards. */
+    bool shards;
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
      * m % slot_microbatches of its slot, at row first_row[m] - first_row[pp_slot_first()]. 1 unless W is
      * batched. */
@@ -258,6 +285,15 @@ static inline int32_t pp_issue_entry(const struct pp_lane *lane, int32_t task, i
 static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
 static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
+/* With shards: the slots of parameters and of gradients that a task works in; -1: in none. */
+static inline int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const bool computes = t->kind == PP_F || t->kind == PP_R || t->kind == PP_B;
+    if (computes) return plan->shards && t->dep[2] >= 0 ? plan->tasks[t->dep[2]].out : -1;
+    return t->kind == PP_PUT_PARAM || t->kind == PP_GATHER_PARAM ? t->out : -1;
+}
+int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t);
+
 /* The rank whose arena a compute task uses (its lane). */
 static inline int pp_task_rank(const struct pp_task *t) { return t->lane; }
 
@@ -266,13 +302,22 @@ static inline bool pp_is_transfer(int kind) { return kind == PP_XFER_F || kind =
 static inline int pp_transfer_target(int kind, int stage) { return kind == PP_XFER_F ? stage + 1 : stage - 1; }
 
 /* Does such a task, done in parts, begin with a stage's last layers? */
-static inline bool pp_goes_back(int kind) { return kind != PP_F && kind != PP_GATHER_PARAM; }
+static inline bool pp_goes_back(int kind)
+{
+    return kind != PP_F && kind != PP_R && kind != PP_GATHER_PARAM && kind != PP_PUT_PARAM;
+}
 
 /* Do the replicas meet in this task? */
 static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
 {
-    return kind == PP_REDUCE_GRAD || (plan->zero && (kind == PP_NORM_ALL || kind == PP_GATHER_PARAM));
+    return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || (plan->zero && kind == PP_NORM_ALL);
 }
+
+/* Does it move a rank's own shares? It may stand between parts of a computation, whose scratch it leaves alone. */
+static inline bool pp_keeps_shards(int kind) { return kind == PP_PUT_PARAM || kind == PP_ADD_GRAD; }
+
+/* The stage of ZeRO; 0: replicas share nothing. */
+static inline int pp_plan_zero(const struct pp_plan *plan) { return plan->shards ? 3 : plan->zero; }
 
 /* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
 static inline bool pp_combines(int kind)

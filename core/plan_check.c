@@ -117,15 +117,15 @@ static bool same_work(const struct pp_task *a, const struct pp_task *b)
            a->act == b->act && a->ckpt == b->ckpt && !((a->flags ^ b->flags) & PP_TASK_FIRST);
 }
 
-/* Parts of a task follow each other on their rank. */
+/* Parts of a task follow each other on their rank, but for what keeps shards. */
 static pp_status check_part(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     const bool more = t->flags & PP_TASK_MORE;
-    if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W)
+    if (more && t->kind != PP_F && t->kind != PP_B && t->kind != PP_W && t->kind != PP_R)
         return pp_plan_bad(c->plan, id, "it has no parts");
     c->before = -1;
-    if (!computes(t)) return PP_OK;
+    if (!computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
     c->before = c->open[t->lane];
     c->open[t->lane] = more ? id : -1;
     if (c->before < 0) return PP_OK;
@@ -177,6 +177,7 @@ static pp_status check_first(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     bool marked = t->flags & PP_TASK_FIRST;
+    if (t->kind == PP_ADD_GRAD) return PP_OK; /* plan_shards.c */
     if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
         return marked ? pp_plan_bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
     if (c->before >= 0) return PP_OK;
@@ -205,6 +206,7 @@ static pp_status check_summed(const struct check *c, int32_t id)
 static pp_status check_sum(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
+    if (c->plan->shards) return PP_OK; /* plan_shards.c */
     if (t->kind == PP_B || t->kind == PP_W) c->made[t->stage] = id;
     if (t->kind != PP_REDUCE_GRAD) return check_summed(c, id);
     const int32_t before = c->passed[t->stage].sum;
@@ -276,11 +278,13 @@ static pp_status check_slot(struct check *c, int32_t id, int32_t slot, int32_t a
 static pp_status check_slots(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
-    PP_TRY(check_slot(c, id, t->out, t->dep[1]));
+    PP_TRY(check_slot(c, id, t->out, t->kind == PP_GATHER_PARAM ? t->dep[0] : t->dep[1]));
     PP_TRY(check_slot(c, id, t->act, -1));
     PP_TRY(check_slot(c, id, t->ckpt, -1));
     if (t->in >= 0) c->slots[t->in].user = id, c->slots[t->in].user_lane = t->lane;
-    return PP_OK;
+    if (!c->plan->shards || !computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
+    PP_TRY(check_slot(c, id, pp_task_param(c->plan, t), t->dep[2]));
+    return check_slot(c, id, pp_task_grad(c->plan, t), -1);
 }
 
 static int by_ends(const void *a, const void *b)
@@ -304,7 +308,7 @@ static pp_status check_gather_wraps(const struct check *c)
     const struct pp_plan *plan = c->plan;
     for (int s = 0; s < plan->stages && plan->gathers_first; s++)
         PP_TRY(check_wrap(c, c->passed[s].step, c->passed[s].gather));
-    for (int r = 0; r < plan->ranks && plan->zero && !plan->gathers_first; r++) {
+    for (int r = 0; r < plan->ranks && plan->zero && !plan->gathers_first && !plan->shards; r++) {
         int32_t first = INT32_MAX, last = -1;
         for (int s = 0; s < plan->stages; s++) {
             if (plan->stage_rank[s] != r) continue;
@@ -362,6 +366,7 @@ static pp_status run_checks(struct check *c)
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
     if (plan->tied) PP_TRY(pp_tied_check(plan));
+    if (plan->shards) PP_TRY(pp_shards_check(plan));
     return pp_issue_check_end(&c->issue);
 }
 

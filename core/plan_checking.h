@@ -19,6 +19,10 @@ pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
 /* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. */
 pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
+/* plan_shards.c: parameters are gathered before they are read, and all gradients summed and taken. Slots and classes
+ * are in range. */
+pp_status pp_shards_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
 /* plan_norm.c: for tasks in the order of their ids. NORM_ALL comes once, behind all NORMs, which are in its range, and
  * STEP waits for it where gradients are clipped. */
 struct pp_norm_check {

@@ -22,7 +22,7 @@ static pp_status check_task(struct tied *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
-    const bool made = t->kind == PP_B || t->kind == PP_W || t->kind == PP_REDUCE_GRAD;
+    const bool made = t->kind == PP_B || t->kind == PP_W || t->kind == PP_REDUCE_GRAD || t->kind == PP_ADD_GRAD;
     if (t->kind == PP_REDUCE_TIED) return check_sum(c, id);
     if (made && c->sum >= 0) return pp_plan_bad(plan, id, "it makes gradients that are summed already");
     if (made && t->stage == 0) c->final[0] = id;

@@ -93,7 +93,8 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
            (int64_t)sizeof(struct pp_event);
 }
 
-/* Only the first replica evaluates, with those that share its rows, and keeps the best weights. */
+/* Only the first replica evaluates, with those that share its rows, and keeps the best weights; with shards all do, and
+ * each keeps its share of them. */
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
@@ -102,7 +103,7 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
     for (int i = 0; i < job->model->ntensors; i++)
         if (job->train->stage_rank[job->model->tensors[i].stage] == rank)
             elements += job->model->tensors[i].local_elements;
-    return elements * (int64_t)sizeof(float);
+    return elements * (int64_t)sizeof(float) / (job->model->shape.shards ? job->train->replicas : 1);
 }
 
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)

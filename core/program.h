@@ -233,6 +233,19 @@ static inline struct pp_extent pp_part_gradients(const struct pp_model *model, c
     return (struct pp_extent){first->offset, end - first->offset};
 }
 
+/* A slot of parameters of a part (PP_POOL_PARAM): its values, then its bfloat16 copies. Where these begin in the
+ * stage's regions, and how much they are; where copies begin in the slot; bytes of that. */
+struct pp_part_memory {
+    struct pp_extent values, copies;
+    int64_t copies_at, bytes;
+};
+struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const struct pp_class *cls);
+
+/* Sets the regions of an F, R or B of a plan with shards, whose parameters and gradients are in these slots; other
+ * tasks have theirs elsewhere. */
+void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, const struct pp_class *cls, void *param,
+                       void *grad);
+
 /* Of the embedding, or of its copy: the gradient that the two stages sum, in the stage's region; of shares a replica's
  * own. Copies are shared out as what they are copies of. */
 static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, int tensor, int replica)
@@ -240,6 +253,7 @@ static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, in
     const struct pp_tensor *t = &model->tensors[tensor];
     const bool shared = model->shape.zero && t->part_elements > 0;
     const int64_t bytes = (shared ? t->part_elements : t->local_elements) * (int64_t)sizeof(float);
+    if (model->shape.shards) return (struct pp_extent){t->offset / pp_shape_parts(&model->shape), bytes};
     return (struct pp_extent){t->offset + (shared ? replica * bytes : 0), bytes};
 }
 

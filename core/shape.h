@@ -53,6 +53,7 @@ struct pp_shape {
     int bias;             /* enum pp_bias; norms keep theirs */
     int replicas;         /* that train the model together; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
+    bool shards;          /* zero, and of parameters and gradients it keeps nothing else (struct pp_plan) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
     int kv_heads;

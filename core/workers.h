@@ -75,10 +75,11 @@ static inline int pp_token_part_worker(const struct pp_plan *plan, int part, int
     return pp_worker_at(plan, part / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
 }
 
-/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens. */
+/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards all, who
+ * have parts of its parameters. */
 static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
 {
-    return pp_worker_replica(plan, worker) < plan->context;
+    return plan->shards || pp_worker_replica(plan, worker) < plan->context;
 }
 
 /* Workers between which the norm is made: those of a replica, or all. */

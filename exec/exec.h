@@ -36,7 +36,8 @@ struct pp_result {
     char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
     int microbatches, replicas, tensor, overlap_tensor_sums, tensor_sum_pieces, expert_parallel, context_parallel;
     int ranks, workers, vocabulary;
-    bool zero, sequence_parallel, overlap_grad_reduce, overlap_param_gather;
+    int zero; /* pp_plan_zero() */
+    bool sequence_parallel, overlap_grad_reduce, overlap_param_gather;
     int first_step; /* of the losses */
     int64_t parameters;
     uint64_t plan;

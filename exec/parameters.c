@@ -56,6 +56,23 @@ static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reade
     return PP_OK;
 }
 
+/* Initial values of n elements of a tensor: all are made, in their order. */
+static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_init_tensor_fn init, int64_t first,
+                      int64_t n, float *out)
+{
+    const struct pp_model *model = w->job->model;
+    float *all;
+    if (n == model->tensors[tensor].local_elements) {
+        init(model, source_of(model, tensor), seed, w->member, out);
+        return PP_OK;
+    }
+    PP_TRY(PP_NEW(&all, model->tensors[tensor].local_elements));
+    init(model, source_of(model, tensor), seed, w->member, all);
+    memcpy(out, all + first, (size_t)n * sizeof *out);
+    free(all);
+    return PP_OK;
+}
+
 /* part: see pp_worker_set(). In files, parts follow one another. */
 static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int part, uint64_t seed,
                       pp_init_tensor_fn init)
@@ -67,14 +84,14 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
         float *values;
         int64_t first = 0, n = tensor->local_elements;
         if (!pp_worker_has(w, tensor->stage)) continue;
-        PP_TRY(pp_world_check(w->world));                  /* of a large model this takes minutes */
-        if (part) pp_worker_keeps(w, i, part, &first, &n); /* copies are made of all weights */
+        PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
+        if (part || model->shape.shards) pp_worker_keeps(w, i, part, &first, &n); /* else copies are made of all */
         if (n == 0) continue;
         PP_TRY(PP_NEW(&values, n));
         if (reader)
             status = take(w, reader, part * model->ntensors + i, first, n, values);
         else
-            init(model, source_of(model, i), seed, w->member, values);
+            status = make(w, i, seed, init, first, n, values);
         if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
         free(values);
     }
@@ -173,7 +190,8 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         const struct kept kept = kept_of(w, i);
         if (!pp_worker_has(w, tensor->stage)) continue;
         if (kept.n) PP_TRY(pp_worker_set(w, i, 0, kept.first, kept.n, from));
-        for (int64_t first = 0; first < tensor->local_elements && tensor->value_offset < 0;) {
+        const bool whole = tensor->value_offset < 0 && !w->job->model->shape.shards;
+        for (int64_t first = 0; whole && first < tensor->local_elements;) {
             struct piece piece = next_piece(w, i, 0, w->member, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);
             for (int replica = 0; replica < w->job->train->context; replica++)

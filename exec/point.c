@@ -190,7 +190,7 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
 {
     const bool ordered = exec->carrier && (plan->replicas > 2 || plan->members > 2);
     const char *order = ordered ? exec->carrier->sums : NULL;
-    const bool parts = plan->replicas > 2 && pp_config_sums_parts(&exec->config);
+    const bool parts = plan->replicas > 2 && (pp_config_sums_parts(&exec->config) || plan->shards);
     snprintf(buf, size, "%s%s%s%s%s", exec->device_text, order ? ", " : "", order ? order : "",
              order && plan->zero ? " in shares" : "", order && parts ? " in parts" : "");
 }

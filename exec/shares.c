@@ -9,12 +9,28 @@ static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
     shares->bytes += part_bytes;
 }
 
-pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out)
+/* Where the stage's regions begin, from the base. */
+struct places {
+    int64_t values, copies, gradients;
+};
+
+static struct places places_of(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_layout *layout = job->layout;
-    const int stage = cls->stage, use = cls->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
-    const struct pp_stage *s = &job->model->stages[stage];
+    if (!job->train->shards)
+        return (struct places){layout->param_offset[cls->stage], layout->param16_offset[cls->stage],
+                               layout->grad_offset[cls->stage]};
+    const struct pp_part_memory memory = pp_part_memory_of(job->model, cls);
+    return (struct places){-memory.values.offset, memory.copies_at - memory.copies.offset,
+                           -pp_part_gradients(job->model, cls).offset};
+}
+
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out)
+{
+    const int use = cls->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
+    const struct pp_stage *s = &job->model->stages[cls->stage];
     const struct pp_tensor_range made = pp_part_tensors(s, cls);
+    const struct places at = places_of(job, cls);
     struct pp_shares *shares;
     PP_TRY(pp_alloc_bytes(&shares, 1, sizeof *shares + 2 * (size_t)s->tensors * sizeof shares->tensors[0]));
     shares->use = use;
@@ -22,12 +38,11 @@ pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls,
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
         const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
         if (use == PP_SHARES_SCATTER) {
-            add(shares, layout->grad_offset[stage] + t->offset, bytes);
+            add(shares, at.gradients + t->offset, bytes);
             continue;
         }
-        if (t->value_offset >= 0) add(shares, layout->param_offset[stage] + t->value_offset, bytes);
-        if (t->offset16 >= 0)
-            add(shares, layout->param16_offset[stage] + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));
+        if (t->value_offset >= 0) add(shares, at.values + t->value_offset, bytes);
+        if (t->offset16 >= 0) add(shares, at.copies + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));
     }
     *out = shares;
     return PP_OK;

@@ -36,7 +36,7 @@ struct pp_share_run {
 };
 
 /* Of a class of a job with shares. REDUCE_GRAD scatters gradients, GATHER_PARAM gathers what others read of a stage's
- * parameters, float32 or bfloat16; the base is the arena. free() it. */
+ * parameters, float32 or bfloat16; the base is the arena, or of a plan with shards the slot. free() it. */
 pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out) PP_MUST_CHECK;
 
 /* Memory of which each member has an equal part, one behind the other; parts are set for each use of it. free() it. */

@@ -59,15 +59,28 @@ static struct pp_device_spec device_of(const struct pp_world *world, int me, con
 }
 
 /* Of this rank's stages. */
+static pp_status open_shares(const struct pp_worker *w, struct pp_track *track)
+{
+    const struct pp_plan *plan = track->walk->plan;
+    PP_TRY(PP_NEW(&track->shares, plan->nclasses));
+    for (int i = 0; i < plan->nclasses && (plan->zero || plan->shards); i++) {
+        const struct pp_class *cls = &plan->classes[i];
+        if (pp_combines_on(plan, cls, w->rank) && cls->kind != PP_REDUCE_TIED)
+            PP_TRY(pp_shares_create(w->job, cls, &track->shares[i]));
+    }
+    return PP_OK;
+}
+
 static pp_status open_reductions(struct pp_worker *w)
 {
-    const struct pp_plan *plan = w->job->train;
-    PP_TRY(PP_NEW(&w->shares, plan->nclasses));
-    for (int i = 0; i < plan->nclasses; i++) {
-        const struct pp_class *cls = &plan->classes[i];
-        if (!pp_combines_on(plan, cls, w->rank)) continue;
-        w->most_reductions++; /* there is one task of it */
-        if (plan->zero && cls->kind != PP_REDUCE_TIED) PP_TRY(pp_shares_create(w->job, cls, &w->shares[i]));
+    for (int id = 0; id < PP_TRACKS; id++) {
+        struct pp_track *track = &w->tracks[id];
+        int n = 0;
+        if (!track->walk) continue;
+        for (int i = 0; i < track->walk->nstops; i++)
+            n += pp_combines(track->walk->plan->tasks[track->walk->stops[i].task].kind);
+        if (n > w->most_reductions) w->most_reductions = n;
+        PP_TRY(open_shares(w, track));
     }
     return PP_NEW(&w->reductions, w->most_reductions);
 }
@@ -110,6 +123,8 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
 static void close_track(struct pp_track *track)
 {
     if (!track->walk) return;
+    for (int i = 0; track->shares && i < track->walk->plan->nclasses; i++) free(track->shares[i]);
+    free(track->shares);
     for (int i = 0; track->recv && i < track->walk->nrecv; i++) free(track->recv[i].transfers);
     for (int i = 0; track->send && i < track->walk->nsend; i++) free(track->send[i].transfers);
     free(track->recv);
@@ -128,8 +143,6 @@ void pp_worker_close(struct pp_worker *w)
     if (!w || atomic_load(&w->world->devices_held)) return;
     w->ops->close(w);
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
-    for (int i = 0; w->shares && i < w->job->train->nclasses; i++) free(w->shares[i]);
-    free(w->shares);
     free(w->parts);
     free(w->reductions);
     pp_trace_clear(&w->trace);
@@ -191,9 +204,14 @@ static struct pp_combining combine_tied(const struct pp_worker *w)
 struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
 {
     const struct pp_plan *plan = w->step.phase->plan;
-    const int32_t cls = plan->tasks[w->reductions[i]].cls;
-    if (plan->classes[cls].kind == PP_REDUCE_TIED) return combine_tied(w);
-    if (w->shares[cls]) return (struct pp_combining){.memory = w->arena, .shares = w->shares[cls]};
+    const struct pp_task *task = &plan->tasks[w->reductions[i]];
+    const int32_t cls = task->cls;
+    const struct pp_shares *shares = w->track->shares[cls];
+    if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
+    if (plan->shards)
+        return (struct pp_combining){.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out),
+                                     .shares = shares};
+    if (shares) return (struct pp_combining){.memory = w->arena, .shares = shares};
     const struct pp_extent extent = pp_part_gradients(w->job->model, &plan->classes[cls]);
     char *gradients = w->arena + w->job->layout->grad_offset[plan->classes[cls].stage];
     return (struct pp_combining){.memory = gradients + extent.offset, .bytes = extent.bytes};
@@ -232,6 +250,10 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
     frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
+    if (phase->plan->shards)
+        pp_frame_set_part(frame, w->job->model, &phase->plan->classes[task->cls],
+                          pp_worker_slot(w, pp_task_param(phase->plan, task)),
+                          pp_worker_slot(w, pp_task_grad(phase->plan, task)));
     set_share(w, task->stage, frame);
     if (task->microbatch < 0) return;
     const struct pp_plan *plan = phase->plan;

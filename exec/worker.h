@@ -64,6 +64,7 @@ struct pp_track {
     const int64_t *slot_offset;
     struct pp_stop_marks *marks; /* queue devices: [nstops] */
     int64_t *waits_ns;           /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
+    struct pp_shares **shares;   /* [walk->plan->nclasses] of this rank's collectives; NULL where it has none */
 };
 
 enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };
@@ -109,8 +110,7 @@ struct pp_worker {
     struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* all to all, likewise; NULL where the group has none */
     struct pp_join join;                          /* of the rank's workers; no run() with one */
     struct pp_shares *parts;                      /* of what they scatter and gather; NULL with one */
-    struct pp_shares **shares; /* [classes of the training plan] of this rank's collectives; NULL where it has none */
-    int32_t *reductions;       /* [most_reductions] tasks of this step in order that combine */
+    int32_t *reductions;                          /* [most_reductions] tasks of this step in order that combine */
     int most_reductions;
     bool whole; /* parameters: gathered since the last training step */
     int64_t *reduction_posted_ns;

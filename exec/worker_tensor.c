@@ -11,7 +11,8 @@ enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GP
 
 bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 {
-    return part ? w->job->model->shape.zero : w->job->model->tensors[tensor].value_offset < 0;
+    const struct pp_shape *shape = &w->job->model->shape;
+    return shape->shards || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
 }
 
 void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
@@ -31,7 +32,8 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const struct pp_layout *layout = w->job->layout;
     const int shares = pp_worker_shares(w, tensor, part) ? pp_shape_parts(&model->shape) : 1;
     const int64_t kept = ((part - 1) * model->stages[t->stage].param_bytes + t->offset) / shares;
-    int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + t->value_offset;
+    const int64_t value = t->value_offset / shares;
+    int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + value;
     if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
     if (shares > 1) first -= w->replica * t->part_elements;
     return w->arena + at + first * (int64_t)sizeof(float);
@@ -42,13 +44,18 @@ pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first
     return w->backend->download(w->device, out, tensor_at(w, tensor, part, first), n * (int64_t)sizeof *out);
 }
 
-/* bf16: the copy that products read, where the tensor has one. */
+/* bf16: the copy that products read, where the tensor has one; of it a worker has all, or with shards its share. */
 static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
     uint16_t *rounded;
     if (t->offset16 < 0) return PP_OK;
-    char *to = w->arena + w->job->layout->param16_offset[t->stage] + t->offset16 + first * (int64_t)sizeof *rounded;
+    int64_t at = t->offset16;
+    if (w->job->model->shape.shards) {
+        at /= pp_shape_parts(&w->job->model->shape);
+        first -= w->replica * t->part_elements;
+    }
+    char *to = w->arena + w->job->layout->param16_offset[t->stage] + at + first * (int64_t)sizeof *rounded;
     pp_status status = PP_NEW(&rounded, n < PIECE ? n : PIECE);
     for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
         int64_t count = n - done < PIECE ? n - done : PIECE;
@@ -67,5 +74,7 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
     if (count > 0)
         PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, kept), values + (kept - first),
                                   count * (int64_t)sizeof *values));
-    return part ? PP_OK : set_copy(w, tensor, first, n, values);
+    if (part) return PP_OK;
+    if (!w->job->model->shape.shards) return set_copy(w, tensor, first, n, values);
+    return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first)) : PP_OK;
 }

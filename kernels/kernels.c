@@ -195,6 +195,8 @@ double pp_call_flops(const struct pp_call *call)
     X(ALL_TO_ALL, 1, from, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, READ, n[0] * n[1], 0)                            \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
+    X(TAKE, 0, grad, PP_TYPE_FLOAT, BOTH, n[0] * n[1], n[0] * n[1])                                                    \
+    X(TAKE, 1, in, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                                      \
     X(SUMSQ, 0, gradient, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                               \
     X(SGD, 0, w, PP_TYPE_FLOAT, BOTH, n[0] * n[1], 2 * n[0] * n[1])                                                    \
     X(SGD, 1, g, PP_TYPE_FLOAT, READ, n[0] * n[1], n[0] * n[1])                                                        \
@@ -241,13 +243,14 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     return operand;
 }
 
-/* Products read what they add to; the gradient of the embedding is not cleared; that of positions is read as far as
- * there are tokens, and not cleared beyond. */
+/* Products, and what takes gradients, read what they add to; the gradient of the embedding is not cleared; that of
+ * positions is read as far as there are tokens, and not cleared beyond. */
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
     const double times = PP_TIMES(call->n);
     if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? times * c : 0;
+    if (call->kernel == PP_KERNEL_TAKE) return (double)sizeof(float) * call->n[0] * call->n[1];
     if (call->kernel == PP_KERNEL_POSITIONS_GRAD)
         return (double)sizeof(float) * call->n[2] * (2.0 * call->n[1] - call->n[3]);
     return call->kernel == PP_KERNEL_EMBED_GRAD ? -(double)sizeof(float) * call->n[2] * call->n[3] : 0;

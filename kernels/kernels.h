@@ -131,6 +131,8 @@
  *                 what worker after worker has of it; back: the other way. Without, where a worker is measured alone:
  *                 to = from, so that numbers are there which cost what numbers do
  * colsum          rows, width                            grad [width], in [rows,width]
+ * take            rows, width                            grad [rows,width], in [rows,width], float32: grad = in; zeros
+ *                 where that has no memory
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first
  * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
@@ -202,6 +204,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(AWAIT, await, 3, 0)                                                                                              \
     X(ALL_TO_ALL, all_to_all, 2, 0)                                                                                    \
     X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
+    X(TAKE, take, 2, n[0] * n[1])                                                                                      \
     X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
     X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
     X(ADAMW, adamw, 2, 14 * n[0] * n[1])

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 enum {
-    MAX_LAYER_CALLS = 80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights; STEP: one a tensor */
+    MAX_LAYER_CALLS =
+        80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights, 13 to clear; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     /* Where sums are cut into pieces, for each, of 4 calls at most: of a B 4 products to make a layer again, 4 for the
      * inputs, 4 gatherings for the weights; beside the layers the embedding, its gradient, and of the decoder the
@@ -174,9 +175,9 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
     call->f[1] = (float)shape->dropout;
 }
 
-static void write_calls(struct pp_writer *w, int kind)
+static void write_calls(struct pp_writer *w, const struct pp_class *cls)
 {
-    switch (kind) {
+    switch (cls->kind) {
     case PP_F:
         pp_write_forward(w, false);
         break;
@@ -184,6 +185,7 @@ static void write_calls(struct pp_writer *w, int kind)
         pp_write_forward(w, true);
         break;
     case PP_B:
+        pp_write_clear(w, cls);
         pp_write_backward(w, true, true);
         break;
     case PP_I:
@@ -197,6 +199,12 @@ static void write_calls(struct pp_writer *w, int kind)
         break;
     case PP_STEP:
         pp_write_step(w);
+        break;
+    case PP_PUT_PARAM:
+        pp_write_put(w, cls);
+        break;
+    case PP_ADD_GRAD:
+        pp_write_take(w, cls);
         break;
     default:
         break; /* transfers and reductions move data, they call no kernels */
@@ -240,7 +248,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + pieces * MAX_OTHER_PIECES +
                                    (MAX_LAYER_CALLS + pieces * MAX_LAYER_PIECES) * (w.part.end - w.part.begin) +
                                    (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0)));
-    write_calls(&w, cls->kind);
+    write_calls(&w, cls);
     pp_write_signature(&w, cls->kind);
     for (int i = 0; i < out->ncalls; i++) {
         out->flops += pp_call_flops(&out->calls[i]);

@@ -121,6 +121,7 @@ struct pp_writer {
     bool by_tokens;      /* they do */
     int sum_pieces;      /* pp_sum_pieces() of the worker's tokens, or of its part */
     bool training, split, clip;
+    bool clears;             /* what fills shares up is cleared, see program_shards.c */
     bool checkpoints;        /* the inputs of layers are kept, and nothing else */
     struct pp_ref again;     /* slot.again: scratch for the buffers of one layer */
     struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
@@ -307,6 +308,13 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);
 int pp_norm_calls(const struct pp_shape *shape);
+/* Rows and columns of what a call works on, a tensor or one of its parts: these as long as they can be. */
+void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call);
+
+/* program_shards.c: PUT_PARAM; ADD_GRAD; of B, what fills shares up in its slot of gradients. */
+void pp_write_put(struct pp_writer *w, const struct pp_class *cls);
+void pp_write_take(struct pp_writer *w, const struct pp_class *cls);
+void pp_write_clear(struct pp_writer *w, const struct pp_class *cls);
 
 /* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; again: of an a that has
  * its bias. Its gradient, from du, that at u, -> dh, which is the same memory unless it is that of a. */

@@ -77,7 +77,9 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        int64_t at = job->layout->param_offset[t->stage] + t->value_offset, elements = t->local_elements;
+        const int shares = job->model->shape.shards ? pp_shape_parts(&job->model->shape) : 1;
+        const int64_t whole = shares > 1 ? t->part_elements : t->local_elements;
+        int64_t at = job->layout->param_offset[t->stage] + t->value_offset / shares, elements = whole;
         if (t->value_offset < 0) {
             at = job->layout->state_offset[t->stage] + pp_split_weight_offset(job->model, t);
             elements = t->part_elements;
@@ -86,7 +88,7 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         PP_TRY(fill_reals(arena, at, elements, &numbers));
         if (t->offset16 < 0) continue;
         numbers.bf16 = true;
-        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16, t->local_elements, &numbers));
+        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16 / shares, whole, &numbers));
     }
     return PP_OK;
 }
@@ -197,4 +199,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .tensor = pp_plan_tensor(plan),
         .context = plan->context,
     };
+    if (plan->shards)
+        pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, pp_task_param(plan, task)),
+                          slot_memory(arena, pp_task_grad(plan, task)));
 }

@@ -10,8 +10,7 @@ enum {
     TENSOR_LINE = 16    /* elements, of which the memory of tensors has a multiple */
 };
 
-/* Rows and columns of what a call works on: of a part, as long as they can be. */
-static void set_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
+void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
 {
     int64_t width = PP_PART_LINE;
     while (part && width < LONGEST_ROW && t->part_elements % (2 * width) == 0) width *= 2;
@@ -22,22 +21,31 @@ static void set_extent(const struct pp_tensor *t, bool part, struct pp_call *cal
 /* Where the worker's share of a tensor, or all of it, lies. */
 static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int bytes)
 {
-    if (w->model->local.zero && ref.region != PP_MEM_NONE) ref.row_bytes = t->part_elements * bytes;
+    const struct pp_shape *shape = &w->model->local;
+    if (shape->shards)
+        ref.offset /= pp_shape_parts(shape);
+    else if (shape->zero && ref.region != PP_MEM_NONE)
+        ref.row_bytes = t->part_elements * bytes;
     return ref;
 }
 
-/* Where a tensor of gradients ends in memory. */
+/* Where a tensor of gradients begins, and ends, in memory. */
+static int64_t begin_of(const struct pp_writer *w, const struct pp_tensor *t)
+{
+    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float)).offset;
+}
 static int64_t end_of(const struct pp_writer *w, const struct pp_tensor *t)
 {
-    const int64_t parts = pp_shape_parts(&w->model->local) * t->part_elements;
-    return t->offset + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
+    const struct pp_shape *shape = &w->model->local;
+    const int64_t parts = (shape->shards ? 1 : pp_shape_parts(shape)) * t->part_elements;
+    return begin_of(w, t) + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
 }
 
 /* Sums over the workers of a rank the gradients of neighbouring tensors; last NULL: first is alone. */
 static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *first, const struct pp_tensor *last)
 {
-    const int64_t bytes = end_of(w, last ? last : first) - first->offset;
-    pp_writer_all_reduce(w, pp_ref_to(PP_MEM_GRAD, first->offset), 1, (int)(bytes / (int64_t)sizeof(float)), true);
+    const int64_t begin = begin_of(w, first), bytes = end_of(w, last ? last : first) - begin;
+    pp_writer_all_reduce(w, pp_ref_to(PP_MEM_GRAD, begin), 1, (int)(bytes / (int64_t)sizeof(float)), true);
 }
 
 /* Each of them has seen its part of the tokens: of norms, which it has whole. */
@@ -93,7 +101,7 @@ void pp_write_norm(struct pp_writer *w)
                 (t->split == PP_SPLIT_NONE ? PP_ONCE_TENSOR : 0) | (apart && !t->of_experts ? PP_ONCE_EXPERT : 0);
             struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, once);
             const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
-            set_extent(t, parts > 1, call);
+            pp_writer_extent(t, parts > 1, call);
             call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));
         }
     }
@@ -112,7 +120,7 @@ void pp_write_step(struct pp_writer *w)
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
-        set_extent(t, shape->zero, call);
+        pp_writer_extent(t, shape->zero, call);
         call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
         call->ref[0] = share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), sizeof(float));
         if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));

@@ -112,14 +112,16 @@ static void write_again(const struct pp_writer *w, int kind, char *text, size_t 
     if (kind == PP_B && n > 0) snprintf(text, size, " again%d", n);
     /* of I nothing but what experts' routers need */
     if (kind != PP_F && (kind != PP_I || w->capacity) && w->slot.activation_again) snprintf(text, size, " activation");
+    if (w->clears) snprintf(text + strlen(text), size - strlen(text), " clears %d", pp_shape_parts(&w->model->shape));
 }
 
-/* "B 2l+emb d200". part: an F whose input is where the part before it left it. */
+/* "B 2l+emb d200". part: an F or R whose input is where the part before it left it. */
 static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
 {
     const bool embed = w->stage->embed && w->part.lowest, decode = w->stage->decode && w->part.highest;
+    const bool forward = kind == PP_F || kind == PP_R;
     return snprintf(text, size, "%s %dl%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
-                    embed ? "+emb" : "", decode ? "+dec" : "", kind == PP_F && !w->part.lowest ? " part" : "",
+                    embed ? "+emb" : "", decode ? "+dec" : "", forward && !w->part.lowest ? " part" : "",
                     w->training ? "" : " eval", w->model->shape.d_model);
 }
 
@@ -130,9 +132,9 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     const struct pp_shape *shape = &w->model->shape;
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
-    const bool tensors = kind == PP_NORM || kind == PP_STEP;
+    const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[80];
-    char again[24];
+    char again[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);
     write_heads(shape, tensors, heads, sizeof heads);

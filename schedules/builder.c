@@ -99,7 +99,8 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
     plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
-    plan->gathers_first = plan->zero && spec->gather_first;
+    plan->shards = spec->shards && plan->replicas > 1;
+    plan->gathers_first = plan->zero && spec->gather_first && !plan->shards;
     plan->tied = spec->tied && plan->optimizer;
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
@@ -160,7 +161,7 @@ static pp_status make_channels(struct builder *b)
 static pp_status make_lanes(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int reduce = plan->training && plan->replicas > 1 ? plan->ranks : 0;
+    int reduce = (plan->training && plan->replicas > 1) || plan->shards ? plan->ranks : 0;
     PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->tied + plan->clip));
     struct pp_lane *lane = plan->lanes;
     for (int r = 0; r < plan->ranks; r++) *lane++ = (struct pp_lane){PP_LANE_COMPUTE, r, r, -1};
@@ -222,6 +223,10 @@ static pp_status make_ranks(struct builder *b)
         rank->last_compute = rank->last_gather = -1;
         rank->ckpt = (struct slots){.kind = PP_POOL_CKPT, .rank = r};
         rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
+        rank->param = (struct slots){.kind = PP_POOL_PARAM, .rank = r};
+        rank->grad = (struct slots){.kind = PP_POOL_GRAD, .rank = r};
+        for (int i = 0; i < PP_SHARD_SLOTS; i++) rank->held[i].gather = -1;
+        rank->summed.reduce = rank->reading = -1;
     }
     for (int s = 0; s < plan->stages; s++) b->ranks[plan->stage_rank[s]].nstages++;
     done = b->done_stages;
@@ -247,37 +252,26 @@ static pp_status read_orders(struct builder *b, const struct pp_order_source *so
     return status;
 }
 
-/* The number of a row count among the distinct ones. */
-static int32_t row_number(struct builder *b, int *distinct, int rows)
-{
-    int i = b->nrows;
-    while (i > 0 && distinct[i - 1] != rows) i--;
-    if (i > 0) return i - 1;
-    distinct[b->nrows] = rows;
-    return b->nrows++;
-}
-
-/* Of single microbatches, and of all those in a slot where it holds several. */
-static pp_status number_rows(struct builder *b)
+/* Where there is something to be summed, or gathered. */
+static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
 {
     const struct pp_plan *plan = b->plan;
-    int *distinct;
-    PP_TRY(PP_NEW(&b->row_index, plan->microbatches));
-    PP_TRY(PP_NEW(&b->slot_row_index, plan->microbatches));
-    PP_TRY(PP_NEW(&distinct, 2 * plan->microbatches));
-    for (int m = 0; m < plan->microbatches; m++) b->row_index[m] = row_number(b, distinct, plan->rows[m]);
-    for (int m = 0; m < plan->microbatches; m += plan->slot_microbatches)
-        b->slot_row_index[m] = row_number(b, distinct, pp_plan_slot_rows(plan, m));
-    free(distinct);
+    const bool asked = spec->parts && ((plan->training && plan->replicas > 1) || plan->shards);
+    PP_TRY(PP_NEW(&b->parts, plan->stages));
+    PP_TRY(PP_NEW(&b->parts_before, plan->stages));
+    for (int s = 0; s < plan->stages; s++) {
+        b->parts[s] = asked && spec->parts[s] > 1 ? spec->parts[s] : 1;
+        b->parts_before[s] = b->nparts;
+        b->nparts += b->parts[s];
+    }
     return PP_OK;
 }
 
-/* Where there is something to be summed. */
-static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
+/* n of -1. */
+static pp_status make_numbers(int32_t **out, int64_t n)
 {
-    const bool asked = spec->parts && b->plan->training && b->plan->replicas > 1;
-    PP_TRY(PP_NEW(&b->parts, b->plan->stages));
-    for (int s = 0; s < b->plan->stages; s++) b->parts[s] = asked && spec->parts[s] > 1 ? spec->parts[s] : 1;
+    PP_TRY(PP_NEW(out, n));
+    if (n > 0) memset(*out, 0xff, (size_t)n * sizeof **out);
     return PP_OK;
 }
 
@@ -285,9 +279,8 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
 {
     struct pp_plan *plan = b->plan;
     int64_t cells = pp_cells(plan);
-    PP_TRY(PP_NEW(&b->delivered, 2 * cells));
-    PP_TRY(PP_NEW(&b->act_slot, cells));
-    memset(b->act_slot, 0xff, (size_t)cells * sizeof *b->act_slot);
+    PP_TRY(make_numbers(&b->delivered, 2 * cells));
+    PP_TRY(make_numbers(&b->act_slot, cells));
     if (pp_recomputed(plan, 0)) PP_TRY(PP_NEW(&b->ckpt_slot, cells));
     PP_TRY(PP_NEW(&b->gradients_left, plan->stages));
     PP_TRY(PP_NEW(&b->started, plan->stages));
@@ -295,15 +288,14 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(PP_NEW(&b->gather_task, plan->stages));
     PP_TRY(PP_NEW(&b->step_task, plan->stages));
     PP_TRY(set_parts(b, spec));
-    memset(b->delivered, 0xff, (size_t)(2 * cells) * sizeof *b->delivered);
     for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches;
-    PP_TRY(number_rows(b));
-    int64_t classes = (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows;
-    PP_TRY(PP_NEW(&b->class_id, classes));
-    memset(b->class_id, 0xff, (size_t)classes * sizeof *b->class_id);
+    PP_TRY(pp_builder_number_rows(b));
+    PP_TRY(make_numbers(&b->class_id, (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows));
+    PP_TRY(make_numbers(&b->part_class_id, (int64_t)PP_KINDS * b->nparts * b->nrows));
     b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1 + plan->tied;
     for (int s = 0; s < plan->stages; s++)
         b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1);
+    PP_TRY(pp_shards_count(b));
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",
                        (long long)b->task_capacity);
@@ -333,10 +325,10 @@ static void free_builder(struct builder *b)
     }
     for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
-    void *const rest[] = {b->ranks,          b->act,           b->act_group,      b->done_stages,
-                          b->channels,       b->channel_of,    b->started,        b->final_task,
-                          b->row_index,      b->first_channel, b->gradients_left, b->class_id,
-                          b->slot_row_index, b->parts,         b->gather_task,    b->step_task};
+    void *const rest[] = {b->ranks,          b->act,         b->act_group,     b->done_stages,  b->channels,
+                          b->channel_of,     b->started,     b->final_task,    b->row_index,    b->first_channel,
+                          b->gradients_left, b->class_id,    b->part_class_id, b->parts_before, b->slot_row_index,
+                          b->parts,          b->gather_task, b->step_task};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 

@@ -40,6 +40,17 @@ struct channel {
     struct slot_queue pending; /* producers of what waits for a free slot at the receiver */
 };
 
+/* With shards: whose parameters a slot has been given, counted from a stage's first layers on, and by which task (-1:
+ * nobody's yet); a sum that nobody has taken yet (-1: there is none), of part number `part` of B. */
+enum { PP_SHARD_SLOTS = 2 };
+struct held {
+    int32_t stage, part, gather;
+};
+struct summed {
+    int32_t reduce, stage, part, slot;
+    bool first;
+};
+
 /* A rank while it is built. */
 struct rank_state {
     const struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
@@ -48,7 +59,10 @@ struct rank_state {
     int32_t last_gather;  /* GATHER_PARAM; -1 = none */
     int live, peak;       /* stage-microbatches between F and B/I */
     int64_t nissue;       /* entries of its issue list */
-    struct slots ckpt, local;
+    struct slots ckpt, local, param, grad;
+    struct held held[PP_SHARD_SLOTS];
+    struct summed summed;
+    int32_t reading;   /* with shards: the slot of parameters that is read; -1: none yet */
     struct slots *act; /* [nact] of the groups of its stages, in ascending order */
     int nact;
     int32_t *done_stages; /* [stages of the rank] in the order in which their gradients became final */
@@ -59,7 +73,7 @@ struct builder {
     struct pp_plan *plan;
     struct slots *act;     /* of all ranks */
     int32_t *act_group;    /* [stages] which of its rank's `act` a stage uses */
-    int64_t task_capacity; /* exact */
+    int64_t task_capacity; /* exact; with shards as if all were gathered each time */
     struct rank_state *ranks;
     struct pp_op *ops;    /* of all ranks */
     int32_t *done_stages; /* [stages] of all ranks */
@@ -75,12 +89,15 @@ struct builder {
     uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W, bit 2: a first F */
     int32_t *final_task;     /* [stages] after it the stage's gradients are final, but for those of others */
     int32_t *parts;          /* [stages] in which gradients are summed; 1: as a whole */
+    int32_t *parts_before;   /* [stages] those of earlier stages */
     int32_t *gather_task;    /* [stages] the first part's */
     int32_t *step_task;      /* [stages] */
     int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
     int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
     int nrows;
-    int32_t *class_id; /* [PP_KINDS][stages][nrows] */
+    int32_t *class_id;      /* [PP_KINDS][stages][nrows] */
+    int32_t *part_class_id; /* [PP_KINDS][parts of all stages][nrows] */
+    int nparts;             /* of all stages */
     int64_t class_room;
 };
 
@@ -116,10 +133,13 @@ int32_t pp_queue_oldest(struct slot_queue *queue); /* takes it; only if there is
 /* emit.c: all computations and transfers. */
 pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
-/* microbatch: -1 where there is none; count: how many. */
+
+/* classes.c. Numbers the row counts of microbatches, first of all. microbatch: -1 where there is none; count: how many.
+ */
+pp_status pp_builder_number_rows(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;
-/* The same of a part of the task (b->parts of its stage). */
+/* The same of a part of the task (b->parts of its stage), in the task's own order. */
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 
 /* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then REDUCE_TIED,
@@ -128,6 +148,17 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHEC
 /* Before all else, where plan->gathers_first: GATHER_PARAM. */
 pp_status pp_builder_gathers(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
+/* A task without microbatch, input and output. */
+struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after);
+int pp_builder_collective(const struct builder *b, int rank); /* its lane */
+
+/* shards.c, where plan->shards. Room for all its tasks; PP_USAGE where a backward is cut. Before part i of an
+ * operation, a task that is not appended yet: its parameters, and those of the part that comes next. Behind it: what
+ * was summed meanwhile is taken, and what it has made is summed. What is summed and not taken yet. */
+pp_status pp_shards_count(struct builder *b) PP_MUST_CHECK;
+pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece) PP_MUST_CHECK;
+pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i) PP_MUST_CHECK;
+pp_status pp_shards_take(struct builder *b, int rank) PP_MUST_CHECK;
 
 /* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */
 pp_status pp_builder_finish(struct builder *b) PP_MUST_CHECK;

@@ -17,46 +17,6 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
-static int rows_of(const struct pp_plan *plan, int microbatch, int count)
-{
-    if (microbatch < 0) return 0;
-    return count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
-}
-
-static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
-{
-    struct pp_plan *plan = b->plan;
-    PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
-    plan->split_backward = plan->split_backward || class->kind == PP_W;
-    plan->classes[plan->nclasses] = *class;
-    *out = plan->nclasses++;
-    return PP_OK;
-}
-
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
-{
-    const struct pp_plan *plan = b->plan;
-    int row = microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
-    int32_t *id =
-        &b->class_id[((int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage)) * b->nrows + row];
-    const struct pp_class class = {.kind = kind, .stage = stage, .rows = rows_of(plan, microbatch, count)};
-    if (*id < 0) PP_TRY(add_class(b, &class, id));
-    *out = *id;
-    return PP_OK;
-}
-
-pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
-{
-    const int parts = b->parts[task->stage];
-    if (parts == 1) return pp_builder_class(b, task->kind, task->stage, task->microbatch, task->count, out);
-    const struct pp_class class = {.kind = task->kind,
-                                   .stage = task->stage,
-                                   .rows = rows_of(b->plan, task->microbatch, task->count),
-                                   .part = part,
-                                   .parts = parts};
-    return add_class(b, &class, out); /* there is one task of it */
-}
-
 /* Creates the oldest pending transfer of the channel: both ends at one moment. */
 static pp_status transfer(struct builder *b, struct channel *c)
 {
@@ -237,21 +197,23 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
 }
 
 /* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made; the first
- * forward, if it has parameters to wait for. *first: the one that reads its input; *last: the one that writes its
- * output. */
+ * forward, if it has parameters to wait for; with shards all. *first: the one that reads its input; *last: the one that
+ * writes its output. */
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
-    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op);
-    const int parts = ends || begins ? b->parts[op->stage] : 1;
+    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op), shards = b->plan->shards;
+    const int parts = ends || begins || shards ? b->parts[op->stage] : 1;
     for (int i = 0; i < parts; i++) {
         struct pp_task piece = part_of(task, i, parts);
         if (begins) piece.dep[2] = b->gather_task[op->stage] + i;
+        if (shards) PP_TRY(pp_shards_before(b, op, i, &piece));
         if (parts > 1) PP_TRY(pp_builder_part_class(b, &piece, i, &piece.cls));
         if (parts == 1) PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &piece.cls));
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
+        if (shards) PP_TRY(pp_shards_behind(b, &piece, *last, i));
         if (ends && i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
     }
     return PP_OK;

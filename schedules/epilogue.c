@@ -6,7 +6,7 @@
  */
 #include "schedules/building.h"
 
-static struct pp_task plain(int kind, int stage, int lane, int32_t after)
+struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after)
 {
     return (struct pp_task){.kind = (uint8_t)kind,
                             .stage = stage,
@@ -25,7 +25,7 @@ static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
     return pp_builder_task(b, task, id);
 }
 
-static int collective_lane(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
+int pp_builder_collective(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
 
 pp_status pp_builder_reduce(struct builder *b, int stage, int part)
 {
@@ -33,9 +33,10 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     int rank = plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
     if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
+    if (plan->shards) return PP_OK; /* shards.c sums those of each microbatch */
     b->final_task[stage] = r->last_compute;
     if (plan->replicas == 1) return PP_OK;
-    struct pp_task task = plain(PP_REDUCE_GRAD, stage, collective_lane(b, rank), r->last_compute);
+    struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, stage, pp_builder_collective(b, rank), r->last_compute);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
     return pp_builder_task(b, &task, &b->final_task[stage]);
 }
@@ -44,7 +45,7 @@ static pp_status gather(struct builder *b, int stage, int part)
 {
     const int rank = b->plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
-    struct pp_task task = plain(PP_GATHER_PARAM, stage, collective_lane(b, rank), r->last_compute);
+    struct pp_task task = pp_builder_plain(PP_GATHER_PARAM, stage, pp_builder_collective(b, rank), r->last_compute);
     if (!b->plan->gathers_first) return append(b, &task, &r->last_gather);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
     return pp_builder_task(b, &task, &r->last_gather);
@@ -72,11 +73,12 @@ static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
     const int rank = b->plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
     const int32_t final = b->plan->tasks[b->final_task[stage]].lane == rank ? -1 : b->final_task[stage];
-    struct pp_task task = plain(kind, stage, rank, norm >= 0 ? norm : final);
+    struct pp_task task = pp_builder_plain(kind, stage, rank, norm >= 0 ? norm : final);
     PP_TRY(append(b, &task, &r->last_compute));
     if (kind != PP_STEP) return PP_OK;
     b->step_task[stage] = r->last_compute;
-    return b->plan->zero && !b->plan->gathers_first ? gather(b, stage, 0) : PP_OK;
+    const bool gathers = b->plan->zero && !b->plan->gathers_first && !b->plan->shards;
+    return gathers ? gather(b, stage, 0) : PP_OK;
 }
 
 /* One task per stage on its rank: rank by rank, each in the order in which its stages finished; but those that wait for
@@ -97,7 +99,7 @@ static pp_status sum_tied(struct builder *b)
 {
     const struct pp_plan *plan = b->plan;
     const int last = plan->stages - 1, lane = plan->nlanes - 1 - plan->clip;
-    struct pp_task task = plain(PP_REDUCE_TIED, 0, lane, b->final_task[0]);
+    struct pp_task task = pp_builder_plain(PP_REDUCE_TIED, 0, lane, b->final_task[0]);
     task.dep[1] = b->final_task[last];
     PP_TRY(append(b, &task, &b->final_task[0]));
     b->final_task[last] = b->final_task[0];
@@ -109,7 +111,7 @@ static pp_status norm(struct builder *b, int32_t *all)
     struct pp_plan *plan = b->plan;
     int32_t first = (int32_t)plan->ntasks;
     PP_TRY(per_stage(b, PP_NORM, -1));
-    struct pp_task task = plain(PP_NORM_ALL, -1, plan->nlanes - 1, first);
+    struct pp_task task = pp_builder_plain(PP_NORM_ALL, -1, plan->nlanes - 1, first);
     task.dep[1] = (int32_t)plan->ntasks - 1;
     task.flags = PP_TASK_DEP_RANGE;
     return append(b, &task, all);
@@ -118,6 +120,7 @@ static pp_status norm(struct builder *b, int32_t *all)
 pp_status pp_builder_epilogue(struct builder *b)
 {
     int32_t all = -1;
+    for (int rank = 0; rank < b->plan->ranks; rank++) PP_TRY(pp_shards_take(b, rank));
     if (!b->plan->training || !b->plan->optimizer) return PP_OK;
     if (b->plan->tied) PP_TRY(sum_tied(b));
     if (b->plan->clip) PP_TRY(norm(b, &all));

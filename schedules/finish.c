@@ -21,11 +21,13 @@ static void add_pool(struct pp_plan *plan, struct slots *slots)
 static pp_status make_pools(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    PP_TRY(PP_NEW(&plan->pools, plan->stages + 2 * plan->ranks + 2 * b->nchannels));
+    PP_TRY(PP_NEW(&plan->pools, plan->stages + 4 * plan->ranks + 2 * b->nchannels));
     for (int r = 0; r < plan->ranks; r++) {
         for (int g = 0; g < b->ranks[r].nact; g++) add_pool(plan, &b->ranks[r].act[g]);
         add_pool(plan, &b->ranks[r].ckpt);
         add_pool(plan, &b->ranks[r].local);
+        add_pool(plan, &b->ranks[r].param);
+        add_pool(plan, &b->ranks[r].grad);
     }
     for (int c = 0; c < b->nchannels; c++) {
         add_pool(plan, &b->channels[c].recv);
@@ -55,7 +57,12 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 static void renumber(struct builder *b, struct pp_task *task)
 {
     const struct pp_plan *plan = b->plan;
-    if (task->lane < plan->ranks) {
+    const int rank = task->stage < 0 ? -1 : plan->stage_rank[task->stage];
+    if (task->kind == PP_PUT_PARAM || task->kind == PP_GATHER_PARAM) {
+        if (task->out >= 0) task->out += b->ranks[rank].param.first;
+    } else if (task->kind == PP_ADD_GRAD || task->kind == PP_REDUCE_GRAD) {
+        if (task->in >= 0) task->in += b->ranks[rank].grad.first;
+    } else if (task->lane < plan->ranks) {
         renumber_compute(b, task);
     } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
         struct channel *c = &b->channels[task->lane - plan->ranks];
@@ -71,13 +78,13 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
 }
 
 /* A rank begins a step when it has the parameters that the other replicas stepped in the one before; or it gathers
- * those of a stage when it has stepped its own. */
+ * those of a stage when it has stepped its own. (With shards, each replica puts its own behind its step.) */
 static void add_gathers(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     for (int s = 0; plan->gathers_first && s < plan->stages; s++)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){b->step_task[s], b->gather_task[s]};
-    for (int r = 0; plan->zero && !plan->gathers_first && r < plan->ranks; r++) {
+    for (int r = 0; plan->zero && !plan->gathers_first && !plan->shards && r < plan->ranks; r++) {
         int32_t id = 0;
         while (plan->tasks[id].lane != r) id++;
         plan->wraps[plan->nwraps++] = (struct pp_wrap){b->ranks[r].last_gather, id};

@@ -109,7 +109,7 @@ static void fill_ranks(struct bounding *b)
         } else if (t->kind == PP_STEP) {
             r->least_step = r->step > 0 ? least(r->least_step, ns) : ns;
             r->step += ns;
-        } else {
+        } else if (!pp_keeps_shards(t->kind)) { /* some of that may be done while later stages' gradients come back */
             r->work += ns;
             if (t->kind == PP_B || t->kind == PP_I || t->kind == PP_W) r->back += ns;
             if (t->kind == PP_W) r->weights += ns;
@@ -196,7 +196,7 @@ static int64_t issuing(const struct bounding *b)
     const struct pp_plan *plan = b->plan;
     int rank = plan->stage_rank[0];
     int64_t all = 0, until_last = 0;
-    for (int32_t id = 0; b->cost->host_issues && !plan->zero && id < plan->ntasks; id++) {
+    for (int32_t id = 0; b->cost->host_issues && !plan->zero && !plan->shards && id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
         const struct pp_lane *lane = &plan->lanes[t->lane];
         if (lane->src != rank && lane->dst != rank && lane->kind != PP_LANE_NORM) continue;

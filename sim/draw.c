@@ -24,6 +24,8 @@ static const struct look looks[PP_KINDS] = {
     [PP_R] = {"^", "\033[97;45m", "^ forward again"},
     [PP_NORM] = {"~", "\033[30;47m", "~ norm"},
     [PP_STEP] = {"*", "\033[30;47m", "* optimizer step"},
+    [PP_PUT_PARAM] = {"=", "\033[30;47m", "= share of parameters put in its place"},
+    [PP_ADD_GRAD] = {"+", "\033[30;47m", "+ share of gradients added"},
 };
 
 /* One character cell: what takes most of its slice of time. */

@@ -35,9 +35,9 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(pp_plan_data_parallel(plan)));
-    set(row, "zero", json_integer(plan->zero));
-    set(row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config)));
-    set(row, "overlap_param_gather", json_boolean(plan->gathers_first));
+    set(row, "zero", json_integer(pp_plan_zero(plan)));
+    set(row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config) || plan->shards));
+    set(row, "overlap_param_gather", json_boolean(plan->gathers_first || plan->shards));
     set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(row, "overlap_tensor_sums", json_integer(job->model ? pp_shape_sum_pieces(&job->model->shape) : 1));
     set(row, "tensor_sum_pieces", json_integer(job->model ? pp_job_sum_pieces(job) : 1));

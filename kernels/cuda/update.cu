@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm and clip factor; sums of replicas; a kernel that only takes time.
+ * What is taken of gradients; norm and clip factor; sums of replicas; a kernel that only takes time.
  */
 #include <algorithm>
 
@@ -16,6 +16,35 @@ enum {
 };
 
 static_assert(PP_CUDA_GROUP * NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "blocks' sums lie in the scratch");
+
+/* ---- take ---- */
+
+/* in NULL: zeros */
+template <bool aligned>
+static __global__ void __launch_bounds__(THREADS) take(float *grad, const float *in, int64_t n, bool accumulate)
+{
+    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x), left = n - i;
+    if (left <= 0) return;
+    pp_quad q = {};
+    if (in) q = pp_load<aligned>(in + i, left);
+    if (accumulate) {
+        const pp_quad before = pp_load<aligned>(grad + i, left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) q.v[k] = before.v[k] + q.v[k];
+    }
+    pp_store<aligned>(grad + i, left, q);
+}
+
+cudaError_t pp_cuda_take(const struct pp_cuda_call *c)
+{
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    float *grad = static_cast<float *>(c->p[0]);
+    const float *in = static_cast<const float *>(c->p[1]);
+    const bool aligned = n % PP_QUAD == 0 && pp_aligned(grad) && (!in || pp_aligned(in));
+    const auto kernel = aligned ? take<true> : take<false>;
+    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, grad, in, n, c->frame->accumulate);
+    return cudaGetLastError();
+}
 
 /* ---- norm ---- */
 
@@ -192,7 +221,9 @@ cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles)
 
 cudaError_t pp_cuda_prepare_update(void)
 {
-    const void *const kernels[] = {reinterpret_cast<const void *>(squares),
+    const void *const kernels[] = {reinterpret_cast<const void *>(take<true>),
+                                   reinterpret_cast<const void *>(take<false>),
+                                   reinterpret_cast<const void *>(squares),
                                    reinterpret_cast<const void *>(add_squares),
                                    reinterpret_cast<const void *>(sum_doubles),
                                    reinterpret_cast<const void *>(sum_quads<float, true>),

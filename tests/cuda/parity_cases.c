@@ -379,6 +379,10 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_COLSUM, {1000, 37}, PLAIN},
     {PP_KERNEL_COLSUM, {128, 4096}, LARGE},
     {PP_KERNEL_COLSUM, {70, 28800}, LARGE},
+    /* rows, width */
+    {PP_KERNEL_TAKE, {1, 1}, PLAIN},
+    {PP_KERNEL_TAKE, {3, 37}, PLAIN},
+    {PP_KERNEL_TAKE, {40, 4096}, LARGE},
     /* rows, width, index */
     {PP_KERNEL_SUMSQ, {1, 1, 0}, PLAIN},
     {PP_KERNEL_SUMSQ, {12, 36, 3}, PLAIN},

@@ -64,6 +64,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_AWAIT] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_ALL_TO_ALL] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 1e-5}},
+    [PP_KERNEL_TAKE] = {.variants = PARITY_ACCUMULATE | PARITY_ABSENT, .absent = 1, .tolerance = {0, 0, 0}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_ADAMW] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {2e-6, 2e-6, 2e-6}},

@@ -70,6 +70,13 @@ compare 4 "${worse[@]}" --zero 1 "${parts[@]}" --overlap-param-gather
 cmp alone threads || fail "--overlap-param-gather: other losses"
 cmp alone.safetensors threads.safetensors || fail "--overlap-param-gather: other weights"
 seldom compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --precision bf16 "${parts[@]}"
+# Replicas that keep shares of all: of one microbatch the bits of those that do not.
+one=("${worse[@]}" --chunks 1)
+train alone -- --device cuda "${one[@]}"
+compare 4 "${one[@]}" --zero 3
+cmp alone threads || fail "--zero 3: other losses"
+cmp alone.safetensors threads.safetensors || fail "--zero 3: other weights"
+compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --zero 3 --precision bf16 --checkpoint layers
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 seldom compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3

@@ -150,7 +150,8 @@ def random_options(dice):
         if made.get("max_positions"):
             made["max_positions"] = max(made["max_positions"], made["tokens"])
     if made["replicas"] * made.get("context_parallel", 1) > 1 and dice.random() < 0.5:
-        made.update(zero=1)
+        cuts = schedule not in check_golden.WHOLE or made.get("batch_w", 1) > 1
+        made.update(zero=1 if cuts else dice.choice((1, 3)))
     pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1

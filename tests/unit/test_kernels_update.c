@@ -51,6 +51,34 @@ static void test_sums(void **state)
         for (int rows = 1; rows < 30; rows += 7) check_sums(isa, rows, widths[i]);
 }
 
+/* Exact: it is a copy, zeros, or a sum of two. */
+static void check_take(const struct pp_cpu_isa *isa, int rows, int width)
+{
+    const int n = rows * width;
+    float *in = case_floats(n, 1), *out = case_floats(n, 2), *before = case_floats(n, 2);
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {rows, width}};
+    struct pp_cpu_call take = {&call, &frame, {out, in}}, nothing = {&call, &frame, {out, NULL}};
+    frame.accumulate = true;
+    isa->run[PP_KERNEL_TAKE](&take);
+    for (int i = 0; i < n; i++) assert_true(out[i] == before[i] + in[i]);
+    isa->run[PP_KERNEL_TAKE](&nothing);
+    for (int i = 0; i < n; i++) assert_true(out[i] == before[i] + in[i]);
+    frame.accumulate = false;
+    isa->run[PP_KERNEL_TAKE](&take);
+    for (int i = 0; i < n; i++) assert_true(out[i] == in[i]);
+    isa->run[PP_KERNEL_TAKE](&nothing);
+    for (int i = 0; i < n; i++) assert_true(out[i] == 0);
+    case_free(in, out, before, NULL);
+}
+
+static void test_take(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < WIDTHS; i++) check_take(isa, 3, widths[i]);
+}
+
 static void test_step_and_copies(void **state)
 {
     (void)state;
@@ -224,9 +252,9 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),          cmocka_unit_test(test_step_and_copies), cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),         cmocka_unit_test(test_run),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_sums),  cmocka_unit_test(test_take),          cmocka_unit_test(test_step_and_copies),
+        cmocka_unit_test(test_adamw), cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),
+        cmocka_unit_test(test_run),   cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

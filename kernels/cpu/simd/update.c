@@ -31,6 +31,19 @@ void PP_SIMD(pp_cpu_colsum)(const struct pp_cpu_call *c)
         add_rows(out, in + (int64_t)i * width, rows - i < COLSUM_ROWS ? rows - i : COLSUM_ROWS, width);
 }
 
+void PP_SIMD(pp_cpu_take)(const struct pp_cpu_call *c)
+{
+    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    float *grad = c->p[0];
+    const float *in = c->p[1];
+    if (!c->frame->accumulate && in)
+        memcpy(grad, in, sizeof *grad * (size_t)n);
+    else if (!c->frame->accumulate)
+        memset(grad, 0, sizeof *grad * (size_t)n);
+    else if (in)
+        PP_SIMD(pp_cpu_add)(grad, grad, in, n);
+}
+
 /* Both halves of v as doubles, squared, added up. */
 static vd add_squares(vd sum, vf v)
 {

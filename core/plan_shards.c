@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Of a plan with shards: computations read parameters that were gathered for them, and what each of their parts makes
+ * is summed and taken, once for each microbatch, before a norm or a step.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plan_checking.h"
+
+/* What a slot holds: of which part, counted from a stage's first layers on (-1: of none), and the task that did the
+ * last thing with it. */
+struct held {
+    int32_t stage, part, last;
+};
+
+struct shards {
+    const struct pp_plan *plan;
+    uint8_t *pool;     /* [nslots] enum pp_pool_kind */
+    struct held *held; /* [nslots] */
+    int32_t *parts;    /* [stages] */
+    int32_t *before;   /* [stages] parts of earlier stages */
+    int32_t *taken;    /* [parts of all stages] microbatches whose gradients were taken */
+};
+
+static int32_t part_of(const struct shards *c, const struct pp_task *t)
+{
+    const int part = c->plan->classes[t->cls].part;
+    return pp_goes_back(t->kind) ? c->parts[t->stage] - 1 - part : part;
+}
+
+/* Stages have as many parts in all the tasks that have any, and each class is one of them. */
+static pp_status count_parts(struct shards *c)
+{
+    static const bool is_cut[PP_KINDS] = {[PP_F] = true,           [PP_R] = true,        [PP_B] = true,
+                                          [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true, [PP_GATHER_PARAM] = true,
+                                          [PP_PUT_PARAM] = true};
+    const struct pp_plan *plan = c->plan;
+    for (int i = 0; i < plan->nclasses; i++) {
+        const struct pp_class *cls = &plan->classes[i];
+        const int32_t parts = cls->parts > 1 ? cls->parts : 1;
+        if (!is_cut[cls->kind]) continue;
+        if (c->parts[cls->stage] == 0) c->parts[cls->stage] = parts;
+        if (parts != c->parts[cls->stage] || cls->part < 0 || cls->part >= parts)
+            return pp_fail(PP_INPUT, "the plan is wrong: a cost class is of part %d of %d of stage %d, which has %d",
+                           cls->part, parts, cls->stage, c->parts[cls->stage]);
+    }
+    return PP_OK;
+}
+
+static pp_status begin(struct shards *c)
+{
+    const struct pp_plan *plan = c->plan;
+    int64_t parts = 0;
+    PP_TRY(PP_NEW(&c->pool, plan->nslots));
+    PP_TRY(PP_NEW(&c->held, plan->nslots));
+    PP_TRY(PP_NEW(&c->parts, plan->stages));
+    PP_TRY(PP_NEW(&c->before, plan->stages));
+    memset(c->held, 0xff, (size_t)plan->nslots * sizeof *c->held);
+    for (int i = 0; i < plan->npools; i++)
+        memset(c->pool + plan->pools[i].first, plan->pools[i].kind, (size_t)plan->pools[i].slots);
+    PP_TRY(count_parts(c));
+    for (int s = 0; s < plan->stages; s++) {
+        c->before[s] = (int32_t)parts;
+        parts += c->parts[s];
+    }
+    return PP_NEW(&c->taken, parts);
+}
+
+/* The slot of a pool; NULL: the task names none of them. */
+static struct held *held_in(const struct shards *c, int32_t slot, int pool)
+{
+    return slot >= 0 && c->pool[slot] == pool ? &c->held[slot] : NULL;
+}
+
+static bool holds(const struct held *held, const struct shards *c, const struct pp_task *t)
+{
+    return held->stage == t->stage && held->part == part_of(c, t);
+}
+
+static pp_status check_parameters(struct shards *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    struct held *held = held_in(c, pp_task_param(c->plan, t), PP_POOL_PARAM);
+    if (!held) return pp_plan_bad(c->plan, id, "it has no slot for parameters");
+    if (t->kind == PP_PUT_PARAM) { /* whoever reads the slot does so on the same lane */
+        *held = (struct held){t->stage, part_of(c, t), id};
+        return PP_OK;
+    }
+    const int before = held->last < 0 ? -1 : c->plan->tasks[held->last].kind;
+    if (t->kind == PP_GATHER_PARAM) {
+        if (before != PP_PUT_PARAM || t->dep[0] != held->last || !holds(held, c, t))
+            return pp_plan_bad(c->plan, id, "it gathers parameters of which the rank has not put its own");
+        held->last = id;
+        return PP_OK;
+    }
+    if (before == PP_GATHER_PARAM && t->dep[2] == held->last && holds(held, c, t)) return PP_OK;
+    return pp_plan_bad(c->plan, id, "it does not wait for its parameters");
+}
+
+static pp_status check_gradients(struct shards *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    struct held *held = held_in(c, pp_task_grad(c->plan, t), PP_POOL_GRAD);
+    if (!held) return pp_plan_bad(c->plan, id, "it has no slot for gradients");
+    const int before = held->last < 0 ? -1 : c->plan->tasks[held->last].kind;
+    if (t->kind == PP_B) {
+        if (before >= 0 && before != PP_ADD_GRAD)
+            return pp_plan_bad(c->plan, id, "it writes over gradients that nobody has taken");
+        *held = (struct held){t->stage, part_of(c, t), id};
+        return PP_OK;
+    }
+    const bool waits = t->dep[0] == held->last && holds(held, c, t);
+    if (!waits || before != (t->kind == PP_REDUCE_GRAD ? PP_B : PP_REDUCE_GRAD))
+        return pp_plan_bad(c->plan, id,
+                           t->kind == PP_REDUCE_GRAD ? "it sums gradients before they are made"
+                                                     : "it takes gradients before they are summed");
+    held->last = id;
+    if (t->kind == PP_REDUCE_GRAD) return PP_OK;
+    const bool first = c->taken[c->before[t->stage] + held->part]++ == 0;
+    if (first == ((t->flags & PP_TASK_FIRST) != 0)) return PP_OK;
+    return pp_plan_bad(c->plan, id,
+                       first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
+}
+
+/* Norms and steps are of gradients that all microbatches have added to. */
+static pp_status check_taken(const struct shards *c, int32_t id)
+{
+    const int stage = c->plan->tasks[id].stage;
+    for (int32_t i = 0; i < c->parts[stage]; i++)
+        if (c->taken[c->before[stage] + i] != c->plan->microbatches)
+            return pp_plan_bad(c->plan, id, "it does not wait for all of its stage's gradients");
+    return PP_OK;
+}
+
+static pp_status check_task(struct shards *c, int32_t id)
+{
+    switch (c->plan->tasks[id].kind) {
+    case PP_I:
+    case PP_W:
+        return pp_plan_bad(c->plan, id, "it cuts a backward, of which the parameters are gathered once");
+    case PP_B:
+        PP_TRY(check_gradients(c, id));
+        return check_parameters(c, id);
+    case PP_F:
+    case PP_R:
+    case PP_PUT_PARAM:
+    case PP_GATHER_PARAM:
+        return check_parameters(c, id);
+    case PP_REDUCE_GRAD:
+    case PP_ADD_GRAD:
+        return check_gradients(c, id);
+    case PP_NORM:
+    case PP_STEP:
+        return check_taken(c, id);
+    default:
+        return PP_OK;
+    }
+}
+
+pp_status pp_shards_check(const struct pp_plan *plan)
+{
+    struct shards c = {.plan = plan};
+    pp_status status;
+    PP_TRY_DONE(begin(&c));
+    for (int32_t id = 0; id < plan->ntasks; id++) PP_TRY_DONE(check_task(&c, id));
+done:
+    free(c.pool);
+    free(c.held);
+    free(c.parts);
+    free(c.before);
+    free(c.taken);
+    return status;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank does that keeps nothing but its shares (struct pp_plan.shards): before each part of a computation it
+ * gathers the parameters of the part that comes next, and behind it takes the gradients that were summed meanwhile.
+ *
+ *   compute     ... PUT 2 | F part 1 | PUT 3 | F part 2 | PUT 4 | F part 3 ...
+ *   collective        GATHER 2         GATHER 3         GATHER 4
+ *
+ *   compute     ... B part 3 | B part 2 | ADD 3 | B part 1 | ADD 2 ...
+ *   collective                 REDUCE 3         | REDUCE 2         | REDUCE 1
+ */
+#include "schedules/building.h"
+
+/* Every part of an operation is a task, before which parameters may be gathered, and behind which gradients are summed;
+ * an operation has been counted as one. */
+pp_status pp_shards_count(struct builder *b)
+{
+    for (int r = 0; r < b->plan->ranks && b->plan->shards; r++)
+        for (int64_t i = 0; i < b->ranks[r].nops; i++) {
+            const struct pp_op *op = &b->ranks[r].ops[i];
+            if (op->kind == PP_I || op->kind == PP_W)
+                return pp_fail(PP_USAGE,
+                               "--zero 3: %s cuts backwards into I and W, and parameters would be gathered for each; "
+                               "choose a schedule that does not, such as 1f1b, or --zero 1",
+                               b->plan->slot_microbatches > 1 ? "--batch-w" : b->plan->schedule);
+            b->task_capacity += (int64_t)b->parts[op->stage] * (op->kind == PP_B ? 5 : 3) - 1;
+        }
+    return PP_OK;
+}
+
+/* Parts of a stage are counted from its first layers on, also where a computation goes back. */
+static int forward_part(const struct builder *b, int kind, int stage, int i)
+{
+    return pp_goes_back(kind) ? b->parts[stage] - 1 - i : i;
+}
+
+static int32_t slot_with(const struct rank_state *r, int stage, int part)
+{
+    for (int32_t slot = 0; slot < PP_SHARD_SLOTS; slot++)
+        if (r->held[slot].gather >= 0 && r->held[slot].stage == stage && r->held[slot].part == part) return slot;
+    return -1;
+}
+
+static void use(struct slots *slots, int32_t slot)
+{
+    if (slot >= slots->made) slots->made = slot + 1;
+}
+
+/* Gathers a part's parameters into the slot that is not being read, unless one has them. On the compute lane nobody
+ * reads that slot any more. */
+static pp_status fetch(struct builder *b, int stage, int part)
+{
+    const int rank = b->plan->stage_rank[stage];
+    struct rank_state *r = &b->ranks[rank];
+    if (slot_with(r, stage, part) >= 0) return PP_OK;
+    const int32_t slot = r->reading == 0 ? 1 : 0;
+    struct held *held = &r->held[slot];
+    struct pp_task put = pp_builder_plain(PP_PUT_PARAM, stage, rank, -1);
+    put.out = slot;
+    use(&r->param, slot);
+    PP_TRY(pp_builder_part_class(b, &put, part, &put.cls));
+    PP_TRY(pp_builder_task(b, &put, &r->last_compute));
+    struct pp_task gather = pp_builder_plain(PP_GATHER_PARAM, stage, pp_builder_collective(b, rank), r->last_compute);
+    gather.out = slot;
+    PP_TRY(pp_builder_part_class(b, &gather, part, &gather.cls));
+    *held = (struct held){stage, part, -1};
+    return pp_builder_task(b, &gather, &held->gather);
+}
+
+/* The part that the rank computes behind part i of its next operation. */
+static pp_status fetch_next(struct builder *b, struct rank_state *r, const struct pp_op *op, int i)
+{
+    if (i + 1 < b->parts[op->stage]) return fetch(b, op->stage, forward_part(b, op->kind, op->stage, i + 1));
+    if (r->next + 1 == r->nops) return PP_OK;
+    const struct pp_op *next = &r->ops[r->next + 1];
+    return fetch(b, next->stage, forward_part(b, next->kind, next->stage, 0));
+}
+
+pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece)
+{
+    struct rank_state *r = &b->ranks[piece->lane];
+    const int part = forward_part(b, op->kind, op->stage, i);
+    PP_TRY(fetch(b, op->stage, part));
+    r->reading = slot_with(r, op->stage, part);
+    piece->dep[2] = r->held[r->reading].gather;
+    if (op->kind == PP_B) {
+        const bool second = r->summed.reduce >= 0 && r->summed.slot == 0;
+        if (second) piece->flags |= PP_TASK_SECOND;
+        use(&r->grad, second);
+    }
+    return fetch_next(b, r, op, i);
+}
+
+pp_status pp_shards_take(struct builder *b, int rank)
+{
+    struct rank_state *r = &b->ranks[rank];
+    const struct summed summed = r->summed;
+    if (summed.reduce < 0) return PP_OK;
+    struct pp_task task = pp_builder_plain(PP_ADD_GRAD, summed.stage, rank, summed.reduce);
+    task.in = summed.slot;
+    task.flags = summed.first ? PP_TASK_FIRST : 0;
+    r->summed.reduce = -1;
+    PP_TRY(pp_builder_part_class(b, &task, summed.part, &task.cls));
+    PP_TRY(pp_builder_task(b, &task, &r->last_compute));
+    b->final_task[summed.stage] = r->last_compute;
+    return PP_OK;
+}
+
+/* The sum of what B has just made. */
+static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t made, int i)
+{
+    struct rank_state *r = &b->ranks[piece->lane];
+    struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, piece->stage, pp_builder_collective(b, piece->lane), made);
+    task.in = (piece->flags & PP_TASK_SECOND) != 0;
+    PP_TRY(pp_builder_part_class(b, &task, i, &task.cls));
+    r->summed = (struct summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST};
+    return pp_builder_task(b, &task, &r->summed.reduce);
+}
+
+pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i)
+{
+    PP_TRY(pp_shards_take(b, piece->lane));
+    return piece->kind == PP_B ? reduce(b, piece, id, i) : PP_OK;
+}
