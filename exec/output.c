@@ -20,11 +20,12 @@ static json_t *make_row(const struct pp_result *r)
 {
     char plan[24], mode[PP_CHECKPOINT_TEXT];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, s:i, s:s, s:o, s:o, s:o, s:o, "
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:b, s:i, s:s, s:o, s:o, s:o, s:o, "
                      "s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
                      "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
                      r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "tensor", r->tensor,
-                     "expert_parallel", r->expert_parallel, "context_parallel", r->context_parallel, "zero", r->zero,
+                     "expert_parallel", r->expert_parallel, "context_parallel", r->context_parallel, "cp_comm_type",
+                     pp_context_kind_names[r->cp_comm_type], "zero", r->zero,
                      "sequence_parallel", r->sequence_parallel, "overlap_grad_reduce", r->overlap_grad_reduce,
                      "overlap_param_gather", r->overlap_param_gather, "overlap_tensor_sums", r->overlap_tensor_sums,
                      "checkpoint", pp_checkpoint_text(r->point.checkpoint, mode), "ms_per_batch",

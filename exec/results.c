@@ -98,6 +98,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .overlap_tensor_sums = pp_shape_sum_pieces(&s->job->model->shape),
                               .expert_parallel = plan->expert_parallel,
                               .context_parallel = plan->context,
+                              .cp_comm_type = s->job->model->shape.context_kind,
                               .zero = plan->zero,
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
                               .overlap_grad_reduce = pp_config_sums_parts(s->job->config),
