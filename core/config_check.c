@@ -246,15 +246,21 @@ static bool knows_no_gpus(const struct pp_config *config)
     return found && !kind->queue && !(kind->waits && !config->times) && config->machine.n == 0;
 }
 
-void pp_config_remarks(const struct pp_config *config)
+/* Of workers that share a layer. */
+static void remark_on_sharers(const struct pp_config *config)
 {
-    if (config->gpus > 0 && knows_no_gpus(config))
-        pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
     if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
     if (alone && config->overlap_tensor_sums > 1) pp_warn("--overlap-tensor-sums %s", alone);
     if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && most_of(&config->context_parallel) == 1)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
+}
+
+void pp_config_remarks(const struct pp_config *config)
+{
+    if (config->gpus > 0 && knows_no_gpus(config))
+        pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
+    remark_on_sharers(config);
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";

@@ -109,7 +109,8 @@ static void pipeline_line(const struct pp_job *job)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
     if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
-    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
+    const char *gathers = pp_shape_gathers_keys(&job->model->shape) ? " all_gather" : "";
+    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d%s", plan->context, gathers);
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule,
             plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
             experts, context, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)),

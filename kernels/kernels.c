@@ -15,12 +15,8 @@ const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
 };
 
 /* The bias (index of ref[]) that calls of a kernel may lack, which spares work; 0: none. */
-static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3,
-                                        [PP_KERNEL_FLASH] = 3,
-                                        [PP_KERNEL_ROPE] = 1,
-                                        [PP_KERNEL_COPY_KEYS] = 2,
-                                        [PP_KERNEL_GELU] = 2,
-                                        [PP_KERNEL_SWIGLU] = 2};
+static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3, [PP_KERNEL_FLASH] = 3, [PP_KERNEL_ROPE] = 1,
+                                        [PP_KERNEL_COPY_KEYS] = 2, [PP_KERNEL_GELU] = 2,  [PP_KERNEL_SWIGLU] = 2};
 
 static bool lacks_bias(const struct pp_call *call)
 {

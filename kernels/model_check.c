@@ -126,9 +126,9 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
     if (seq % context)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide rows of %d tokens", context, seq);
     if (seq % chunks)
-        return pp_fail(PP_USAGE,
-                       "--context-parallel %d with --cp-comm-type all_gather: %d chunks do not divide rows of %d tokens",
-                       context, chunks, seq);
+        return pp_fail(
+            PP_USAGE, "--context-parallel %d with --cp-comm-type all_gather: %d chunks do not divide rows of %d tokens",
+            context, chunks, seq);
     if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
         (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,

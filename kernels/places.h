@@ -30,7 +30,7 @@ static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const 
                               .gap = (int)(piece - own)};
 }
 
-/* Where the tokens of a row stand of which a worker has `seq`: token t at t + before, and from t = run on at t + behind.
+/* Where a row's tokens stand of which a worker has `seq`: token t at t + before, and from t = run on at t + behind.
  * They are one part of the row, or two chunks: of those of all workers as many before the first as behind the second.
  */
 struct pp_row_places {
@@ -38,9 +38,9 @@ struct pp_row_places {
 };
 static inline struct pp_row_places pp_row_places_of(int seq, const struct pp_frame *frame)
 {
-    const int rank = frame->context_rank, half = seq / 2;
+    const int rank = frame->context_rank, chunk = seq / 2;
     if (!frame->halves) return (struct pp_row_places){seq, rank * seq, rank * seq};
-    return (struct pp_row_places){half, rank * half, (2 * pp_frame_context(frame) - 2 - rank) * half};
+    return (struct pp_row_places){chunk, rank * chunk, (2 * pp_frame_context(frame) - 2 - rank) * chunk};
 }
 /* The same of tokens that have their queries in a call of attention or rope: those, or, of a part of the heads, all. */
 static inline struct pp_row_places pp_query_places_of(int seq, const struct pp_frame *frame)

@@ -95,8 +95,8 @@ static void write_chunks(struct pp_writer *w, bool back)
 /* bias: no memory, or added to qkv before. */
 static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY_KEYS, (int)w->tokens,
-                                          pp_context_width(&w->model->local), key_width(w), 0);
+    struct pp_call *call =
+        pp_writer_call(w, PP_KERNEL_COPY_KEYS, (int)w->tokens, pp_context_width(&w->model->local), key_width(w), 0);
     call->ref[0] = w->pieces[1];
     call->ref[1] = qkv;
     call->ref[2] = bias;
@@ -181,8 +181,9 @@ struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const int head_dim = pp_head_dim(shape);
-    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(queries(w), w->row_seq, head_dim)
-                                                                       : pp_attention_scratch(w->row_seq, head_dim));
+    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH
+                                    ? pp_flash_scratch(queries(w), w->row_seq, head_dim)
+                                    : pp_attention_scratch(w->row_seq, head_dim));
 }
 
 void pp_writer_take_pieces(struct pp_writer *w, bool back)

@@ -90,8 +90,7 @@ static void write_workers(const struct pp_shape *shape, bool tensors, char *text
     const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
     char context[32] = "", pieces[16] = "";
     *text = '\0';
-    if (pp_shape_context(shape) > 1 && !tensors)
-        snprintf(context, sizeof context, " cp%d%s", shape->context, gathers);
+    if (pp_shape_context(shape) > 1 && !tensors) snprintf(context, sizeof context, " cp%d%s", shape->context, gathers);
     if (shape->sum_pieces > 1 && !tensors) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
     if (pp_shape_tensor(shape) > 1)
         snprintf(text, size, " tp%d%s%s%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "", pieces, context);

@@ -303,7 +303,8 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
                                                                   : n == 2 ? forward<T, 2>
                                                                            : forward<T, MOST_TILES>;
     pp_tile::add_bias<T>(c, a, qkv);
-    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads, a.seq), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]), qkv);
+    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads, a.seq), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]),
+              qkv);
     return cudaGetLastError();
 }
 

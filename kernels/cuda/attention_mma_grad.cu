@@ -99,8 +99,7 @@ __global__ void __launch_bounds__(THREADS)
         number *const tile = tiles + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end)
-            fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, keys_at(a, at.key), j + N, a.apart);
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, keys_at(a, at.key), j + N, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
@@ -116,9 +115,8 @@ __global__ void __launch_bounds__(THREADS)
         }
         add_product<W, N>(score, tile, out);
     }
-    const token_rows<number> to = s.queries
-                                      ? token_rows<number>{s.queries + (int64_t)turn * a.seq * a.dh, a.seq, a.dh}
-                                      : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width};
+    const token_rows<number> to = s.queries ? token_rows<number>{s.queries + (int64_t)turn * a.seq * a.dh, a.seq, a.dh}
+                                            : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width};
     write<W>(to, first, a.dh, {a.scale, a.scale}, out);
 }
 
@@ -165,7 +163,7 @@ __global__ void __launch_bounds__(THREADS)
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
     const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
               first = j + first_row(), begin = min(pp_attention_first(a, j), a.seq - 1), /* a block has some query */
-              column0 = (int)blockIdx.z * C;
+        column0 = (int)blockIdx.z * C;
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
     float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
@@ -207,10 +205,9 @@ __global__ void __launch_bounds__(THREADS)
         add_product<W, N, C>(dkept, tile + column0, dk);
     }
     const int64_t matrix = (int64_t)a.keys * a.dh;
-    token_rows<number> to = s.keys
-                                ? token_rows<number>{s.keys + blockIdx.x * matrix, a.keys, a.dh}
-                                : token_rows<number>{pp_attention_shared(a, qkv + a.to_grads, group), a.keys,
-                                                     a.key_width};
+    token_rows<number> to =
+        s.keys ? token_rows<number>{s.keys + blockIdx.x * matrix, a.keys, a.dh}
+               : token_rows<number>{pp_attention_shared(a, qkv + a.to_grads, group), a.keys, a.key_width};
     to.at += column0;
     write<C>(to, first, a.dh - column0, {a.scale, a.scale}, dk);
     to.at += s.keys ? gridDim.x * matrix : a.apart;

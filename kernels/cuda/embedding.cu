@@ -77,8 +77,7 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, c->call->f[1], seq);
-    if (made)
-        PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, places, d);
+    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, places, d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);

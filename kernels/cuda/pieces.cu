@@ -127,12 +127,12 @@ template <typename T, bool sums> static cudaError_t run_keys(const struct pp_cud
     r.width = n[1] + 2 * n[2];
     r.parts = n[3];
     r.part = (int64_t)n[0] * 2 * n[2];
-    const bool whole = n[1] % PP_QUAD == 0 && 2 * n[2] % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.keys) &&
-                       pp_aligned(r.bias);
+    const bool whole =
+        n[1] % PP_QUAD == 0 && 2 * n[2] % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.keys) && pp_aligned(r.bias);
     r.quads = r.bias ? pp_div_up(r.first, PP_QUAD) : 0;
     const int quads = r.quads + pp_div_up(2 * n[2], PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    const auto kernel = sums ? (whole ? sum_keys<T, true> : sum_keys<T, false>)
-                             : (whole ? copy_keys<T, true> : copy_keys<T, false>);
+    const auto kernel =
+        sums ? (whole ? sum_keys<T, true> : sum_keys<T, false>) : (whole ? copy_keys<T, true> : copy_keys<T, false>);
     PP_LAUNCH(kernel, dim3((unsigned)n[0], (unsigned)pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }

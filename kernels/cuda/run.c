@@ -20,8 +20,8 @@ cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
     cudaError_t error = cudaSuccess;
     if (c->frame->join) return meet(c);
     for (int64_t i = 0; i < to.elements / from.elements && error == cudaSuccess; i++)
-        error = cudaMemcpyAsync((char *)c->p[0] + i * (int64_t)bytes, c->p[1], bytes, cudaMemcpyDeviceToDevice,
-                                c->stream);
+        error =
+            cudaMemcpyAsync((char *)c->p[0] + i * (int64_t)bytes, c->p[1], bytes, cudaMemcpyDeviceToDevice, c->stream);
     return error;
 }
 

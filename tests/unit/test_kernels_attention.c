@@ -169,7 +169,8 @@ static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, boo
 {
     enum { BORDER = 16 };
     const int d = s->heads * s->dh, width = width_of(s);
-    const int64_t tokens = (int64_t)s->rows * s->seq, room = pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float);
+    const int64_t tokens = (int64_t)s->rows * s->seq,
+                  room = pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float);
     float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *lse = case_floats(tokens * s->heads, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(room + BORDER, 6);

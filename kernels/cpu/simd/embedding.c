@@ -66,7 +66,9 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
         const int at = (int)(t % seq);
-        const float *position = made ? made + (int64_t)at * d : learned ? learned + place_of(&places, at) * (int64_t)d : NULL;
+        const float *position = made      ? made + (int64_t)at * d
+                                : learned ? learned + place_of(&places, at) * (int64_t)d
+                                          : NULL;
         if (word < 0)
             memset(out + t * d, 0, sizeof *out * (size_t)d);
         else

@@ -81,8 +81,7 @@ static void rotate_run(const struct rope *r, int64_t t, int64_t end, int place, 
     struct angles a;
     begin(&a, r, place, first, n);
     for (; t < end; t++) {
-        for (int64_t row = 0; row < r->rows; row++)
-            rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
+        for (int64_t row = 0; row < r->rows; row++) rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
         next_token(&a, n);
     }
 }
