@@ -103,7 +103,7 @@ static void pipeline_line(const struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
     const int pieces = pp_shape_sum_pieces(&job->model->shape);
-    char tensor[48] = "", sums[48] = "", experts[32] = "", context[32] = "", text[PP_CHECKPOINT_TEXT];
+    char tensor[48] = "", sums[48] = "", experts[32] = "", context[48] = "", text[PP_CHECKPOINT_TEXT];
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
