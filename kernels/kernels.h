@@ -137,9 +137,9 @@
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
  * await           0, 0, beside, 0, 0, group              what comes next waits for the one with that number
- * all_to_all      rows, width, each, back, wide, group, halves  to [rows,width], from [rows,width]: equal pieces, so many
- *                 for each worker of the group (the places of its experts; rows of which it has the tokens). frame.join, if
- *                 there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
+ * all_to_all      rows, width, each, back, wide, group, halves  to [rows,width], from [rows,width]: equal pieces, so
+ *                 many for each worker of the group (the places of its experts; rows of which it has the tokens).
+ *                 frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
  *                 what worker after worker has of it; back: the other way. halves: 0, or so many workers: pieces are
  *                 chunks of rows (pp_join_call.halves), and `from` has a worker's alone, [rows/halves,width], or, back,
  *                 what it has for all. Without frame.join, where a worker is measured alone: to = from, as often as it
@@ -319,8 +319,8 @@ static inline int64_t pp_attention_scratch(int seq, int head_dim)
 /* Queries that flash works on at a time on the cpu. */
 enum { PP_FLASH_QUERIES = 64 };
 
-/* Bytes of scratch of flash (and of its gradient) for so many queries and keys of a row: two blocks of scores, gradients
- * of the keys and values of a group. */
+/* Bytes of scratch of flash (and of its gradient) for so many queries and keys of a row: two blocks of scores, and
+ * gradients of the keys and values of a group. */
 static inline int64_t pp_flash_scratch(int queries, int keys, int head_dim)
 {
     const int64_t block = queries < PP_FLASH_QUERIES ? queries : PP_FLASH_QUERIES;

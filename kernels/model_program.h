@@ -47,9 +47,9 @@
  * numbers as attention has then, of all tokens of its rows, but of a part of its heads. What in_proj makes is scratch,
  * and qkv, P and lse are those of attention; qkv becomes dqkv of T in the end. ctx is of T, and with flash, whose
  * backward reads it, there is that of all tokens, too (ctx_there). What is exchanged is scratch [T,q], twice. Where
- * they gather keys and values (pp_shape_gathers_keys), qkv, lse and ctx are of T and of all heads, as without them. What
- * is gathered is scratch: [C T,2k] for the k columns of keys, and on the way back as much for gradients, forward [T,2k]
- * for the worker's own.
+ * they gather keys and values (pp_shape_gathers_keys), qkv, lse and ctx are of T and of all heads, as without them.
+ * What is gathered is scratch: [C T,2k] for the k columns of keys, and on the way back as much for gradients, forward
+ * [T,2k] for the worker's own.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix. Not with experts, whose places are of one microbatch.
