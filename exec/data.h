@@ -7,8 +7,8 @@
  * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
  * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
  * advance; the last batch may be shorter. Of these words a worker has all, or a part (pp_shape.context): of `seq`
- * words, part k of C has those from k * (seq div C) on, or of 2 C chunks k and 2 C - 1 - k (pp_shape_gathers_keys); what
- * C, or 2 C, does not divide, the last batch leaves out.
+ * words, part k of C has those from k * (seq div C) on, or of 2 C chunks k and 2 C - 1 - k (pp_shape_gathers_keys);
+ * what C, or 2 C, does not divide, the last batch leaves out.
  */
 #ifndef PP_EXEC_DATA_H
 #define PP_EXEC_DATA_H

@@ -2,8 +2,8 @@
  *
  * All to all: of equal pieces each member of a group sends some to every other. With experts that the members share
  * (pp_shape.expert_parallel), a piece is the places of one expert that one member's tokens may take; with tokens that
- * they share (pp_shape.context), what one member's tokens of a row have of one member's heads, or the keys and values of
- * one of its chunks of a row.
+ * they share (pp_shape.context), what one member's tokens of a row have of one member's heads, or the keys and values
+ * of one of its chunks of a row.
  */
 #ifndef PP_EXEC_EXCHANGE_H
 #define PP_EXEC_EXCHANGE_H

@@ -139,11 +139,11 @@
  * await           0, 0, beside, 0, 0, group              what comes next waits for the one with that number
  * all_to_all      rows, width, each, back, wide, group, halves  to [rows,width], from [rows,width]: equal pieces, so
  *                 many for each worker of the group (the places of its experts; rows of which it has the tokens).
- *                 frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
- *                 what worker after worker has of it; back: the other way. halves: 0, or so many workers: pieces are
- *                 chunks of rows (pp_join_call.halves), and `from` has a worker's alone, [rows/halves,width], or, back,
- *                 what it has for all. Without frame.join, where a worker is measured alone: to = from, as often as it
- *                 has room, so that numbers are there which cost what numbers do
+ *                 frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers], of the
+ *                 k-th piece what worker after worker has of it; back: the other way. halves: 0, or so many workers:
+ *                 pieces are chunks of rows (pp_join_call.halves), and `from` has a worker's alone,
+ *                 [rows/halves,width], or, back, what it has for all. Without frame.join, where a worker is measured
+ *                 alone: to = from, as often as it has room, so that numbers are there which cost what numbers do
  * colsum          rows, width                            grad [width], in [rows,width]
  * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
  *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first
