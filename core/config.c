@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/devices.h"
-#include "core/log.h"
 
 const struct pp_opt *pp_config_row(const char *option)
 {
@@ -27,212 +25,6 @@ bool pp_config_given(const struct pp_config *config, const char *option)
     return row && config->set[row - pp_config_rows];
 }
 
-/* Options that say more of another one. */
-static pp_status check_additions(const struct pp_config *config)
-{
-    const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
-    const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
-    const struct {
-        const char *option, *of;
-        bool there;
-    } additions[] = {{"experts-per-token", "--experts; add that", config->experts},
-                     {"capacity-factor", "--experts; add that", config->experts},
-                     {"aux-loss", "--experts; add that", config->experts},
-                     {"expert-parallel", "--experts; add that", config->experts},
-                     {"rope-theta", "--positions rope; add that", rope},
-                     {"max-positions", "--positions learned; add that", learned},
-                     {"adam-beta1", "--optimizer adamw; add that", adamw},
-                     {"adam-beta2", "--optimizer adamw; add that", adamw},
-                     {"adam-eps", "--optimizer adamw; add that", adamw},
-                     {"weight-decay", "--optimizer adamw; add that", adamw},
-                     {"lr-steps", "--lr-schedule cosine and linear; add one", falls},
-                     {"min-lr", "--lr-schedule cosine and linear; add one", falls},
-                     {"bucket-size", "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
-    for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
-        if (!additions[i].there && pp_config_given(config, additions[i].option))
-            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    return PP_OK;
-}
-
-static pp_status check_learning(const struct pp_config *config)
-{
-    const struct pp_lr_options *o = &config->over_steps;
-    if (config->adamw.beta1 >= 1 || config->adamw.beta2 >= 1)
-        return pp_fail(PP_USAGE, "--adam-beta%d: with 1 nothing would be learnt; choose less",
-                       config->adamw.beta1 >= 1 ? 1 : 2);
-    if (o->schedule == PP_LR_CONSTANT) return PP_OK;
-    if (o->steps == 0)
-        return pp_fail(PP_USAGE, "--lr-schedule: in which step is the learning rate --min-lr? Add --lr-steps");
-    if (o->steps <= o->warmup_steps)
-        return pp_fail(PP_USAGE, "--lr-steps %d: no step is left behind --warmup-steps %d; choose more", o->steps,
-                       o->warmup_steps);
-    if (o->least > config->lr)
-        return pp_fail(PP_USAGE, "--min-lr: %g is above --lr %g; choose less", o->least, config->lr);
-    return PP_OK;
-}
-
-static pp_status check_cut(const struct pp_config *config)
-{
-    if (pp_config_given(config, "micro-batch-size") && pp_config_given(config, "chunks"))
-        return pp_fail(PP_USAGE, "--micro-batch-size and --chunks both say how rows are cut; leave one out");
-    return PP_OK;
-}
-
-static pp_status check_heads(const struct pp_config *config)
-{
-    const int columns = config->head_dim ? config->head_dim : config->d_model / config->heads;
-    if (!config->head_dim && config->d_model % config->heads != 0)
-        return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
-                       config->d_model);
-    if (config->kv_heads && config->heads % config->kv_heads != 0)
-        return pp_fail(PP_USAGE, "--kv-heads: %d heads of keys and values do not divide --heads %d; choose a divisor",
-                       config->kv_heads, config->heads);
-    if (config->positions == PP_POSITIONS_ROPE && config->head_dim % 2 != 0)
-        return pp_fail(PP_USAGE, "--head-dim %d: --positions rope rotates pairs of columns; choose an even number",
-                       config->head_dim);
-    if (config->positions == PP_POSITIONS_ROPE && columns % 2 != 0)
-        return pp_fail(PP_USAGE,
-                       "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
-                       "them; choose an even number",
-                       config->d_model, config->heads, columns);
-    if ((int64_t)config->heads * columns > 1 << 24)
-        return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
-    return PP_OK;
-}
-
-static pp_status check_experts(const struct pp_config *config)
-{
-    if (!config->experts) return PP_OK;
-    if (config->bias != PP_NO_BIAS) return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
-    if (config->experts_per_token > config->experts)
-        return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
-                       config->experts_per_token, config->experts);
-    if (config->capacity_factor == 0)
-        return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
-    if (config->batch_w > 1)
-        return pp_fail(PP_USAGE,
-                       "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",
-                       config->batch_w);
-    return PP_OK;
-}
-
-pp_status pp_config_check_replicas(const struct pp_config *config, int replicas)
-{
-    const int n = config->expert_parallel;
-    if (n <= 1 || replicas % n == 0) return PP_OK;
-    return pp_fail(PP_USAGE, "--expert-parallel %d does not divide the %d replica%s, which share experts", n, replicas,
-                   pp_plural(replicas));
-}
-
-/* Of a list, or 1 where it is empty. */
-static int most_of(const struct pp_ints *list)
-{
-    int most = 1;
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] > most) most = list->v[i];
-    return most;
-}
-
-/* The last batch may be shorter: exec/data.c sees to that. What is impossible in a list is left out of it: the model
- * says so (pp_model_check_size()). */
-static pp_status check_context(const struct pp_config *config, unsigned tool)
-{
-    const int n = config->context_parallel.n, first = pp_config_context(config);
-    if (n > 1 && tool != PP_PPSIM)
-        return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
-    if (n == 1 && config->tokens % first)
-        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
-                       config->tokens);
-    return PP_OK;
-}
-
-static pp_status check_positions(const struct pp_config *config)
-{
-    if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
-        return pp_fail(PP_USAGE,
-                       "--max-positions %d: rows of --tokens %d have places without weights; choose %d or more",
-                       config->max_positions, config->tokens, config->tokens);
-    return PP_OK;
-}
-
-/* Is it told how long a rank takes, and not what a model takes? */
-static bool gives_times(const struct pp_config *config)
-{
-    return config->times || pp_device_kind(config->device)->waits;
-}
-
-/* Whose times are given, is not told what its workers send and sum inside. (What a preset says counts for models only.)
- */
-static pp_status check_joins(const struct pp_config *config)
-{
-    const char *const says = config->times ? "--times says" : "--device delay waits";
-    for (int i = 0; i < config->tensor.n && gives_times(config); i++)
-        if (config->tensor.v[i] > 1)
-            return pp_fail(PP_USAGE,
-                           "--tensor %d: %s how long a rank's tasks take as a whole, and knows nothing of the sums "
-                           "inside them; leave --tensor out",
-                           config->tensor.v[i], says);
-    const struct {
-        const char *option;
-        int n;
-    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", most_of(&config->context_parallel)}};
-    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
-        if (sent[i].n > 1 && gives_times(config))
-            return pp_fail(PP_USAGE,
-                           "--%s %d: %s how long a rank's tasks take as a whole, and knows nothing of what is sent "
-                           "inside them; leave --%s out",
-                           sent[i].option, sent[i].n, says, sent[i].option);
-    return PP_OK;
-}
-
-/* A rank's time is given, not a layer's. */
-static pp_status check_checkpoints(const struct pp_config *config)
-{
-    char mode[PP_CHECKPOINT_TEXT];
-    for (int i = 0; i < config->checkpoint.n && config->times; i++)
-        if (pp_checkpoint_in_slots(config->checkpoint.v[i]))
-            return pp_fail(PP_USAGE,
-                           "--checkpoint %s: --times says how long a rank's tasks take as a whole, and knows nothing "
-                           "of its layers; choose never, or layers for all of them",
-                           pp_checkpoint_text(config->checkpoint.v[i], mode));
-    return PP_OK;
-}
-
-pp_status pp_config_check_database(const char *path)
-{
-    const bool uri = strncmp(path, "file:", 5) == 0;
-    if (!uri && strcmp(path, ":memory:") != 0) return PP_OK;
-    return pp_fail(PP_USAGE, "database \"%s\": to SQLite that is %s, and here a file must be named: %s, or write ./%s",
-                   path, uri ? "a URI" : "memory, which nobody could read later",
-                   uri ? "leave \"file:\" out, and what follows a \"?\"" : "choose another name", path);
-}
-
-/* What no range of one option can say. */
-static pp_status check(const struct pp_config *config, unsigned tool)
-{
-    PP_TRY(check_additions(config));
-    PP_TRY(check_heads(config));
-    PP_TRY(check_experts(config));
-    if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));
-    PP_TRY(check_positions(config));
-    if (config->dropout >= 1)
-        return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
-    PP_TRY(check_learning(config));
-    PP_TRY(check_cut(config));
-    PP_TRY(check_joins(config));
-    PP_TRY(check_context(config, tool));
-    PP_TRY(check_checkpoints(config));
-    PP_TRY(pp_config_check_sharing(config));
-    if (config->db) PP_TRY(pp_config_check_database(config->db));
-    if (!gives_times(config) && (config->straggler || config->jitter > 0))
-        return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",
-                       config->straggler ? "--straggler" : "--jitter");
-    if ((config->save_every || config->resume) && !config->save)
-        return pp_fail(PP_USAGE, "--%s: the checkpoint lies beside the file of --save; name that too",
-                       config->resume ? "resume" : "save-every");
-    return PP_OK;
-}
-
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands)
 {
@@ -244,12 +36,12 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
     /* A preset's T is for those who share experts by it. */
-    if ((gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
+    if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
-    return check(out, tool);
+    return pp_config_check(out, tool);
 }
 
 void pp_config_cut_rows(struct pp_config *config)
@@ -263,29 +55,6 @@ void pp_config_cut_rows(struct pp_config *config)
         while (same < chunks->n && chunks->v[same] != n) same++;
         if (same == chunks->n) chunks->v[chunks->n++] = n;
     }
-}
-
-/* A device that waits may do so as long as GPUs were measured to take; a machine may be one of GPUs, whatever the
- * device. */
-static bool knows_no_gpus(const struct pp_config *config)
-{
-    const struct pp_device_kind *kind = pp_device_kind(config->device);
-    const bool found = strcmp(kind->name, config->device) == 0; /* not so of "auto" */
-    return found && !kind->queue && !(kind->waits && !config->times) && config->machine.n == 0;
-}
-
-void pp_config_remarks(const struct pp_config *config)
-{
-    if (config->gpus > 0 && knows_no_gpus(config))
-        pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
-    const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
-    if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
-    if (alone && most_of(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
-    if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
-    const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
-    const char *other = gives_times(config) ? "" : ", or --context-parallel 2 or more";
-    if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
-    if (config->zero) pp_warn("--zero %d changes nothing without %s%s", config->zero, without, other);
 }
 
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
@@ -370,6 +139,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .vocab_multiple = vocab_multiple(config, config->device),
         .expert_parallel = config->expert_parallel,
         .context = pp_config_context(config),
+        .context_kind = config->cp_comm_type,
         .replicas = pp_config_copies(config),
         .zero = config->zero && pp_config_copies(config) > 1,
         .shards = config->zero == 3 && pp_config_copies(config) > 1,

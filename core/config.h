@@ -53,6 +53,7 @@ struct pp_config {
     int replicas, recv_buffers;      /* recv_buffers -1: default (2; unlimited with --times alone) */
     int expert_parallel;             /* so many of the replicas share the experts of a layer */
     struct pp_ints context_parallel; /* so many workers share the tokens of rows: pp_config_context() */
+    int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: see core/split_time.h; else NULL */
     /* data and files */
@@ -131,9 +132,10 @@ int pp_config_max_positions(const struct pp_config *config);
 /* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
-/* config_replicas.c: what --zero and the sums of replicas beside computations need. PP_USAGE. */
-pp_status pp_config_check_sharing(const struct pp_config *config) PP_MUST_CHECK;
-
+/* What no range of one option can say (config_check.c; pp_config_parse calls it). tool: enum pp_tool. */
+pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
+/* Is it told how long a rank takes, and not what a model takes? */
+bool pp_config_gives_times(const struct pp_config *config);
 /* PP_USAGE for names by which SQLite opens something else than the file of that name. */
 pp_status pp_config_check_database(const char *path) PP_MUST_CHECK;
 

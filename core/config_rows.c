@@ -184,10 +184,15 @@ const struct pp_opt pp_config_rows[] = {
      "(1 unless given) the --experts",
      TIMED},
     {"context-parallel", PP_OPT_INTS, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
-     "so many workers, C, have the same rows and an equal part of the tokens of each: for attention they exchange that "
-     "for all tokens of a part of their heads (DeepSpeed-Ulysses; Megatron-LM's --context-parallel-size with "
-     "--cp-comm-type a2a). C divides --tokens, and times --tensor --heads and --kv-heads; there are C times as many "
-     "workers. Of ppsim a list",
+     "so many workers, C, have the same rows and an equal part of the tokens of each, and get from each other what "
+     "attention needs (--cp-comm-type; Megatron-LM's --context-parallel-size). C divides --tokens; there are C times "
+     "as "
+     "many workers. Of ppsim a list",
+     TIMED},
+    {"cp-comm-type", PP_OPT_CHOICE, AT(cp_comm_type), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather",
+     "with --context-parallel: exchange the worker's tokens for all tokens of a part of the heads (a2a, "
+     "DeepSpeed-Ulysses: C times --tensor divides --heads and --kv-heads), or gather the keys and values of all tokens "
+     "(all_gather, as Llama 3: with --attention flash, and 2 C divides --tokens)",
      TIMED},
     {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
      "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "

@@ -105,7 +105,9 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     }
     if (parts) add(t, "sequence-parallel ");
     if (pieces > 1) add(t, "sums/%d ", pieces);
-    if (pp_config_context(config) > 1) add(t, "context/%d ", pp_config_context(config));
+    if (pp_config_context(config) == 1) return;
+    add(t, "context/%d ", pp_config_context(config));
+    if (config->cp_comm_type == PP_CONTEXT_ALL_GATHER) add(t, "all_gather ");
 }
 
 /* What layers are beside the tutorials'. */

@@ -248,13 +248,14 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
     char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[48] = "",
-         experts[24] = "", context[24] = "", pieces[16] = "";
+         experts[24] = "", context[40] = "", pieces[16] = "";
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
-    if (plan->context > 1) snprintf(context, sizeof context, " context/%d", plan->context);
+    const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
+    if (plan->context > 1) snprintf(context, sizeof context, " context/%d%s", plan->context, gathers);
     if (pp_shape_sum_pieces(shape) > 1) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, " T%d%s%s", pp_plan_tensor(plan), pieces,

@@ -35,10 +35,12 @@ struct pp_join_call {
     int type; /* enum pp_sum_type */
     /* All to all: into memory comes what was in `from`, elsewhere. The elements are equal pieces, of which each worker
      * sends so many to each: here those for worker after worker; there, where they go, of the first that each sends
-     * those from worker after worker, then of the second, and so on. From here to there, or back. */
+     * those from worker after worker, then of the second, and so on. From here to there, or back. halves: pieces are
+     * the two chunks that a worker has of each row (pp_shape_gathers_keys). Here those of one worker alone, which all
+     * get; there those of all, in the order of the tokens; and back each gets its own ones, of worker after worker. */
     const void *from;
     int each;
-    bool back;
+    bool back, halves;
     /* 0: what comes next waits for it. Else, of tensor ranks, its number, from 1 on to pp_shape_sum_pieces() at most:
      * it may run beside what comes next, but such ones run one after another, until an await of its number or a later
      * one. Behind that of the last one they begin with 1 again. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
+const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
 const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};
 
 void pp_program_free(struct pp_program *program)

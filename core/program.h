@@ -54,7 +54,7 @@ struct pp_ref {
     int64_t row_bytes, part_bytes;
 };
 
-enum { PP_CALL_DIMS = 6, PP_CALL_REFS = 8, PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
+enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
 
 /* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
 struct pp_call {
@@ -120,8 +120,9 @@ struct pp_frame {
     int tensor, tensor_rank;
     int expert_rank; /* which of those that share experts it is; else 0 */
     /* So many have parts of the same rows, and which of them this is; 0 and 1: it has all tokens. Part of the dropout
-     * key, and of where a token stands in its row. */
+     * key, and of where a token stands in its row. halves: of each row it has two chunks (pp_shape_gathers_keys). */
     int context, context_rank;
+    bool halves;
     const struct pp_join *join; /* NULL: sums over them are left out, as in profiles */
 };
 

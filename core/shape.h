@@ -30,6 +30,10 @@ enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS };
  * keys of each layer rotated (Su et al. 2021), or a row of weights for each place, added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
+/* How workers that have parts of the tokens of a row get what attention needs of the others'. */
+enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER };
+extern const char *const pp_context_kind_names[];
+
 /* The Transformer language model: embedding, positions, encoder layers, a norm where the layers begin with theirs,
  * decoder (torch.nn.TransformerEncoderLayer, but for what is said of kv_heads, head_dim and positions). swiglu:
  * linear1 makes 2 d_ff numbers of a token, of which the first d_ff are gates (Shazeer, 2020, "GLU Variants Improve
@@ -91,11 +95,14 @@ struct pp_shape {
      * own and of all else what it would have without, and tokens go to where their experts are, and back; 0 and 1: each
      * has all. Times `tensor` a divisor of experts. */
     int expert_parallel;
-    /* Context parallelism (Jacobs et al. 2023, "DeepSpeed Ulysses"; Megatron-LM's --cp-comm-type a2a): so many workers
-     * have the same rows, and of these an equal part of the tokens each, one behind the other; 0 and 1: each has all.
-     * For attention they exchange that for all tokens of an equal part of their heads, and back. Times `tensor` a
-     * divisor of heads and kv_heads. */
+    /* Context parallelism: so many workers have the same rows, and of these an equal part of the tokens each; 0 and 1:
+     * each has all. All to all (Jacobs et al. 2023, "DeepSpeed Ulysses"; Megatron-LM's --cp-comm-type a2a): parts lie
+     * one behind the other. For attention they exchange that for all tokens of an equal part of their heads, and back.
+     * Times `tensor` a divisor of heads and kv_heads. All gather (Dubey et al. 2024, "The Llama 3 Herd of Models",
+     * 3.3.2; Megatron-LM's --cp-comm-type all_gather), with flash alone: of a row's 2 C chunks worker c has c and
+     * 2 C - 1 - c, so that behind a causal mask all have as much to do. They gather the keys and values of all. */
     int context;
+    int context_kind; /* enum pp_context_kind */
 };
 
 /* Places of an expert for so many tokens of a microbatch: one at least, and at most one for each. */
@@ -136,6 +143,17 @@ static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
 
 /* Workers that have parts of the same rows. */
 static inline int pp_shape_context(const struct pp_shape *shape) { return shape->context > 1 ? shape->context : 1; }
+
+/* Do they gather keys and values, and have two chunks of a row each? */
+static inline bool pp_shape_gathers_keys(const struct pp_shape *shape)
+{
+    return pp_shape_context(shape) > 1 && shape->context_kind == PP_CONTEXT_ALL_GATHER;
+}
+/* Chunks of a row that they share: each has as many. */
+static inline int pp_shape_chunks(const struct pp_shape *shape)
+{
+    return pp_shape_context(shape) * (pp_shape_gathers_keys(shape) ? 2 : 1);
+}
 
 /* Workers of a rank: those that share its tensors, or its experts. */
 static inline int pp_shape_sharers(const struct pp_shape *shape)

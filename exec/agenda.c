@@ -12,14 +12,15 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
 {
     struct pp_batches train;
     const int parts = pp_config_context(config);
+    const bool halves = config->cp_comm_type == PP_CONTEXT_ALL_GATHER && parts > 1;
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
     PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches,
                           &train));
-    PP_TRY(pp_batches_share(&train, parts, 0));
+    PP_TRY(pp_batches_share(&train, parts, 0, halves));
     for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++) {
         struct pp_batches *eval = &out->eval[part];
         PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches, eval));
-        PP_TRY(pp_batches_share(eval, parts, 0));
+        PP_TRY(pp_batches_share(eval, parts, 0, halves));
     }
     if ((int64_t)train.count * config->epochs > INT32_MAX)
         return pp_fail(PP_USAGE, "%d epoch%s of %d batch%s are too many steps; use fewer --epochs or --max-batches",

@@ -158,8 +158,11 @@ static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t off
 /* Those of member i for this one. */
 static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, int i)
 {
-    const struct pp_strided copies = pp_pieces_between(pieces, i, s->circle->members[i].from, s->own);
-    return s->port.backend->queue->copy_strided(s->port.device, s->queue, &copies);
+    for (int turn = 0; turn < pp_pieces_turns(pieces); turn++) {
+        const struct pp_strided copies = pp_pieces_between(pieces, i, s->circle->members[i].from, s->own, turn);
+        PP_TRY(s->port.backend->queue->copy_strided(s->port.device, s->queue, &copies));
+    }
+    return PP_OK;
 }
 
 /* What member i has for all, of sums or of its own; or for this one. */

@@ -222,9 +222,11 @@ static pp_status start_pieces(struct pp_sum *s, struct pp_parcel *parcel, struct
 {
     struct pp_nccl_line *line = &s->line;
     const struct pp_pieces *p = parcel->pieces;
-    const struct pp_strided own = pp_pieces_between(p, s->own, p->from, s->own);
     PP_TRY(pp_nccl_line_begin(line, parcel, after));
-    PP_TRY(line->ops->copy_strided(line->port.device, line->queue, &own));
+    for (int turn = 0; turn < pp_pieces_turns(p); turn++) {
+        const struct pp_strided own = pp_pieces_between(p, s->own, p->from, s->own, turn);
+        PP_TRY(line->ops->copy_strided(line->port.device, line->queue, &own));
+    }
     ncclResult_t result = line->nccl->group_start();
     const bool open = result == ncclSuccess;
     for (int i = 0; i < p->members * p->each && result == ncclSuccess; i++)

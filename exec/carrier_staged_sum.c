@@ -200,7 +200,7 @@ static pp_status poll_pieces(struct pp_sum *s, struct pp_parcel *parcel)
 
 static pp_status start_pieces(struct pp_sum *s, struct pp_parcel *parcel)
 {
-    PP_TRY(s->ops->copy(s->port.device, s->queue, s->sent, parcel->pieces->from, pp_pieces_bytes(parcel->pieces)));
+    PP_TRY(s->ops->copy(s->port.device, s->queue, s->sent, parcel->pieces->from, pp_pieces_sent_bytes(parcel->pieces)));
     PP_TRY(s->ops->record(s->port.device, s->queue, s->fetched_mark[0]));
     return poll_pieces(s, parcel);
 }

@@ -173,12 +173,13 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
     return PP_OK;
 }
 
-pp_status pp_batches_share(struct pp_batches *b, int parts, int part)
+pp_status pp_batches_share(struct pp_batches *b, int parts, int part, bool halves)
 {
     const bool tail = b->tail_seq > 0;
     b->parts = parts;
     b->part = part;
-    b->tail_seq -= b->tail_seq % parts;
+    b->halves = halves;
+    b->tail_seq -= b->tail_seq % (halves ? 2 * parts : parts);
     b->count -= tail && b->tail_seq == 0;
     if (b->count > 0) return PP_OK;
     return pp_fail(
@@ -194,10 +195,13 @@ int pp_batches_seq(const struct pp_batches *b, int i)
 
 void pp_batches_get(const struct pp_batches *b, int i, int32_t *inputs, int32_t *targets)
 {
-    size_t n = (size_t)pp_batches_seq(b, i) / (size_t)(b->parts ? b->parts : 1), bytes = n * sizeof *b->words;
-    const int32_t *from = b->words + b->start + i * b->advance + (int64_t)b->part * (int64_t)n;
-    for (int row = 0; row < b->rows; row++, from += b->stride) {
-        if (inputs) memcpy(inputs + (size_t)row * n, from, bytes);
-        if (targets) memcpy(targets + (size_t)row * n, from + 1, bytes);
+    const int parts = b->parts ? b->parts : 1, chunks = b->halves ? 2 : 1;
+    const size_t n = (size_t)(pp_batches_seq(b, i) / (parts * chunks)), bytes = n * sizeof *b->words;
+    const int32_t *row = b->words + b->start + i * b->advance;
+    for (int k = 0; k < b->rows * chunks; k++) {
+        const int chunk = k % chunks ? chunks * parts - 1 - b->part : b->part;
+        const int32_t *from = row + k / chunks * b->stride + (int64_t)chunk * (int64_t)n;
+        if (inputs) memcpy(inputs + (size_t)k * n, from, bytes);
+        if (targets) memcpy(targets + (size_t)k * n, from + 1, bytes);
     }
 }

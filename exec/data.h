@@ -7,7 +7,8 @@
  * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
  * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
  * advance; the last batch may be shorter. Of these words a worker has all, or a part (pp_shape.context): of `seq`
- * words, part k of C has those from k * (seq div C) on; what C does not divide, the last batch leaves out.
+ * words, part k of C has those from k * (seq div C) on, or of 2 C chunks k and 2 C - 1 - k (pp_shape_gathers_keys);
+ * what C, or 2 C, does not divide, the last batch leaves out.
  */
 #ifndef PP_EXEC_DATA_H
 #define PP_EXEC_DATA_H
@@ -64,14 +65,15 @@ struct pp_batches {
     int count;       /* batches, all or the limit */
     int tail_seq;    /* words of the last one where it is shorter, else 0 */
     int parts, part; /* of the words of a row; 0 parts: one has all */
+    bool halves;     /* a part is two chunks */
 };
 
 /* limit: 0 = all batches. PP_INPUT where the part is too short for one word in and out, or has too many batches. */
 pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
                          int limit, struct pp_batches *out) PP_MUST_CHECK;
-/* The batches of one of so many workers who share the words of rows; seq is a multiple of that. PP_INPUT where no batch
- * is left. */
-pp_status pp_batches_share(struct pp_batches *batches, int parts, int part) PP_MUST_CHECK;
+/* The batches of one of so many workers who share the words of rows; seq is a multiple of their chunks. PP_INPUT where
+ * no batch is left. */
+pp_status pp_batches_share(struct pp_batches *batches, int parts, int part, bool halves) PP_MUST_CHECK;
 /* Length of the rows of batch i, all parts together. */
 int pp_batches_seq(const struct pp_batches *batches, int i);
 /* Fills [rows, the part's words of a row] each; either may be NULL. */

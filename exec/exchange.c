@@ -11,11 +11,22 @@ struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members)
                               .members = members,
                               .each = call->each,
                               .back = call->back,
+                              .halves = call->halves,
                               .piece_bytes = call->elements * pp_sum_bytes(call->type) / members / call->each};
 }
 
-static int64_t here(const struct pp_pieces *p, int member, int k) { return (int64_t)member * p->each + k; }
-static int64_t there(const struct pp_pieces *p, int member, int k) { return (int64_t)k * p->members + member; }
+/* Of chunks all get the same. */
+static int64_t here(const struct pp_pieces *p, int member, int k)
+{
+    return p->halves && !p->back ? k : (int64_t)member * p->each + k;
+}
+
+/* Chunks lie as a row has them: from the first member to the last one, and back. */
+static int64_t there(const struct pp_pieces *p, int member, int k)
+{
+    if (!p->halves) return (int64_t)k * p->members + member;
+    return ((int64_t)(k / 2) * 2 + k % 2) * p->members + (k % 2 ? p->members - 1 - member : member);
+}
 
 int64_t pp_piece_sent(const struct pp_pieces *p, int member, int k)
 {
@@ -27,15 +38,21 @@ int64_t pp_piece_received(const struct pp_pieces *p, int member, int k)
     return (p->back ? here(p, member, k) : there(p, member, k)) * p->piece_bytes;
 }
 
-struct pp_strided pp_pieces_between(const struct pp_pieces *p, int member, const void *from, int own)
+int64_t pp_pieces_sent_bytes(const struct pp_pieces *p)
 {
-    const int64_t sent = pp_piece_sent(p, own, 0), received = pp_piece_received(p, member, 0);
+    return p->halves && !p->back ? p->piece_bytes * p->each : pp_pieces_bytes(p);
+}
+
+struct pp_strided pp_pieces_between(const struct pp_pieces *p, int member, const void *from, int own, int turn)
+{
+    const int turns = pp_pieces_turns(p);
+    const int64_t sent = pp_piece_sent(p, own, turn), received = pp_piece_received(p, member, turn);
     return (struct pp_strided){.to = (char *)p->to + received,
                                .from = (const char *)from + sent,
-                               .to_stride = pp_piece_received(p, member, 1) - received,
-                               .from_stride = pp_piece_sent(p, own, 1) - sent,
+                               .to_stride = pp_piece_received(p, member, turn + turns) - received,
+                               .from_stride = pp_piece_sent(p, own, turn + turns) - sent,
                                .bytes = p->piece_bytes,
-                               .n = p->each};
+                               .n = p->each / turns};
 }
 
 pp_status pp_exchange_create(struct pp_group group, int me, int most_each, struct pp_exchange **out)

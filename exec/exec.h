@@ -35,6 +35,7 @@ struct pp_result {
     struct pp_point point;
     char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
     int microbatches, replicas, tensor, overlap_tensor_sums, tensor_sum_pieces, expert_parallel, context_parallel;
+    int cp_comm_type; /* enum pp_context_kind */
     int ranks, workers, vocabulary;
     int zero; /* pp_plan_zero() */
     bool sequence_parallel, overlap_grad_reduce, overlap_param_gather;

@@ -20,20 +20,20 @@ static json_t *make_row(const struct pp_result *r)
 {
     char plan[24], mode[PP_CHECKPOINT_TEXT];
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, s:i, s:i, s:s, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
-                     "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
-                     r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "tensor", r->tensor,
-                     "expert_parallel", r->expert_parallel, "context_parallel", r->context_parallel, "zero", r->zero,
-                     "sequence_parallel", r->sequence_parallel, "overlap_grad_reduce", r->overlap_grad_reduce,
-                     "overlap_param_gather", r->overlap_param_gather, "overlap_tensor_sums", r->overlap_tensor_sums,
-                     "tensor_sum_pieces", r->tensor_sum_pieces, "checkpoint",
-                     pp_checkpoint_text(r->point.checkpoint, mode), "ms_per_batch",
-                     pp_json_real(r->stored.ms_per_batch), "bubble", pp_json_real(r->stored.bubble), "peak_bytes",
-                     pp_json_integers(r->peak_bytes, r->ranks), "process_bytes", process_bytes(r), "loss",
-                     pp_json_reals(r->losses, r->nlosses), "valid_loss", pp_json_reals(r->valid_losses, r->nvalid),
-                     "test_loss", pp_json_real(r->stored.test_loss), "first_step", r->first_step, "parameters",
-                     (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
+    return json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:b, s:i, s:i, s:s, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
+        "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
+        r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "tensor", r->tensor,
+        "expert_parallel", r->expert_parallel, "context_parallel", r->context_parallel, "cp_comm_type",
+        pp_context_kind_names[r->cp_comm_type], "zero", r->zero, "sequence_parallel", r->sequence_parallel,
+        "overlap_grad_reduce", r->overlap_grad_reduce, "overlap_param_gather", r->overlap_param_gather,
+        "overlap_tensor_sums", r->overlap_tensor_sums, "tensor_sum_pieces", r->tensor_sum_pieces, "checkpoint",
+        pp_checkpoint_text(r->point.checkpoint, mode), "ms_per_batch", pp_json_real(r->stored.ms_per_batch), "bubble",
+        pp_json_real(r->stored.bubble), "peak_bytes", pp_json_integers(r->peak_bytes, r->ranks), "process_bytes",
+        process_bytes(r), "loss", pp_json_reals(r->losses, r->nlosses), "valid_loss",
+        pp_json_reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "first_step",
+        r->first_step, "parameters", (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
 }
 
 static json_t *make_rows(const struct pp_result *results, int n)

@@ -99,6 +99,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .tensor_sum_pieces = pp_job_sum_pieces(s->job),
                               .expert_parallel = plan->expert_parallel,
                               .context_parallel = plan->context,
+                              .cp_comm_type = s->job->model->shape.context_kind,
                               .zero = pp_plan_zero(plan),
                               .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
                               .overlap_grad_reduce = pp_config_sums_parts(s->job->config) || plan->shards,

@@ -274,7 +274,8 @@ static pp_status prepare(struct pp_trainee *t)
     PP_TRY(go_on(t));
     PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas,
                           pp_worker_data_rank(s->job->train, w->me), config->max_batches, &t->batches));
-    PP_TRY(pp_batches_share(&t->batches, s->job->train->context, pp_worker_context_rank(s->job->train, w->me)));
+    PP_TRY(pp_batches_share(&t->batches, s->job->train->context, pp_worker_context_rank(s->job->train, w->me),
+                            pp_shape_gathers_keys(&s->job->model->shape)));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, s->job->train, w->me == 0 ? &s->journal : NULL));
     return reference(t, &s->reference_ns[0]);
 }

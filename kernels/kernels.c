@@ -15,11 +15,8 @@ const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
 };
 
 /* The bias (index of ref[]) that calls of a kernel may lack, which spares work; 0: none. */
-static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3,
-                                        [PP_KERNEL_FLASH] = 3,
-                                        [PP_KERNEL_ROPE] = 1,
-                                        [PP_KERNEL_GELU] = 2,
-                                        [PP_KERNEL_SWIGLU] = 2};
+static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3, [PP_KERNEL_FLASH] = 3, [PP_KERNEL_ROPE] = 1,
+                                        [PP_KERNEL_COPY_KEYS] = 2, [PP_KERNEL_GELU] = 2,  [PP_KERNEL_SWIGLU] = 2};
 
 static bool lacks_bias(const struct pp_call *call)
 {
@@ -73,6 +70,9 @@ double pp_call_flops(const struct pp_call *call)
 /* Columns of a token's queries, keys and values; those that rope rotates. */
 #define WIDTH (PP_QKV_HEADS(n) * n[3])
 #define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
+/* Keys and values of whole rows; columns of a token that flash works on: without these, where it has them. */
+#define GATHERED (2 * n[0] * n[6] * PP_KV_HEADS(n) * n[3])
+#define OWN_WIDTH (n[6] ? n[2] * n[3] : WIDTH)
 
 /* Of an operand that a kernel writes only to add its bias. */
 #define RENEWED (bare ? READ : BOTH)
@@ -106,14 +106,17 @@ double pp_call_flops(const struct pp_call *call)
     X(ATTENTION_GRAD, 3, scratch, PP_TYPE_FLOAT, WRITE, scratch(n), 0)                                                 \
     X(FLASH, 0, ctx, PP_TYPE_ACTIVATION, WRITE, t *n[2] * n[3], t * n[2] * n[3])                                       \
     X(FLASH, 1, lse, PP_TYPE_FLOAT, WRITE, t *n[2], t *n[2])                                                           \
-    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                        \
+    X(FLASH, 2, qkv, PP_TYPE_ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *OWN_WIDTH)                                    \
     X(FLASH, 3, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                   \
     X(FLASH, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                                    \
-    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                           \
+    X(FLASH, 5, keys, PP_TYPE_ACTIVATION, READ, GATHERED, GATHERED)                                                    \
+    X(FLASH_GRAD, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * OWN_WIDTH)                                       \
     X(FLASH_GRAD, 1, lse, PP_TYPE_FLOAT, READ, t *n[2], t *n[2])                                                       \
     X(FLASH_GRAD, 2, ctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                   \
     X(FLASH_GRAD, 3, dctx, PP_TYPE_ACTIVATION, READ, t *n[2] * n[3], t * n[2] * n[3])                                  \
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                               \
+    X(FLASH_GRAD, 5, keys, PP_TYPE_ACTIVATION, READ, GATHERED, GATHERED)                                               \
+    X(FLASH_GRAD, 6, dkeys, PP_TYPE_ACTIVATION, WRITE, GATHERED, GATHERED)                                             \
     X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                              \
     X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                    \
     X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
@@ -188,11 +191,18 @@ double pp_call_flops(const struct pp_call *call)
     X(TO_PIECES, 2, bias, PP_TYPE_FLOAT, READ, n[1] + 2 * n[2], 0)                                                     \
     X(FROM_PIECES, 0, to, PP_TYPE_ACTIVATION, WRITE, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))               \
     X(FROM_PIECES, 1, from, PP_TYPE_ACTIVATION, READ, n[0] * (n[1] + 2 * n[2]), n[0] * (n[1] + 2 * n[2]))              \
+    X(COPY_KEYS, 0, to, PP_TYPE_ACTIVATION, WRITE, 2 * n[0] * n[2], 2 * n[0] * n[2])                                   \
+    X(COPY_KEYS, 1, qkv, PP_TYPE_ACTIVATION, RENEWED, n[0] * (n[1] + 2 * n[2]),                                        \
+      bare ? 2 * n[0] * n[2] : 2 * n[0] * (n[1] + 2 * n[2]))                                                           \
+    X(COPY_KEYS, 2, bias, PP_TYPE_FLOAT, READ, n[1] + 2 * n[2], 0)                                                     \
+    X(SUM_KEYS, 0, qkv, PP_TYPE_ACTIVATION, BOTH, n[0] * (n[1] + 2 * n[2]), 2 * n[0] * n[2])                           \
+    X(SUM_KEYS, 1, from, PP_TYPE_ACTIVATION, READ, 2 * n[3] * n[0] * n[2], 2 * n[3] * n[0] * n[2])                     \
     X(ALL_REDUCE, 0, memory, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                          \
     X(REDUCE_SCATTER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                             \
     X(ALL_GATHER, 0, memory, PP_TYPE_ACTIVATION, BOTH, n[0] * n[1], 0)                                                 \
     X(ALL_TO_ALL, 0, to, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, WRITE, n[0] * n[1], 0)                             \
-    X(ALL_TO_ALL, 1, from, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, READ, n[0] * n[1], 0)                            \
+    X(ALL_TO_ALL, 1, from, n[4] ? PP_TYPE_FLOAT : PP_TYPE_ACTIVATION, READ,                                            \
+      n[6] && !n[3] ? n[0] / n[6] * n[1] : n[0] * n[1], 0)                                                             \
     X(COLSUM, 0, grad, PP_TYPE_FLOAT, BOTH, n[1], 0)                                                                   \
     X(COLSUM, 1, in, PP_TYPE_ACTIVATION, READ, n[0] * n[1], n[0] * n[1])                                               \
     X(TAKE, 0, grad, PP_TYPE_FLOAT, BOTH, n[0] * n[1], n[0] * n[1])                                                    \
@@ -210,7 +220,7 @@ double pp_call_flops(const struct pp_call *call)
 static int64_t scratch(const int64_t *n) { return pp_attention_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float); }
 static int64_t flash_scratch(const int64_t *n)
 {
-    return pp_flash_scratch((int)n[1], (int)n[3]) / (int64_t)sizeof(float);
+    return pp_flash_scratch((int)n[1], (int)PP_ROW_KEYS(n), (int)n[3]) / (int64_t)sizeof(float);
 }
 
 /* t: tokens, where a kernel's first dimensions are rows and seq. */
@@ -302,6 +312,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
                                       .type = call->precision == PP_BF16 && !call->n[4] ? PP_SUM_BF16 : PP_SUM_FLOAT,
                                       .each = exchanges ? call->n[2] : 0,
                                       .back = exchanges && call->n[3],
+                                      .halves = exchanges && call->n[6],
                                       .beside = exchanges ? 0 : call->n[2]};
     if (join) join->run(join->arg, &what);
 }
@@ -317,8 +328,9 @@ static const char *norm_words(const struct pp_call *call)
 static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
 {
     const int kv = PP_KV_HEADS(call->n);
-    const size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
-    snprintf(buf + used, size - used, "%s", lacks_bias(call) ? " plain" : "");
+    size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    if (call->n[6]) used += (size_t)snprintf(buf + used, size - used, " of%d", call->n[6]);
+    snprintf(buf + used, size - used, "%s", lacks_bias(call) && !call->n[6] ? " plain" : "");
     return buf;
 }
 

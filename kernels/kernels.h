@@ -10,7 +10,8 @@
  * makes zeros of others' words, embed_grad passes over them, and dropout draws what it would draw for all of them. Of
  * frame.context workers one has, of each row, the tokens from context_rank times seq on, and positions and dropout are
  * those of these places; but attention has all tokens, and of the tensor rank's heads those from context_rank times
- * heads on.
+ * heads on. With frame.halves it has two chunks of each row instead (pp_row_places), which are attention's queries, and
+ * all of the tensor rank's heads.
  * A bias that has no memory is none: nothing is added, and what would only be renewed by it is not written.
  *
  * kernel          n[]                          f[]       ref[], in order
@@ -39,14 +40,19 @@
  *                 with enable_gqa; what they give its gradients is added in the order of the heads
  * attention_grad  rows, seq, heads, dh, causal, kv
  *                                              p         qkv -> dqkv in place, P, dctx [T,heads*dh], scratch
- * flash           as attention                 p         ctx [T,heads*dh], lse [rows,heads,seq], qkv [T,width],
- *                                                        bias [width], scratch (pp_flash_scratch)
+ * flash           as attention, tokens         p         ctx [T,heads*dh], lse [rows,heads,seq], qkv [T,width],
+ *                                                        bias [width], scratch (pp_flash_scratch),
+ *                                                        keys [rows,tokens,2*kv*dh]
  *                 attention that stores no P: lse = logarithm of the sum of the exponentials of a query's scaled
- *                 scores. The same scores are dropped as by attention
- * flash_grad      as attention_grad            p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch
- *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx
+ *                 scores. The same scores are dropped as by attention. tokens: of whole rows, context times seq, where
+ *                 queries are those of the frame's halves, and keys and values of all tokens in `keys`; of qkv only the
+ *                 queries count then, and there is no bias. 0: there is no ref[5]
+ * flash_grad      as attention_grad, tokens    p         qkv -> dqkv in place, lse, ctx, dctx [T,heads*dh], scratch,
+ *                                                        keys, their gradients
+ *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx. With
+ *                 tokens of qkv the queries alone become their gradients; 0: there is no ref[5], nor ref[6]
  * rope            rows, seq, heads, dh, 0, kv  theta     qkv [T,width] in place, bias [width]
- *                 qkv += bias; then queries and keys of token t of a row are rotated: columns i and
+ *                 qkv += bias; then queries and keys of the row's token t are rotated: columns i and
  *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
  *                 (Su et al. 2021; pairs are those of Hugging Face's Llama, "rotate half", not neighbours). dh is even
  * rope_grad       rows, seq, heads, dh, 0, kv  theta     dqkv [T,width] in place: dq and dk are rotated back
@@ -119,17 +125,25 @@
  *                 as many: queries, keys and values; or, shared 0, what attention makes of it. Of each of these, plus
  *                 bias, an equal part for part after part, one behind the other
  * from_pieces     as to_pieces                            to, from: the other way, to is as to_pieces' from
+ * copy_keys       tokens, width, shared                   to [tokens,2*shared], qkv [tokens,width+2*shared] in place,
+ *                                                         bias [width+2*shared]: qkv += bias; to = what is behind the
+ *                                                         first `width` numbers of a token, its keys and values
+ * sum_keys        tokens, width, shared, parts            qkv [tokens,width+2*shared], from [parts,tokens,2*shared]:
+ *                                                         the same numbers become the sum of the parts in their order,
+ *                                                         made in float32
  * all_reduce      rows, width, beside, 0, wide, group    memory [rows,width]: frame.join, if there is one.
  *                 wide: float32 whatever the precision; group: enum pp_join_group; beside: see struct pp_join_call
  * reduce_scatter  as all_reduce, not wide                memory [rows,width] of as many equal parts as tensor ranks:
  *                 the rank's own becomes the sum of that part
  * all_gather      as reduce_scatter                      memory: all parts become those of the ranks that have them
  * await           0, 0, beside, 0, 0, group              what comes next waits for the one with that number
- * all_to_all      rows, width, each, back, wide, group  to [rows,width], from [rows,width]: equal pieces, so many for
- *                 each worker of the group (the places of its experts; rows of which it has the tokens). frame.join, if
- *                 there is one, sends the others theirs: from [workers, each] to [each, workers], of the k-th piece
- *                 what worker after worker has of it; back: the other way. Without, where a worker is measured alone:
- *                 to = from, so that numbers are there which cost what numbers do
+ * all_to_all      rows, width, each, back, wide, group, halves  to [rows,width], from [rows,width]: equal pieces, so
+ *                 many for each worker of the group (the places of its experts; rows of which it has the tokens).
+ *                 frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers], of the
+ *                 k-th piece what worker after worker has of it; back: the other way. halves: 0, or so many workers:
+ *                 pieces are chunks of rows (pp_join_call.halves), and `from` has a worker's alone,
+ *                 [rows/halves,width], or, back, what it has for all. Without frame.join, where a worker is measured
+ *                 alone: to = from, as often as it has room, so that numbers are there which cost what numbers do
  * colsum          rows, width                            grad [width], in [rows,width]
  * take            rows, width                            grad [rows,width], in [rows,width], float32: grad = in; zeros
  *                 where that has no memory
@@ -145,17 +159,20 @@
 #define PP_KERNELS_KERNELS_H
 
 #include "core/program.h"
+#include "kernels/places.h"
 
 /* Heads of keys and values of a call of attention or rope; heads that a token has in all. */
 #define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
 #define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
+/* Keys of a row. */
+#define PP_ROW_KEYS(n) ((n)[6] ? (n)[6] : (n)[1])
 
 enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 << 20 /* of all tokens of a call */ };
 
 /* Products that a call of a product makes. */
 #define PP_TIMES(n) ((n)[5] ? (n)[5] : 1)
 
-#define PP_SCORES(n) ((n)[0] * (n)[2] * (n)[1] * (n)[1])
+#define PP_SCORES(n) ((n)[0] * (n)[2] * (n)[1] * PP_ROW_KEYS(n))
 /* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 
@@ -198,6 +215,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
     X(TO_PIECES, to_pieces, 4, 0)                                                                                      \
     X(FROM_PIECES, from_pieces, 4, 0)                                                                                  \
+    X(COPY_KEYS, copy_keys, 3, 0)                                                                                      \
+    X(SUM_KEYS, sum_keys, 4, 2 * n[0] * n[2] * (n[3] - 1))                                                             \
     X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
     X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
     X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
@@ -233,63 +252,6 @@ static inline bool pp_kernel_is_norm(int kernel)
 {
     return kernel == PP_KERNEL_LAYERNORM || kernel == PP_KERNEL_LAYERNORM_GRAD || kernel == PP_KERNEL_RMSNORM ||
            kernel == PP_KERNEL_RMSNORM_GRAD;
-}
-
-/* Of a norm, residual, or a gradient of these: tokens of the worker's microbatches before the first one that it works
- * on, and how many these are; seq: tokens that it has of a row. Behind each `run` of them, unless that is 0, there are
- * `gap` others, of which other tensor ranks have the same pieces. */
-struct pp_tokens {
-    int64_t first, n;
-    int seq, run, gap;
-};
-static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
-{
-    const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
-    if (!whole) return (struct pp_tokens){.first = frame->first_row * call->n[1], .n = room, .seq = call->n[1]};
-    const int pieces = call->n[5] > 1 ? call->n[5] : 1, seq = (int)(whole / call->n[0]);
-    const int64_t own = room / pieces, piece = own * pp_frame_tensor(frame), begin = frame->tensor_rank * own;
-    /* Pieces that hold tokens of all workers; of the next one this worker has what is left, if anything is. */
-    const int64_t filled = whole / piece < pieces ? whole / piece : pieces, rest = whole - filled * piece - begin;
-    const int64_t left = filled == pieces || rest < 0 ? 0 : rest < own ? rest : own;
-    return (struct pp_tokens){.first = frame->first_row * seq + begin,
-                              .n = filled * own + left,
-                              .seq = seq,
-                              .run = pieces > 1 ? (int)own : 0,
-                              .gap = (int)(piece - own)};
-}
-
-/* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. A worker
- * has `seq` of each row, and the call's rows begin with its token `begin`: t tokens further is t + t / seq * others +
- * before. run, gap: as of struct pp_tokens, of which t does not count the others. The generator has 32 bits of such
- * numbers, so only what is small is divided. */
-struct pp_token_places {
-    uint32_t seq, begin, others, before, first, run, gap;
-};
-static inline struct pp_token_places pp_token_places_of(int seq, const struct pp_frame *frame)
-{
-    const int64_t context = pp_frame_context(frame), begin = frame->first_row * seq;
-    return (struct pp_token_places){.seq = (uint32_t)seq,
-                                    .begin = (uint32_t)begin,
-                                    .others = (uint32_t)((context - 1) * seq),
-                                    .before = (uint32_t)(begin * context + frame->context_rank * (int64_t)seq)};
-}
-static inline struct pp_token_places pp_places_of_tokens(const struct pp_tokens *tokens, const struct pp_frame *frame)
-{
-    struct pp_token_places places = pp_token_places_of(tokens->seq, frame);
-    places.first = (uint32_t)tokens->first;
-    places.run = (uint32_t)tokens->run;
-    places.gap = (uint32_t)tokens->gap;
-    return places;
-}
-
-/* The worker's number among those that share the heads of attention, and how many these are. */
-static inline int pp_frame_head_rank(const struct pp_frame *frame)
-{
-    return frame->tensor_rank * pp_frame_context(frame) + frame->context_rank;
-}
-static inline int pp_frame_head_ranks(const struct pp_frame *frame)
-{
-    return pp_frame_tensor(frame) * pp_frame_context(frame);
 }
 
 /* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). ONCE: where
@@ -345,8 +307,9 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
  * rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that has its
  * last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind, "nobias"
- * where that spares a pass over memory, "times8" for so many products, "drop" for a dropout site, the precision,
- * "wide" for a product whose result is wider than its operands. Returns buf. */
+ * where that spares a pass over memory, "times8" for so many products, "of4096" for queries of some of so many tokens,
+ * "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands. Returns buf.
+ */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients
@@ -359,12 +322,12 @@ static inline int64_t pp_attention_scratch(int seq, int head_dim)
 /* Queries that flash works on at a time on the cpu. */
 enum { PP_FLASH_QUERIES = 64 };
 
-/* Bytes of scratch of flash (and of its gradient): two blocks of scores, gradients of the keys and values of
- * a group. */
-static inline int64_t pp_flash_scratch(int seq, int head_dim)
+/* Bytes of scratch of flash (and of its gradient) for so many queries and keys of a row: two blocks of scores, and
+ * gradients of the keys and values of a group. */
+static inline int64_t pp_flash_scratch(int queries, int keys, int head_dim)
 {
-    const int64_t queries = seq < PP_FLASH_QUERIES ? seq : PP_FLASH_QUERIES;
-    return 2 * (int64_t)sizeof(float) * seq * (queries + head_dim);
+    const int64_t block = queries < PP_FLASH_QUERIES ? queries : PP_FLASH_QUERIES;
+    return 2 * (int64_t)sizeof(float) * keys * (block + head_dim);
 }
 
 #endif

@@ -118,13 +118,6 @@ void pp_writer_take_again(struct pp_writer *w, bool reads_u)
     if (w->slot.activation_again && reads_u) w->u = pp_writer_inner(w);
 }
 
-void pp_writer_take_pieces(struct pp_writer *w)
-{
-    const int width = (int)pp_qkv_width(&w->model->local);
-    const bool shares = pp_shape_context(&w->model->local) > 1 && w->stage->layers > 0;
-    for (int i = 0; i < 2 && shares; i++) w->pieces[i] = pp_writer_activations(w, width);
-}
-
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
     struct pp_call *call = &w->out->calls[w->out->ncalls++];

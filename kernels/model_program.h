@@ -46,7 +46,10 @@
  * Where C workers have parts of the same rows (pp_shape.context), T are a worker's tokens, in all of the above: as many
  * numbers as attention has then, of all tokens of its rows, but of a part of its heads. What in_proj makes is scratch,
  * and qkv, P and lse are those of attention; qkv becomes dqkv of T in the end. ctx is of T, and with flash, whose
- * backward reads it, there is that of all tokens, too (ctx_there). What is exchanged is scratch [T,q], twice.
+ * backward reads it, there is that of all tokens, too (ctx_there). What is exchanged is scratch [T,q], twice. Where
+ * they gather keys and values (pp_shape_gathers_keys), qkv, lse and ctx are of T and of all heads, as without them.
+ * What is gathered is scratch: [C T,2k] for the k columns of keys, and on the way back as much for gradients, forward
+ * [T,2k] for the worker's own.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
  * those of all as one matrix. Not with experts, whose places are of one microbatch.
@@ -127,7 +130,7 @@ struct pp_writer {
     struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
     struct pp_ref full[2];   /* parts: scratch for the tokens of all [T,d] */
     struct pp_ref own;       /* parts of several pieces, backward: scratch for the worker's, one behind the other */
-    struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q] */
+    struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q], or for keys and values */
     struct pp_program *out;
 };
 
@@ -205,8 +208,8 @@ struct pp_ref pp_writer_places(struct pp_writer *w);
 /* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, where that is
  * read. */
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
-/* Takes w->pieces, where workers have parts of the same rows. */
-void pp_writer_take_pieces(struct pp_writer *w);
+/* Takes w->pieces, where workers have parts of the same rows. back: of a program that has gradients of attention. */
+void pp_writer_take_pieces(struct pp_writer *w, bool back);
 /* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
 /* A norm, a residual, or a gradient of these, over the worker's tokens. */

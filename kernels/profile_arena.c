@@ -198,6 +198,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .sums = arena->results + 1,
         .tensor = pp_plan_tensor(plan),
         .context = plan->context,
+        .halves = pp_shape_gathers_keys(&job->model->shape),
     };
     if (plan->shards)
         pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, pp_task_param(plan, task)),

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention between in_proj and out_proj, forward and backward. Where workers have parts of the tokens of the same rows
- * (context parallelism), it is of all tokens and a part of the heads: what in_proj has made of a worker's tokens is
- * laid out in pieces, head part after head part, and all to all brings each worker those of its heads, in the order of
- * the tokens; what attention makes goes back the same way (Jacobs et al. 2023, "DeepSpeed Ulysses"). So attention and
+ * (context parallelism), they get from each other what it needs of the others' tokens, in one of two ways.
+ *
+ * All to all: attention is of all tokens and a part of the heads. What in_proj has made of a worker's tokens is laid
+ * out in pieces, head part after head part, and all to all brings each worker those of its heads, in the order of the
+ * tokens; what attention makes goes back the same way (Jacobs et al. 2023, "DeepSpeed Ulysses"). So attention and
  * rotary positions are the same kernels whoever has the tokens.
+ *
+ * All gather: attention is of the worker's queries, of all heads, and of the keys and values of all tokens (Dubey et
+ * al. 2024, "The Llama 3 Herd of Models"). Those are gathered in scratch, in the order of the tokens, and once more on
+ * the way back; then each worker gets what all have of the gradients of its own, and adds it up in their order.
  */
 #include "kernels/model_program.h"
 
-static bool is_apart(const struct pp_writer *w) { return pp_shape_context(&w->model->local) > 1; }
+static bool gathers(const struct pp_writer *w) { return pp_shape_gathers_keys(&w->model->local); }
+
+/* Does attention work on a part of the heads? */
+static bool is_apart(const struct pp_writer *w) { return pp_shape_context(&w->model->local) > 1 && !gathers(w); }
 
 /* Rows of `width` numbers: pieces of the worker's tokens to the workers that have their heads, or back. */
 static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width)
@@ -36,12 +45,15 @@ static int key_width(const struct pp_writer *w)
     return pp_kv_heads(&w->model->local) * pp_head_dim(&w->model->local);
 }
 
+/* Queries of a row that attention works on. */
+static int queries(const struct pp_writer *w) { return gathers(w) ? w->seq : w->row_seq; }
+
 /* Heads of what attention works on. */
 static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int parts = pp_shape_context(shape);
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->row_seq, shape->heads / parts, pp_head_dim(shape));
+    const int parts = is_apart(w) ? pp_shape_context(shape) : 1;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, queries(w), shape->heads / parts, pp_head_dim(shape));
     call->n[5] = pp_kv_heads(shape) / parts;
     return call;
 }
@@ -52,6 +64,9 @@ static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel m
     const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = write_heads(w, shape->attention == PP_ATTENTION_FLASH ? flash : math);
     call->n[4] = shape->mask == PP_MASK_CAUSAL;
+    if (gathers(w)) call->n[6] = w->row_seq;
+    if (gathers(w)) call->ref[5] = w->pieces[0];
+    if (gathers(w) && call->kernel == PP_KERNEL_FLASH_GRAD) call->ref[6] = w->pieces[1];
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     return call;
 }
@@ -63,6 +78,39 @@ static void write_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
     call->f[0] = (float)w->model->local.rope_theta;
     call->ref[0] = qkv;
     call->ref[1] = bias;
+}
+
+/* From w->pieces[1] the keys and values of the worker's tokens to w->pieces[0], of all tokens; back: gradients of these
+ * to what all have of those of the worker's tokens. */
+static void write_chunks(struct pp_writer *w, bool back)
+{
+    struct pp_call *call =
+        pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, w->rows * w->row_seq, 2 * key_width(w), 2 * w->rows, back);
+    call->n[5] = PP_JOIN_CONTEXT_RANKS;
+    call->n[6] = pp_shape_context(&w->model->local);
+    call->ref[0] = w->pieces[0];
+    call->ref[1] = w->pieces[1];
+}
+
+/* bias: no memory, or added to qkv before. */
+static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
+{
+    struct pp_call *call =
+        pp_writer_call(w, PP_KERNEL_COPY_KEYS, (int)w->tokens, pp_context_width(&w->model->local), key_width(w), 0);
+    call->ref[0] = w->pieces[1];
+    call->ref[1] = qkv;
+    call->ref[2] = bias;
+    write_chunks(w, false);
+}
+
+static void write_gathering_grad(struct pp_writer *w, struct pp_ref dqkv)
+{
+    const struct pp_shape *shape = &w->model->local;
+    write_chunks(w, true);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUM_KEYS, (int)w->tokens, pp_context_width(shape), key_width(w),
+                                          pp_shape_context(shape));
+    call->ref[0] = dqkv;
+    call->ref[1] = w->pieces[0];
 }
 
 /* What attention makes, where it makes it. Of all tokens flash reads it once more. */
@@ -91,6 +139,10 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         write_rope(w, PP_KERNEL_ROPE, qkv, bias);
         bias = none;
     }
+    if (gathers(w)) {
+        write_gathering(w, qkv, bias);
+        bias = none;
+    }
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
     call->ref[0] = ctx;
     call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
@@ -110,6 +162,7 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
         write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_context_width(&w->model->local));
         dctx = w->pieces[0];
     }
+    if (gathers(w)) write_gathering(w, dqkv, (struct pp_ref){0});
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
     const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
     call->ref[0] = dqkv;
@@ -117,6 +170,7 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
     if (flash) call->ref[2] = context_of(w, l);
     call->ref[flash ? 3 : 2] = dctx;
     call->ref[flash ? 4 : 3] = scratch;
+    if (gathers(w)) write_gathering_grad(w, dqkv);
     if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD, dqkv, (struct pp_ref){0});
     if (!is_apart(w)) return;
     write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
@@ -127,6 +181,18 @@ struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const int head_dim = pp_head_dim(shape);
-    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH ? pp_flash_scratch(w->row_seq, head_dim)
-                                                                       : pp_attention_scratch(w->row_seq, head_dim));
+    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH
+                                    ? pp_flash_scratch(queries(w), w->row_seq, head_dim)
+                                    : pp_attention_scratch(w->row_seq, head_dim));
+}
+
+void pp_writer_take_pieces(struct pp_writer *w, bool back)
+{
+    const struct pp_shape *shape = &w->model->local;
+    const int keys = 2 * key_width(w), context = pp_shape_context(shape);
+    if (context == 1 || w->stage->layers == 0) return;
+    for (int i = 0; i < 2 && !gathers(w); i++) w->pieces[i] = pp_writer_activations(w, (int)pp_qkv_width(shape));
+    if (!gathers(w)) return;
+    w->pieces[0] = pp_writer_activations(w, context * keys);
+    w->pieces[1] = pp_writer_activations(w, back ? context * keys : keys);
 }

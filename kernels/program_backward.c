@@ -332,7 +332,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     if (!w->split || pp_writer_swiglu(w)) path.du = pp_writer_inner(w);
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);
-    pp_writer_take_pieces(w);
+    pp_writer_take_pieces(w, true);
     return path;
 }
 

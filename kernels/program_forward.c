@@ -312,7 +312,7 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
     if (recompute && w->stage->layers == 0 && !w->stage->decode) return; /* nothing is kept of an embedding alone */
     pp_writer_take_again(w, true);
     pp_writer_take_full(w, 1);
-    pp_writer_take_pieces(w);
+    pp_writer_take_pieces(w, false);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
     else

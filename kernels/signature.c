@@ -87,9 +87,10 @@ static void write_precision(const struct pp_shape *shape, char *text, size_t siz
 
 static void write_workers(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
-    char context[16] = "", pieces[16] = "";
+    const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
+    char context[32] = "", pieces[16] = "";
     *text = '\0';
-    if (pp_shape_context(shape) > 1 && !tensors) snprintf(context, sizeof context, " cp%d", shape->context);
+    if (pp_shape_context(shape) > 1 && !tensors) snprintf(context, sizeof context, " cp%d%s", shape->context, gathers);
     if (shape->sum_pieces > 1 && !tensors) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
     if (pp_shape_tensor(shape) > 1)
         snprintf(text, size, " tp%d%s%s%s", shape->tensor, pp_shape_parts_tokens(shape) ? " sp" : "", pieces, context);

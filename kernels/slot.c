@@ -87,7 +87,8 @@ static void place_attention(struct placing *p, const struct pp_shape *shape, str
     else
         out->p = place(p, (int64_t)shape->heads * p->row_seq, e);
     out->ctx = place(p, pp_context_width(shape), e);
-    if (pp_shape_context(shape) > 1 && flash) out->ctx_there = place(p, pp_context_width(shape), e);
+    if (pp_shape_context(shape) > 1 && !pp_shape_gathers_keys(shape) && flash)
+        out->ctx_there = place(p, pp_context_width(shape), e);
 }
 
 static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,

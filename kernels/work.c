@@ -19,11 +19,25 @@ static bool is_flash(const struct pp_call *call)
     return call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
 }
 
+/* The same of queries that are two chunks of a row (pp_row_places): of the first worker's; others have as many, but for
+ * tiles in which chunks end. */
+static double scores_of_chunks(const int32_t *n, int64_t queries, int64_t keys)
+{
+    const int64_t half = n[1] / 2;
+    double sum = 0;
+    for (int64_t i = 0; i < n[1]; i += queries) {
+        const int64_t end = i + queries < n[1] ? i + queries : n[1], seen = end <= half ? end : end + n[6] - n[1];
+        sum += (double)queries * (double)up(n[4] ? seen : n[6], keys);
+    }
+    return sum;
+}
+
 /* Scores of a head that are computed in tiles of queries x keys, one a multiple of the other. With a mask a tile is
  * left out where none of its queries sees any of its keys. */
 static double scores(const int32_t *n, int64_t queries, int64_t keys)
 {
     const int64_t tiles = up(n[1], queries) / queries;
+    if (n[6]) return scores_of_chunks(n, queries, keys);
     if (!n[4]) return (double)(tiles * queries) * (double)up(n[1], keys);
     if (queries >= keys) /* t + 1 tiles of `queries` keys each; of the last as many as there are */
         return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n[1], keys));
@@ -88,12 +102,23 @@ static struct parts flash_on_tensor_cores(const int32_t *n, bool gradient)
                             (blocks * 2 * 1.5 + 2) * read + blocks * rewritten}}};
 }
 
-/* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see. */
+/* Of so many queries and their own keys, in blocks that see keys up to their last one. */
+static double block_scores(int64_t queries)
+{
+    const double blocks = (double)(queries / PP_FLASH_QUERIES), rest = (double)(queries % PP_FLASH_QUERIES),
+                 side = PP_FLASH_QUERIES;
+    return side * side * blocks * (blocks + 1) / 2 + rest * (double)queries;
+}
+
+/* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see. Of two
+ * chunks the second sees all keys before its own ones, of the first worker's. */
 static struct parts on_processor(const struct pp_call *call)
 {
     const int32_t *n = call->n;
-    const double seq = n[1], blocks = n[1] / PP_FLASH_QUERIES, rest = n[1] % PP_FLASH_QUERIES, side = PP_FLASH_QUERIES;
-    const double made = is_flash(call) && n[4] ? side * side * blocks * (blocks + 1) / 2 + rest * seq : seq * seq;
+    const int64_t half = n[1] / 2;
+    double made = (double)n[1] * PP_ROW_KEYS(n);
+    if (is_flash(call) && n[4])
+        made = n[6] ? 2 * block_scores(half) + (double)half * (double)(n[6] - half) : block_scores(n[1]);
     return (struct parts){{{made, n[3], is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
 }
 

@@ -31,6 +31,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "tensor", json_integer(pp_plan_tensor(plan)));
     set(row, "expert_parallel", json_integer(plan->expert_parallel));
     set(row, "context_parallel", json_integer(plan->context));
+    set(row, "cp_comm_type", json_string(pp_context_kind_names[job->model ? job->model->shape.context_kind : 0]));
     set(row, "virtual", json_integer(plan->virtual_stages));
     set(row, "chunks", json_integer(job->point.chunks));
     set(row, "microbatches", json_integer(plan->microbatches));

@@ -16,10 +16,14 @@
 
 /* A call taken apart. */
 struct pp_attention {
-    int rows, seq, heads, dh, d; /* d = heads * dh */
+    int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
     int kv, group;               /* heads of keys and values, heads of queries of each */
     int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
     int apart;                   /* from a key to its value: kv * dh */
+    int keys, key_width;         /* keys of a row; from one to the next one */
+    int64_t to_keys, to_grads;   /* from qkv to the first key, and to where its gradient goes */
+    bool key_grads_apart;        /* they do not take the place of what others still need */
+    pp_row_places places;        /* of queries among keys */
     bool causal;
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
@@ -50,6 +54,12 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
 int pp_attention_mma_grad_bytes(int dh); /* of shared memory for a block; forward all devices have enough */
 
+/* So many numbers lie between the two. */
+template <typename T> static inline int64_t pp_attention_between(const void *from, const void *to)
+{
+    return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof(T);
+}
+
 /* p, qkv, ctx: P, qkv, and ctx or its gradient. */
 template <typename T>
 static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
@@ -66,14 +76,21 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.group = a.heads / a.kv;
     a.width = PP_QKV_HEADS(n) * a.dh;
     a.apart = a.kv * a.dh;
+    a.keys = PP_ROW_KEYS(n);
+    a.key_width = n[6] ? 2 * a.apart : a.width;
+    a.to_keys = n[6] ? pp_attention_between<T>(qkv, c->p[5]) : a.d;
+    a.to_grads = n[6] ? pp_attention_between<T>(qkv, c->p[6]) : a.d;
+    a.key_grads_apart = n[6];
+    a.places = pp_query_places_of(a.seq, c->frame);
     a.causal = n[4];
-    a.whole_heads =
-        a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) && pp_aligned(static_cast<const T *>(ctx));
+    a.whole_heads = a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
+                    pp_aligned(static_cast<const T *>(ctx)) && (!n[6] || pp_aligned(static_cast<const T *>(c->p[5]))) &&
+                    (!n[6] || pp_aligned(static_cast<const T *>(c->p[6])));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
     a.scale = 1 / sqrtf((float)a.dh);
     const int others = a.heads * (pp_frame_head_ranks(c->frame) - 1), before = a.heads * pp_frame_head_rank(c->frame);
-    a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + before) * a.seq);
-    a.other_vectors = (uint32_t)(others * a.seq);
+    a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + before) * a.keys);
+    a.other_vectors = (uint32_t)(others * a.keys);
     a.drop = pp_dropout_of(c, c->call->f[0], 0);
     return a;
 }
@@ -87,18 +104,18 @@ template <typename T> static __device__ inline T *pp_attention_query(const pp_at
 /* Where the keys of qkv's first token begin, and its values. */
 template <typename T> static __host__ __device__ inline T *pp_attention_keys(const pp_attention &a, T *qkv)
 {
-    return qkv + a.d;
+    return qkv + a.to_keys;
 }
 template <typename T> static __host__ __device__ inline T *pp_attention_values(const pp_attention &a, T *qkv)
 {
-    return qkv + a.d + a.apart;
+    return qkv + a.to_keys + a.apart;
 }
 
 /* First token's key of a pair, or its value. from: where those begin. */
 template <typename T> static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair)
 {
     const int place = pair / a.group;
-    return from + (int64_t)(place / a.kv) * a.seq * a.width + place % a.kv * a.dh;
+    return from + (int64_t)(place / a.kv) * a.keys * a.key_width + place % a.kv * a.dh;
 }
 
 /* As of queries, of ctx, or its gradient; tokens lie d apart. */
@@ -113,10 +130,24 @@ template <typename T> static __device__ inline T *pp_attention_row(const pp_atte
     return p + ((int64_t)pair * a.seq + query) * a.seq;
 }
 
+/* Where a query stands among the keys. */
+static __device__ inline int pp_attention_place(const pp_attention &a, int query)
+{
+    return query + (query < a.places.run ? a.places.before : a.places.behind);
+}
+
 /* Keys that a query sees. */
 static __device__ inline int pp_attention_open(const pp_attention &a, int query)
 {
-    return a.causal ? query + 1 : a.seq;
+    return a.causal ? pp_attention_place(a, query) + 1 : a.keys;
+}
+
+/* First query that sees keys from this one on; beyond the row where none does. */
+static __device__ inline int pp_attention_first(const pp_attention &a, int key)
+{
+    const int first = max(key - a.places.before, 0);
+    if (!a.causal) return 0;
+    return first < a.places.run ? first : max(key - a.places.behind, a.places.run);
 }
 
 template <typename T> static __device__ inline pp_quad pp_load_if(bool whole, const T *p, int64_t left)
@@ -135,10 +166,10 @@ template <typename T> static __device__ inline void pp_store_if(bool whole, T *p
 /* A number as T would hold it. */
 template <typename T> static __device__ inline float pp_round(float x) { return pp_to_float(pp_from_float<T>(x)); }
 
-/* Number of the row vector of a pair's first query: dropout's. */
+/* Number of the row vector of a pair's first place: dropout's. */
 static __device__ inline uint32_t pp_attention_vectors(const pp_attention &a, int pair)
 {
-    return a.first_vector + (uint32_t)pair * (uint32_t)a.seq + (uint32_t)(pair / a.heads) * a.other_vectors;
+    return a.first_vector + (uint32_t)pair * (uint32_t)a.keys + (uint32_t)(pair / a.heads) * a.other_vectors;
 }
 
 /* Turns the signs of probabilities that are dropped; quad: of the row. */

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
     const int pair = (int)blockIdx.x, i = query_tile(), row = i + pp_tile::row(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of(a, qkv, pair), keys = keys_of(a, qkv, pair),
                              values = values_of(a, qkv, pair);
-    const uint32_t vectors = pp_attention_vectors(a, pair) + (uint32_t)row;
+    const uint32_t vectors = pp_attention_vectors(a, pair);
     running r[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
 #pragma unroll
         for (int u = 0; u < PP_QUAD; u++) {
             const float factor = take_in(a, open_keys(a, row + u), key, s[u], r[u]);
-            s[u] = pp_drop(a.drop, vectors + (uint32_t)u, (uint32_t)(key / PP_QUAD), s[u]);
+            const uint32_t vector = vectors + (uint32_t)pp_attention_place(a, row + u);
+            s[u] = pp_drop(a.drop, vector, (uint32_t)(key / PP_QUAD), s[u]);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
         }
 #pragma unroll
         for (int n = 0; n < N; n++)
-            pp_tile::multiply_held(m, p, values, columns + n * SIDE, j, min(a.seq, j + (int)SIDE), out[n]);
+            pp_tile::multiply_held(m, p, values, columns + n * SIDE, j, min(a.keys, j + (int)SIDE), out[n]);
     }
 #pragma unroll
     for (int u = 0; u < PP_QUAD; u++) {
@@ -135,7 +136,7 @@ struct stage {
     int pair, pairs;
     int pitch;      /* of gradients: dh in whole quads */
     float *queries; /* [pairs, seq, pitch] gradients; NULL: they take the place of the queries at once */
-    float *keys;    /* [2, pairs / group, terms, seq, pitch] of keys and values; NULL: likewise */
+    float *keys;    /* [2, pairs / group, terms, keys, pitch] of keys and values; NULL: likewise */
     int terms;      /* parts of a group whose gradients of keys and values are made apart, then added */
     float *means;   /* [pairs, seq]: a query's ctx times its dctx */
 };
@@ -178,7 +179,7 @@ __device__ inline pp_quad probabilities(const pp_attention &a, uint32_t vectors,
     pp_quad p;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) p.v[i] = key + i < open ? expf(scores.v[i] * a.scale - lse) : 0;
-    pp_attention_sign(a, vectors + (uint32_t)query, key / PP_QUAD, p);
+    pp_attention_sign(a, vectors + (uint32_t)pp_attention_place(a, query), key / PP_QUAD, p);
     return p;
 }
 
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
             pp_store<true>(dscores.v[pp_tile::row() + u] + pp_tile::column(), PP_QUAD, score[u]);
 #pragma unroll
         for (int n = 0; n < N; n++)
-            pp_tile::multiply_held(m, dscores, keys, columns + n * SIDE, j, min(a.seq, j + (int)SIDE), out[n]);
+            pp_tile::multiply_held(m, dscores, keys, columns + n * SIDE, j, min(a.keys, j + (int)SIDE), out[n]);
     }
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -267,19 +268,18 @@ __global__ void __launch_bounds__(THREADS)
             }
         }
     }
-    const int64_t matrix = (int64_t)a.seq * s.pitch;
+    const int64_t matrix = (int64_t)a.keys * s.pitch;
+    T *const grad = pp_attention_shared(a, qkv + a.to_grads, first);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const int column = columns + n * SIDE;
         if (s.keys) {
             float *to = s.keys + blockIdx.x * matrix;
-            pp_tile::write(to, s.pitch, a.seq, a.dh, true, j, column, dk[n]);
-            pp_tile::write(to + gridDim.x * matrix, s.pitch, a.seq, a.dh, true, j, column, dv[n]);
+            pp_tile::write(to, s.pitch, a.keys, a.dh, true, j, column, dk[n]);
+            pp_tile::write(to + gridDim.x * matrix, s.pitch, a.keys, a.dh, true, j, column, dv[n]);
         } else {
-            pp_tile::write(pp_attention_shared(a, pp_attention_keys(a, qkv), first), a.width, a.seq, a.dh,
-                           a.whole_heads, j, column, dk[n]);
-            pp_tile::write(pp_attention_shared(a, pp_attention_values(a, qkv), first), a.width, a.seq, a.dh,
-                           a.whole_heads, j, column, dv[n]);
+            pp_tile::write(grad, a.key_width, a.keys, a.dh, a.whole_heads, j, column, dk[n]);
+            pp_tile::write(grad + a.apart, a.key_width, a.keys, a.dh, a.whole_heads, j, column, dv[n]);
         }
     }
 }
@@ -289,9 +289,9 @@ int tiles_of(const pp_attention &a) { return pp_flash_tiles(a.dh); }
 /* Blocks that share the columns of a tile of tokens. */
 int shares_of(const pp_attention &a) { return pp_div_up(a.dh, tiles_of(a) * SIDE); }
 
-dim3 grid_of(const pp_attention &a, int pairs)
+dim3 grid_of(const pp_attention &a, int pairs, int tokens)
 {
-    return dim3((unsigned)pairs, (unsigned)shares_of(a), (unsigned)pp_tile::tiles(a.seq));
+    return dim3((unsigned)pairs, (unsigned)shares_of(a), (unsigned)pp_tile::tiles(tokens));
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
@@ -303,7 +303,8 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
                                                                   : n == 2 ? forward<T, 2>
                                                                            : forward<T, MOST_TILES>;
     pp_tile::add_bias<T>(c, a, qkv);
-    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]), qkv);
+    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads, a.seq), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]),
+              qkv);
     return cudaGetLastError();
 }
 
@@ -321,9 +322,11 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
                                                                                     ? key_value_grad<T, 2>
                                                                                     : key_value_grad<T, MOST_TILES>;
     const int groups = s.pairs / a.group;
-    if (s.keys) PP_LAUNCH(of_keys, grid_of(a, groups * s.terms), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
-    PP_LAUNCH(of_queries, grid_of(a, s.pairs), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
-    if (!s.keys) PP_LAUNCH(of_keys, grid_of(a, groups), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    const bool keys_first = s.keys || a.key_grads_apart;
+    const dim3 keys = grid_of(a, groups * s.terms, a.keys);
+    if (keys_first) PP_LAUNCH(of_keys, keys, THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    PP_LAUNCH(of_queries, grid_of(a, s.pairs, a.seq), THREADS, 0, c->stream, a, s, qkv, lse, dctx);
+    if (!keys_first) PP_LAUNCH(of_keys, keys, THREADS, 0, c->stream, a, s, qkv, lse, dctx);
     if (s.queries) pp_tile::launch_settle<T>(c, a, {s.queries, s.pitch, s.pair, s.pairs, a.heads, 1}, 1, qkv);
     if (s.keys)
         pp_tile::launch_settle<T>(c, a, {s.keys, s.pitch, s.pair / a.group, groups, a.kv, s.terms}, 2,

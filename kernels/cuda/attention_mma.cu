@@ -100,18 +100,18 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     held_rows<W> queries;
     running r[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, QUERIES, THREADS>(a, shared, at.query, a.width, i);
+    fetch<W, QUERIES, THREADS>(a, shared, queries_at(a, at.query), i);
     pp_copy_wait();
     __syncthreads();
     queries.take(shared + first_row() * pitch<W>);
     __syncthreads();
-    fetch<W, KEYS, THREADS, 2>(a, shared, at.key, a.width, 0, a.apart);
+    fetch<W, KEYS, THREADS, 2>(a, shared, keys_at(a, at.key), 0, a.apart);
     for (int j = 0; j < end; j += KEYS) {
         number *const tile = shared + j / KEYS % 2 * TILE;
         pp_copy_wait();
         __syncthreads(); /* this tile is there, and the other one, which the next replaces, is done with */
         if (j + KEYS < end)
-            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, at.key, a.width, j + KEYS, a.apart);
+            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, keys_at(a, at.key), j + KEYS, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[KEYS / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, KEYS>(queries, tile, score);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
         factor[half] = a.drop.scale / sum;
         if (t() == 0 && query < a.seq) lse[(int64_t)pair * a.seq + query] = r[half].most * a.scale + logf(sum);
     }
-    write<W>(a, pp_attention_context(a, ctx, pair), a.d, first, a.dh, factor, out);
+    write<W>({pp_attention_context(a, ctx, pair), a.seq, a.d}, first, a.dh, factor, out);
 }
 
 /* The kernel for heads of up to `width` columns. */
@@ -163,9 +163,10 @@ bool pp_attention_mma_does(const struct pp_cuda_call *c)
 {
     const bool backward = c->call->kernel == PP_KERNEL_FLASH_GRAD;
     int most = 0;
-    if (!pp_flash_multiplies(c->call) || !is_aligned(c->p[0]) || !is_aligned(c->p[2])) return false;
+    if (!pp_flash_multiplies(c->call) || !is_aligned(c->p[0]) || !is_aligned(c->p[2]) || !is_aligned(c->p[5]))
+        return false;
     if (!backward) return true;
-    return is_aligned(c->p[3]) && pp_attention_shared_bytes(&most) == cudaSuccess &&
+    return is_aligned(c->p[3]) && is_aligned(c->p[6]) && pp_attention_shared_bytes(&most) == cudaSuccess &&
            pp_attention_mma_grad_bytes(c->call->n[3]) <= most;
 }
 
@@ -173,7 +174,7 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
 {
     number *ctx = static_cast<number *>(c->p[0]), *qkv = static_cast<number *>(c->p[2]);
     const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx);
-    const int64_t room = BATCH_BYTES / ((int64_t)2 * a.seq * a.dh * (int64_t)sizeof(number));
+    const int64_t room = BATCH_BYTES / ((int64_t)2 * a.keys * a.dh * (int64_t)sizeof(number));
     const int groups = a.rows * a.kv, most = (int)std::max(std::min(room, (int64_t)groups), (int64_t)1),
               batches = pp_div_up(groups, most), batch = a.group * pp_div_up(groups, batches);
     const dim3 grid((unsigned)batch, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)batches);

@@ -37,15 +37,13 @@ template <typename T> struct heads {
 };
 template <typename T> static __device__ inline heads<T> heads_of(const pp_attention &a, T *qkv, int pair)
 {
-    const int place = pair / a.group, row = place / a.kv;
-    T *token = qkv + (int64_t)row * a.seq * a.width;
-    return {token + (pair - row * a.heads) * a.dh, pp_attention_keys(a, token) + (place - row * a.kv) * a.dh};
+    return {pp_attention_query(a, qkv, pair), pp_attention_shared(a, pp_attention_keys(a, qkv), pair)};
 }
 
 /* Keys that a query sees. One beyond the row sees what the last one does, and is not written. */
 static __device__ inline int open_keys(const pp_attention &a, int query)
 {
-    return min(pp_attention_open(a, query), a.seq);
+    return pp_attention_open(a, min(query, a.seq - 1));
 }
 
 /* Do all queries of the warp, which begins with `first`, lie beyond the row, or before the key? */
@@ -67,21 +65,39 @@ static __device__ inline void hide(const pp_attention &a, int first, int key, fl
             if (n * PP_MMA_COLUMNS + e % 2 >= open[e / 2]) score[n][e] = -INFINITY;
 }
 
+/* A head's numbers of so many tokens, which lie `step` apart. */
+template <typename T> struct token_rows {
+    T *at;
+    int tokens, step;
+};
+static __device__ inline token_rows<const number> queries_at(const pp_attention &a, const number *head)
+{
+    return {head, a.seq, a.width};
+}
+static __device__ inline token_rows<const number> keys_at(const pp_attention &a, const number *head)
+{
+    return {head, a.keys, a.key_width};
+}
+static __device__ inline token_rows<const number> context_at(const pp_attention &a, const number *head)
+{
+    return {head, a.seq, a.d};
+}
+
 /* Starts to copy tokens first .. first + ROWS - 1 of a head to shared memory, zeros beyond the last one and beyond the
- * head's columns; of MATRICES that lie `apart` elements from each other, one after another. step: from token to token.
- * All threads of the block. */
+ * head's columns; of MATRICES that lie `apart` elements from each other, one after another. All threads of the block.
+ */
 template <int W, int ROWS, int THREADS, int MATRICES = 1>
-static __device__ inline void fetch(const pp_attention &a, number *to, const number *head, int step, int first,
+static __device__ inline void fetch(const pp_attention &a, number *to, token_rows<const number> head, int first,
                                     int apart = 0)
 {
     constexpr int CHUNKS = W / CHUNK;
-    const number *tile = head + (int64_t)first * step;
+    const number *tile = head.at + (int64_t)first * head.step;
 #pragma unroll
     for (int i = 0; i < pp_div_up(ROWS * CHUNKS, THREADS); i++) {
         const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
         if (ROWS * CHUNKS % THREADS && row >= ROWS) break;
-        const bool real = first + row < a.seq && column < a.dh;
-        const number *from = tile + (real ? row * step + column : 0);
+        const bool real = first + row < head.tokens && column < a.dh;
+        const number *from = tile + (real ? row * head.step + column : 0);
 #pragma unroll
         for (int m = 0; m < MATRICES; m++)
             pp_copy_start<PP_COPY_BYTES>(to + (m * ROWS + row) * pitch<W> + column, from + m * apart, real);
@@ -155,17 +171,17 @@ static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][P
     }
 }
 
-/* Writes sums times their row's factor: of C columns, of which there are `columns`. to: the first token; first: the
- * first of the warp's. */
+/* Writes sums times their row's factor: of C columns, of which there are `columns`. first: the first of the warp's
+ * tokens. */
 template <int C>
-static __device__ inline void write(const pp_attention &a, number *to, int64_t step, int first, int columns,
-                                    const float (&factor)[2], const float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
+static __device__ inline void write(token_rows<number> to, int first, int columns, const float (&factor)[2],
+                                    const float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int token = first + half * 8 + g();
-        if (token >= a.seq) continue;
-        number *row = to + token * step + 2 * t();
+        if (token >= to.tokens) continue;
+        number *row = to.at + token * (int64_t)to.step + 2 * t();
 #pragma unroll
         for (int n = 0; n < C / PP_MMA_COLUMNS; n++)
             if (n * PP_MMA_COLUMNS < columns)
@@ -177,7 +193,7 @@ static __device__ inline void write(const pp_attention &a, number *to, int64_t s
 /* Which of four keys a query keeps, as bits. vectors: the pair's. */
 static __device__ inline uint32_t kept_keys(const pp_attention &a, uint32_t vectors, int query, int quad)
 {
-    const uint4 random = pp_random(a.drop, vectors + (uint32_t)query, (uint32_t)quad);
+    const uint4 random = pp_random(a.drop, vectors + (uint32_t)pp_attention_place(a, query), (uint32_t)quad);
     return (uint32_t)(random.x >= a.drop.threshold) | (uint32_t)(random.y >= a.drop.threshold) << 1 |
            (uint32_t)(random.z >= a.drop.threshold) << 2 | (uint32_t)(random.w >= a.drop.threshold) << 3;
 }

@@ -21,14 +21,8 @@ enum { OVER = PP_MMA_OVER, TOKENS = PP_MMA_GRAD_WARPS * PP_MMA_TOKENS, THREADS =
 struct stage {
     int pair, pairs;
     number *queries; /* [pairs, seq, dh] gradients; NULL: they take the place of the queries at once */
-    number *keys;    /* [2, pairs / group, seq, dh] of keys and values; NULL: likewise */
+    number *keys;    /* [2, pairs / group, keys, dh] of keys and values; NULL: likewise */
     float *means;    /* [pairs, seq]: a query's ctx times its dctx */
-};
-
-/* Where gradients go, from token to token `step` apart. */
-struct target {
-    number *to;
-    int step;
 };
 
 /* The means of the warp's queries, into scratch; those of the lane's two come back. */
@@ -87,8 +81,8 @@ __global__ void __launch_bounds__(THREADS)
     const float scale2 = a.scale * LOG2E;
     own_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
-    fetch<W, TOKENS, THREADS>(a, shared, at.query, a.width, i);
-    fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, grad, a.d, i);
+    fetch<W, TOKENS, THREADS>(a, shared, queries_at(a, at.query), i);
+    fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, context_at(a, grad), i);
     make_means(a, pp_attention_context(a, ctx, pair), grad, first, s.means + (int64_t)turn * a.seq, mean);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -100,12 +94,12 @@ __global__ void __launch_bounds__(THREADS)
     queries.take(shared + first_row() * pitch<W>);
     grads.take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
-    fetch<W, N, THREADS, 2>(a, tiles, at.key, a.width, 0, a.apart);
+    fetch<W, N, THREADS, 2>(a, tiles, keys_at(a, at.key), 0, a.apart);
     for (int j = 0; j < end; j += N) {
         number *const tile = tiles + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, at.key, a.width, j + N, a.apart);
+        if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, keys_at(a, at.key), j + N, a.apart);
         if (is_blind(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
@@ -121,9 +115,9 @@ __global__ void __launch_bounds__(THREADS)
         }
         add_product<W, N>(score, tile, out);
     }
-    const target grad_of =
-        s.queries ? target{s.queries + (int64_t)turn * a.seq * a.dh, a.dh} : target{at.query, a.width};
-    write<W>(a, grad_of.to, grad_of.step, first, a.dh, {a.scale, a.scale}, out);
+    const token_rows<number> to = s.queries ? token_rows<number>{s.queries + (int64_t)turn * a.seq * a.dh, a.seq, a.dh}
+                                            : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width};
+    write<W>(to, first, a.dh, {a.scale, a.scale}, out);
 }
 
 /* Where a tile of queries begins. */
@@ -143,8 +137,8 @@ template <int W, int N>
 __device__ inline void fetch_queries(const pp_attention &a, const stage &s, number *to, float *known, const number *qkv,
                                      const number *dctx, const float *lse, place at)
 {
-    fetch<W, N, THREADS>(a, to, heads_of(a, qkv, at.pair).query, a.width, at.query);
-    fetch<W, N, THREADS>(a, to + N * pitch<W>, pp_attention_context(a, dctx, at.pair), a.d, at.query);
+    fetch<W, N, THREADS>(a, to, queries_at(a, pp_attention_query(a, qkv, at.pair)), at.query);
+    fetch<W, N, THREADS>(a, to + N * pitch<W>, context_at(a, pp_attention_context(a, dctx, at.pair)), at.query);
     if ((int)threadIdx.x < 2 * N) {
         const float *from =
             (int)threadIdx.x < N ? lse + (int64_t)at.pair * a.seq : s.means + (int64_t)(at.pair - s.pair) * a.seq;
@@ -168,11 +162,12 @@ __global__ void __launch_bounds__(THREADS)
     number *const tiles = shared + 2 * TOKENS * pitch<W>;
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
     const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
-              first = j + first_row(), begin = a.causal ? j : 0, column0 = (int)blockIdx.z * C;
+              first = j + first_row(), begin = min(pp_attention_first(a, j), a.seq - 1), /* a block has some query */
+        column0 = (int)blockIdx.z * C;
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
     float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, TOKENS, THREADS, 2>(a, shared, heads_of(a, qkv, group).key, a.width, j, a.apart);
+    fetch<W, TOKENS, THREADS, 2>(a, shared, keys_at(a, heads_of<const number>(a, qkv, group).key), j, a.apart);
     fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, begin});
     pp_copy_wait();
     __syncthreads();
@@ -189,7 +184,7 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         if (next.pair < end)
             fetch_queries<W, N>(a, s, tiles + (odd ^ 1) * TILE, known + (odd ^ 1) * 2 * N, qkv, dctx, lse, next);
-        if (first >= a.seq || (a.causal && first >= i + N)) continue;
+        if (first >= a.keys || first >= pp_attention_open(a, i + N - 1)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(keys, tile, score);
         multiply<W, N>(values, tile + N * pitch<W>, dkept);
@@ -199,7 +194,8 @@ __global__ void __launch_bounds__(THREADS)
             const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + n * PP_MMA_COLUMNS, first) : ~0u;
 #pragma unroll
             for (int e = 0; e < PP_MMA_SUMS; e++) {
-                const bool seen = !a.causal || first + e / 2 * 8 + g() <= i + column + e % 2, keeps = kept >> e & 1;
+                const bool seen = first + e / 2 * 8 + g() < pp_attention_open(a, i + column + e % 2),
+                           keeps = kept >> e & 1;
                 const float p = seen ? exp2f(score[n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
                 score[n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
                 dkept[n][e] = gradient_of(a, p, dkept[n][e], of[N + column + e % 2], keeps);
@@ -208,14 +204,14 @@ __global__ void __launch_bounds__(THREADS)
         add_product<W, N, C>(score, tile + N * pitch<W> + column0, dv);
         add_product<W, N, C>(dkept, tile + column0, dk);
     }
-    const int64_t matrix = (int64_t)a.seq * a.dh;
-    const target grad_of =
-        s.keys ? target{s.keys + blockIdx.x * matrix, a.dh} : target{heads_of(a, qkv, group).key, a.width};
-    number *const to = grad_of.to + column0;
-    const int columns = a.dh - column0;
-    write<C>(a, to, grad_of.step, first, columns, {a.scale, a.scale}, dk);
-    write<C>(a, to + (s.keys ? gridDim.x * matrix : a.apart), grad_of.step, first, columns,
-             {a.drop.scale, a.drop.scale}, dv);
+    const int64_t matrix = (int64_t)a.keys * a.dh;
+    token_rows<number> to =
+        s.keys ? token_rows<number>{s.keys + blockIdx.x * matrix, a.keys, a.dh}
+               : token_rows<number>{pp_attention_shared(a, qkv + a.to_grads, group), a.keys, a.key_width};
+    to.at += column0;
+    write<C>(to, first, a.dh - column0, {a.scale, a.scale}, dk);
+    to.at += s.keys ? gridDim.x * matrix : a.apart;
+    write<C>(to, first, a.dh - column0, {a.drop.scale, a.drop.scale}, dv);
 }
 
 /* Gradients in scratch, [roles, heads, seq, dh], of heads from `first` on, of which a row of tokens has of_row. */
@@ -282,13 +278,13 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
     const float *lse = static_cast<const float *>(c->p[1]);
     const number *ctx = static_cast<const number *>(c->p[2]), *dctx = static_cast<const number *>(c->p[3]);
     const int groups = s.pairs / a.group;
-    const unsigned tiles = (unsigned)pp_div_up(a.seq, TOKENS);
-    const dim3 pairs((unsigned)s.pairs, tiles), shared((unsigned)groups, tiles, (unsigned)k.key_parts);
-    if (s.keys) {
+    const dim3 pairs((unsigned)s.pairs, (unsigned)pp_div_up(a.seq, TOKENS)),
+        shared((unsigned)groups, (unsigned)pp_div_up(a.keys, TOKENS), (unsigned)k.key_parts);
+    if (s.keys || a.key_grads_apart) {
         PP_LAUNCH(means, pairs, THREADS, 0, c->stream, a, s, ctx, dctx);
         PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
         PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
-        launch_settle(c, a, {s.keys, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
+        if (s.keys) launch_settle(c, a, {s.keys, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
     } else {
         PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
         PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);

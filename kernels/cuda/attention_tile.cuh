@@ -180,28 +180,28 @@ template <typename T> static __device__ inline matrix<T> tokens_of(const pp_atte
     return {head, pitch, a.seq, a.dh, a.whole_heads};
 }
 
-/* Queries of a pair [seq, dh], and the keys and values that it shares with its group. */
+/* Queries of a pair [seq, dh], and the keys and values that it shares with its group [keys, dh]. */
 template <typename T> static __device__ inline matrix<T> queries_of(const pp_attention &a, const T *qkv, int pair)
 {
     return tokens_of(a, pp_attention_query(a, qkv, pair), a.width);
 }
 template <typename T> static __device__ inline matrix<T> keys_of(const pp_attention &a, const T *qkv, int pair)
 {
-    return tokens_of(a, pp_attention_shared(a, pp_attention_keys(a, qkv), pair), a.width);
+    return {pp_attention_shared(a, pp_attention_keys(a, qkv), pair), a.key_width, a.keys, a.dh, a.whole_heads};
 }
 template <typename T> static __device__ inline matrix<T> values_of(const pp_attention &a, const T *qkv, int pair)
 {
-    return tokens_of(a, pp_attention_shared(a, pp_attention_values(a, qkv), pair), a.width);
+    return {pp_attention_shared(a, pp_attention_values(a, qkv), pair), a.key_width, a.keys, a.dh, a.whole_heads};
 }
 
 /* End of the terms that queries of the tile from i on need. */
 static __device__ inline int last_key(const pp_attention &a, int i)
 {
-    return a.causal ? min(a.seq, i + (int)SIDE) : a.seq;
+    return pp_attention_open(a, min(a.seq, i + (int)SIDE) - 1);
 }
 
 /* First query that sees keys of the tile from j on. */
-static __device__ inline int first_query(const pp_attention &a, int j) { return a.causal ? j : 0; }
+static __device__ inline int first_query(const pp_attention &a, int j) { return pp_attention_first(a, j); }
 
 static inline int tiles(int n) { return pp_div_up(n, SIDE); }
 

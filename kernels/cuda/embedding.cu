@@ -12,15 +12,15 @@ enum {
     SORT_TOKENS = 1 << 12 /* sorted at a time: the work is their square */
 };
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t from `first` on. In
- * double, and in half turns, which need no reduction of the angle. */
-static __global__ void __launch_bounds__(THREADS) positions(float *table, int first, int d)
+/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t the places of a row's
+ * tokens. In double, and in half turns, which need no reduction of the angle. */
+static __global__ void __launch_bounds__(THREADS) positions(float *table, pp_row_places places, int d)
 {
     const int k = (int)(blockIdx.y * THREADS + threadIdx.x), t = (int)blockIdx.x;
     if (2 * k >= d) return;
     const double ln_10000 = 9.2103403719761836, pi = 3.14159265358979323846;
     double s, c;
-    sincospi((first + t) * (exp(-ln_10000 * 2 * k / d) / pi), &s, &c);
+    sincospi(pp_place_of(places, t) * (exp(-ln_10000 * 2 * k / d) / pi), &s, &c);
     float *at = table + (int64_t)t * d + 2 * k;
     at[0] = (float)s;
     if (2 * k + 1 < d) at[1] = (float)c;
@@ -32,6 +32,7 @@ template <typename T> struct embedding {
     const float *weight, *table; /* table: NULL where nothing is added */
     int word, words;             /* the worker's: from `word` on */
     int seq, d;
+    pp_row_places places; /* of a row's tokens, in the table */
     float scale;
     uint32_t vector;
     pp_dropout drop;
@@ -47,15 +48,15 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     if (word < 0 || word >= e.words) return pp_store<aligned>(out, left, {}); /* another worker of the rank has it */
     pp_quad q = pp_load<aligned>(e.weight + (int64_t)word * e.d + j, left);
     pp_quad position = {};
-    if (e.table) position = pp_load<aligned>(e.table + (int64_t)(blockIdx.x % e.seq) * e.d + j, left);
+    if (e.table) {
+        const int place = pp_place_of(e.places, (int)(blockIdx.x % e.seq));
+        position = pp_load<aligned>(e.table + (int64_t)place * e.d + j, left);
+    }
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) q.v[k] = q.v[k] * e.scale + position.v[k];
     q = pp_drop(e.drop, e.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q);
     pp_store<aligned>(out, left, q);
 }
-
-/* The place of the worker's first token in its row. */
-static int first_place(const struct pp_cuda_call *c) { return c->frame->context_rank * c->call->n[1]; }
 
 template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
 {
@@ -66,7 +67,9 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.out = static_cast<T *>(c->p[0]);
     e.token = static_cast<const int32_t *>(c->p[1]);
     e.weight = static_cast<const float *>(c->p[2]);
-    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
+    const pp_row_places places = pp_row_places_of(seq, c->frame), rows = {seq, 0, 0};
+    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned : made;
+    e.places = c->call->n[4] == PP_POSITIONS_LEARNED ? places : rows;
     e.words = c->call->n[3];
     e.word = c->frame->tensor_rank * e.words;
     e.seq = seq;
@@ -74,8 +77,7 @@ template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
     e.scale = c->call->f[0];
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, c->call->f[1], seq);
-    if (made)
-        PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, first_place(c), d);
+    if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, places, d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
@@ -188,23 +190,33 @@ template <typename T> struct position_grad {
     float *grad;
     const T *dy;
     int rows, seq, d;
-    int place, first; /* of the first block; of the first token */
+    pp_row_places at;
     bool adds;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* Grid (places, quads of a row / threads): all rows' gradients of a place, in their order; 0 where no token is. */
+/* Which of a row's tokens stands at the place; beyond the row: none does. */
+static __device__ inline int token_at(const pp_row_places &p, int seq, int place)
+{
+    const int first = place - p.before, second = place - p.behind;
+    if (first >= 0 && first < p.run) return first;
+    return second >= p.run ? second : seq;
+}
+
+/* Grid (places, or, where it adds, tokens of a row, quads of a row / threads): all rows' gradients of a place, in their
+ * order; 0 where no token is. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) positions_grad(position_grad<T> p)
 {
-    const int place = p.place + (int)blockIdx.x, t = place - p.first;
+    const int block = (int)blockIdx.x, t = p.adds ? block : token_at(p.at, p.seq, block),
+              place = p.adds ? pp_place_of(p.at, block) : block;
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = p.d - j;
     if (left <= 0) return;
     float *grad = p.grad + (int64_t)place * p.d + j;
     pp_quad sum = {};
     if (p.adds) sum = pp_load<aligned>(grad, left);
 #pragma unroll 4
-    for (int row = 0; row < p.rows && t >= 0 && t < p.seq; row++) {
+    for (int row = 0; row < p.rows && t < p.seq; row++) {
         const int64_t token = (int64_t)row * p.seq + t;
         const pp_quad q = pp_drop(p.drop, p.vector + (uint32_t)token, (uint32_t)(j / PP_QUAD),
                                   pp_load<aligned>(p.dy + token * p.d + j, left));
@@ -224,8 +236,7 @@ template <typename T> static cudaError_t run_positions_grad(const struct pp_cuda
     p.seq = seq;
     p.d = d;
     p.adds = c->frame->accumulate;
-    p.first = first_place(c);
-    p.place = p.adds ? p.first : 0;
+    p.at = pp_row_places_of(seq, c->frame);
     p.vector = pp_first_vector(c, seq);
     p.drop = pp_dropout_of(c, c->call->f[1], seq);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(p.grad) && pp_aligned(p.dy);

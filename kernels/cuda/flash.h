@@ -13,7 +13,7 @@ enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large devi
  * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
  * of: those of queries where each head has keys and values of its own, else those of keys and values, as there are
  * fewer of these; on tensor cores these also of wide heads, whose keys several blocks need. A launch takes the ones, or
- * the others, to their place. */
+ * the others, to their place. Gradients of keys that have a place of their own (n[6]) never wait. */
 struct pp_flash_parts {
     int groups, parts; /* of a part; 0: not even one group has room */
     int launches;      /* of a part */
@@ -47,14 +47,15 @@ static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, 
 {
     const int32_t *n = call->n;
     const int64_t seq = n[1], groups = (int64_t)n[0] * PP_KV_HEADS(n), group = n[2] / PP_KV_HEADS(n);
-    const bool shared = group > 1 || (multiplies && n[3] > PP_MMA_NARROW), wide = n[3] > PP_FLASH_COLUMNS;
+    const bool apart = n[6] > 0, shared = apart || group > 1 || (multiplies && n[3] > PP_MMA_NARROW),
+               wide = n[3] > PP_FLASH_COLUMNS;
     struct pp_flash_parts p = {0, 0, 0, 1, n[3], 0, 0};
-    if (!multiplies) {
-        p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */
+    if (!multiplies) p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */
+    if (!multiplies && !apart) {
         p.terms = pp_flash_terms(call, p.pitch, group * (wide ? p.pitch + 1 : 1), scratch_bytes);
     }
     p.queries = wide || !shared ? group * seq * p.pitch : 0;
-    p.keys = wide || shared ? 2 * p.terms * seq * p.pitch : 0;
+    p.keys = (wide || shared) && !apart ? 2 * p.terms * seq * p.pitch : 0;
     p.launches = (multiplies && !shared ? 2 : 3) + (p.queries > 0) + (p.keys > 0);
     const int64_t number = multiplies ? 2 : (int64_t)sizeof(float),
                   room = scratch_bytes / (number * (p.queries + p.keys) + (int64_t)sizeof(float) * group * seq);

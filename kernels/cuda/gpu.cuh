@@ -250,11 +250,19 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
     return make_uint4(x0, x1, x2, x3);
 }
 
+/* Where a row's token t that the worker has stands in it. */
+static __host__ __device__ inline int pp_place_of(const pp_row_places &p, int t)
+{
+    return t + (t < p.run ? p.before : p.behind);
+}
+
 /* The number of a token's row vector among those of whole rows. */
 static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint32_t token)
 {
     const uint32_t gaps = p.run ? (token - p.first) / p.run * p.gap : 0, t = token - p.begin + gaps;
-    return p.others ? t + t / p.seq * p.others + p.before : t + p.begin;
+    if (!p.others) return t + p.begin;
+    const uint32_t row = t / p.seq;
+    return t + row * p.others + p.before + (t - row * p.seq < p.half ? 0 : p.apart);
 }
 
 /* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between tokens' rows of all heads and pieces of some heads of all tokens: around attention, where workers have parts
- * of the tokens.
+ * Between tokens' rows of all heads and pieces of some heads of all tokens, or keys and values alone: around attention,
+ * where workers have parts of the tokens.
  */
 #include "kernels/cuda/gpu.cuh"
 
@@ -73,12 +73,86 @@ template <typename T> static cudaError_t run_from(const struct pp_cuda_call *c) 
 cudaError_t pp_cuda_to_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_to, c); }
 cudaError_t pp_cuda_from_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_from, c); }
 
+/* Keys and values of tokens' rows, and elsewhere, with nothing between them. */
+template <typename T> struct key_rows {
+    T *qkv, *keys;
+    const float *bias; /* of qkv; may be NULL */
+    int first, width;  /* column of the first key; all columns */
+    int quads;         /* of columns before the first key, if they get a bias */
+    int parts;         /* of sums */
+    int64_t part;      /* numbers of one */
+};
+
+/* Grid (tokens, quads of a row / threads). With a bias all columns get it. */
+template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) copy_keys(key_rows<T> r)
+{
+    const int i = (int)(blockIdx.y * blockDim.x + threadIdx.x);
+    const bool key = i >= r.quads;
+    const int j = key ? r.first + PP_QUAD * (i - r.quads) : PP_QUAD * i, left = (key ? r.width : r.first) - j;
+    if (left <= 0) return;
+    T *at = r.qkv + (int64_t)blockIdx.x * r.width + j;
+    pp_quad q = pp_load<whole>(at, left);
+    if (r.bias) {
+        const pp_quad bias = pp_load<whole>(r.bias + j, left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) q.v[k] += bias.v[k];
+        pp_store<whole>(at, left, q);
+    }
+    if (key) pp_store<whole>(r.keys + (int64_t)blockIdx.x * (r.width - r.first) + j - r.first, left, q);
+}
+
+/* Grid as above, of keys alone: sums of the parts, in their order. */
+template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) sum_keys(key_rows<T> r)
+{
+    const int shared = r.width - r.first, j = PP_QUAD * (int)(blockIdx.y * blockDim.x + threadIdx.x), left = shared - j;
+    if (left <= 0) return;
+    const T *from = r.keys + (int64_t)blockIdx.x * shared + j;
+    pp_quad sum = pp_load<whole>(from, left);
+    for (int i = 1; i < r.parts; i++) {
+        const pp_quad q = pp_load<whole>(from + i * r.part, left);
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += q.v[k];
+    }
+    pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + r.first + j, left, sum);
+}
+
+template <typename T, bool sums> static cudaError_t run_keys(const struct pp_cuda_call *c)
+{
+    const int32_t *n = c->call->n;
+    key_rows<T> r;
+    r.qkv = static_cast<T *>(c->p[sums ? 0 : 1]);
+    r.keys = static_cast<T *>(c->p[sums ? 1 : 0]);
+    r.bias = sums ? NULL : static_cast<const float *>(c->p[2]);
+    r.first = n[1];
+    r.width = n[1] + 2 * n[2];
+    r.parts = n[3];
+    r.part = (int64_t)n[0] * 2 * n[2];
+    const bool whole =
+        n[1] % PP_QUAD == 0 && 2 * n[2] % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.keys) && pp_aligned(r.bias);
+    r.quads = r.bias ? pp_div_up(r.first, PP_QUAD) : 0;
+    const int quads = r.quads + pp_div_up(2 * n[2], PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const auto kernel =
+        sums ? (whole ? sum_keys<T, true> : sum_keys<T, false>) : (whole ? copy_keys<T, true> : copy_keys<T, false>);
+    PP_LAUNCH(kernel, dim3((unsigned)n[0], (unsigned)pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t run_copy_keys(const struct pp_cuda_call *c) { return run_keys<T, false>(c); }
+template <typename T> static cudaError_t run_sum_keys(const struct pp_cuda_call *c) { return run_keys<T, true>(c); }
+
+cudaError_t pp_cuda_copy_keys(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_copy_keys, c); }
+cudaError_t pp_cuda_sum_keys(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_sum_keys, c); }
+
 template <typename T> static cudaError_t prepare(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(rearrange<T, true, true>),
                                    reinterpret_cast<const void *>(rearrange<T, true, false>),
                                    reinterpret_cast<const void *>(rearrange<T, false, true>),
-                                   reinterpret_cast<const void *>(rearrange<T, false, false>)};
+                                   reinterpret_cast<const void *>(rearrange<T, false, false>),
+                                   reinterpret_cast<const void *>(copy_keys<T, true>),
+                                   reinterpret_cast<const void *>(copy_keys<T, false>),
+                                   reinterpret_cast<const void *>(sum_keys<T, true>),
+                                   reinterpret_cast<const void *>(sum_keys<T, false>)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }
 

@@ -17,6 +17,7 @@ template <typename T> struct rotation {
     int heads, width;  /* that are rotated, the first ones of a token; all of its columns */
     double rate;       /* pair k turns by exp(rate * k) from token to token */
     float direction;   /* 1; -1: back */
+    pp_row_places places;
 };
 
 /* Of `n` pairs of columns from `first` on. The angle is made in double and in half turns, so that no position is too
@@ -24,7 +25,7 @@ template <typename T> struct rotation {
 template <typename T>
 static __device__ inline void make_angles(const rotation<T> &r, int first, int n, float *sines, float *cosines)
 {
-    const double pi = 3.14159265358979323846, token = (double)(blockIdx.x % r.seq);
+    const double pi = 3.14159265358979323846, token = (double)pp_place_of(r.places, (int)(blockIdx.x % r.seq));
     for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
         const double turns = token * (exp(r.rate * (first + k)) / pi);
         float s, c;
@@ -95,6 +96,7 @@ template <typename T> static cudaError_t run(const struct pp_cuda_call *c, float
     r.width = PP_QKV_HEADS(n) * r.dh;
     r.rate = -log((double)c->call->f[0]) * 2 / r.dh;
     r.direction = direction;
+    r.places = pp_query_places_of(r.seq, c->frame);
     const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;
     const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);

@@ -15,10 +15,14 @@ cudaError_t pp_cuda_await(const struct pp_cuda_call *c) { return meet(c); }
 
 cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
 {
-    const struct pp_operand to = pp_call_operand(c->call, 0);
+    const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
+    const size_t bytes = (size_t)(from.elements * from.element_bytes);
+    cudaError_t error = cudaSuccess;
     if (c->frame->join) return meet(c);
-    return cudaMemcpyAsync(c->p[0], c->p[1], (size_t)(to.elements * to.element_bytes), cudaMemcpyDeviceToDevice,
-                           c->stream);
+    for (int64_t i = 0; i < to.elements / from.elements && error == cudaSuccess; i++)
+        error =
+            cudaMemcpyAsync((char *)c->p[0] + i * (int64_t)bytes, c->p[1], bytes, cudaMemcpyDeviceToDevice, c->stream);
+    return error;
 }
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {

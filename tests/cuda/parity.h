@@ -36,6 +36,7 @@ struct parity_case {
     bool bare;                 /* the call has no bias */
     int tensor, tensor_rank;   /* of the frame: so many workers share what the call is a part of */
     int context, context_rank; /* ... and so many have parts of its rows */
+    bool halves;               /* ... of two chunks each */
 };
 
 /* What holds for all calls of a kernel. */

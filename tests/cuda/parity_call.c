@@ -107,10 +107,12 @@ static void make_call(struct run *r)
                                  .tensor = c->tensor,
                                  .tensor_rank = c->tensor_rank,
                                  .context = c->context,
-                                 .context_rank = c->context_rank};
+                                 .context_rank = c->context_rank,
+                                 .halves = c->halves};
     char name[96], rank[24] = "", context[36] = "";
     if (c->tensor) snprintf(rank, sizeof rank, " rank %d", c->tensor_rank);
-    if (c->context) snprintf(context, sizeof context, " context %d/%d", c->context_rank, c->context);
+    if (c->context)
+        snprintf(context, sizeof context, " context %d/%d%s", c->context_rank, c->context, c->halves ? " halves" : "");
     snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
              r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
              r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",

@@ -12,6 +12,12 @@
 #define SECOND .context = 2, .context_rank = 1
 #define LAST .context = 3, .context_rank = 2
 #define FOURTH .tensor = 2, .tensor_rank = 1, .context = 2, .context_rank = 1
+/* The same where each has two chunks of a row: the first of two, the last one, one of three, and of tensor ranks. */
+#define BARE .bare = true
+#define OUTER .context = 2, .halves = true
+#define INNER .context = 2, .context_rank = 1, .halves = true
+#define MIDDLE .context = 3, .context_rank = 1, .halves = true
+#define SHARED .tensor = 2, .tensor_rank = 1, .context = 2, .context_rank = 1, .halves = true
 
 const struct parity_case parity_context_cases[] = {
     /* tokens, width, shared, parts */
@@ -35,6 +41,17 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_FROM_PIECES, {5, 2048, 512, 2}, LARGE},
     {PP_KERNEL_FROM_PIECES, {3, 2004, 1002, 3}, LARGE},
     {PP_KERNEL_ALL_TO_ALL, {8, 12, 2}, PLAIN, SECOND},
+    {PP_KERNEL_ALL_TO_ALL, {8, 12, 2, 0, 0, PP_JOIN_CONTEXT_RANKS, 2}, PLAIN, INNER},
+    {PP_KERNEL_ALL_TO_ALL, {8, 12, 2, 1, 0, PP_JOIN_CONTEXT_RANKS, 2}, PLAIN, INNER},
+    /* tokens, width, shared, parts */
+    {PP_KERNEL_COPY_KEYS, {1, 2, 1}, PLAIN},
+    {PP_KERNEL_COPY_KEYS, {9, 24, 8}, PLAIN},
+    {PP_KERNEL_COPY_KEYS, {9, 27, 9}, PLAIN},
+    {PP_KERNEL_COPY_KEYS, {3, 2048, 512}, LARGE},
+    {PP_KERNEL_SUM_KEYS, {1, 2, 1, 2}, PLAIN},
+    {PP_KERNEL_SUM_KEYS, {9, 24, 8, 3}, PLAIN},
+    {PP_KERNEL_SUM_KEYS, {9, 27, 9, 2}, PLAIN},
+    {PP_KERNEL_SUM_KEYS, {3, 2048, 1536, 4}, LARGE},
     /* rows, seq, d, vocab, positions */
     {PP_KERNEL_EMBED, {3, 9, 12, 100}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED, {3, 9, 12, 100}, 3.5f, false, LAST},
@@ -42,6 +59,9 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_EMBED, {2, 5, 30, 17, PP_POSITIONS_LEARNED}, 1, false, FIRST},
     {PP_KERNEL_EMBED, {2, 35, 12, 17, PP_POSITIONS_LEARNED}, 1, false, LAST},
     {PP_KERNEL_EMBED, {3, 9, 12, 50}, 3.5f, false, FOURTH},
+    {PP_KERNEL_EMBED, {3, 8, 12, 100}, 3.5f, false, OUTER},
+    {PP_KERNEL_EMBED, {2, 8, 12, 17, PP_POSITIONS_LEARNED}, 1, false, MIDDLE},
+    {PP_KERNEL_EMBED_GRAD, {3, 8, 12, 100}, 3.5f, false, MIDDLE},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 100}, 3.5f, false, FIRST},
     {PP_KERNEL_EMBED_GRAD, {2, 35, 30, 17}, 1, false, LAST},
     {PP_KERNEL_EMBED_GRAD, {3, 9, 12, 50}, 3.5f, false, FOURTH},
@@ -51,6 +71,8 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_POSITIONS_GRAD, {3, 9, 12, 18}, PLAIN, SECOND},
     {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN, LAST},
     {PP_KERNEL_POSITIONS_GRAD, {2, 5, 30, 17}, PLAIN, FOURTH},
+    {PP_KERNEL_POSITIONS_GRAD, {3, 8, 12, 18}, PLAIN, OUTER},
+    {PP_KERNEL_POSITIONS_GRAD, {2, 6, 30, 18}, PLAIN, MIDDLE},
     /* rows, seq, heads, dh, causal, kv */
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, FIRST},
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN, LAST},
@@ -66,7 +88,27 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {3, 20, 4, 6, 1, 2}, PLAIN, FOURTH},
     {PP_KERNEL_FLASH_GRAD, {2, 20, 3, 16, 1}, PLAIN, LAST}, /* tensor cores */
     {PP_KERNEL_FLASH_GRAD, {3, 20, 2, 64, 1, 1}, PLAIN, FOURTH},
+    /* ... and tokens of whole rows: tiles in which chunks begin, keys that nobody sees, tensor cores, wide heads */
+    {PP_KERNEL_FLASH, {2, 8, 2, 6, 1, 0, 16}, PLAIN, BARE, OUTER},
+    {PP_KERNEL_FLASH, {2, 8, 4, 6, 0, 2, 24}, PLAIN, BARE, MIDDLE},
+    {PP_KERNEL_FLASH, {2, 20, 4, 6, 1, 2, 40}, PLAIN, BARE, SHARED},
+    {PP_KERNEL_FLASH, {1, 140, 1, 20, 1, 0, 280}, LARGE, BARE, INNER},
+    {PP_KERNEL_FLASH, {2, 20, 3, 16, 1, 0, 60}, PLAIN, BARE, MIDDLE},
+    {PP_KERNEL_FLASH, {1, 256, 2, 64, 1, 1, 512}, LARGE, BARE, OUTER},
+    {PP_KERNEL_FLASH, {2, 70, 2, 32, 1, 1, 140}, LARGE, BARE, SHARED},
+    {PP_KERNEL_FLASH, {1, 70, 2, 192, 1, 2, 140}, LARGE, BARE, INNER},
+    {PP_KERNEL_FLASH_GRAD, {2, 8, 2, 6, 1, 0, 16}, PLAIN, OUTER},
+    {PP_KERNEL_FLASH_GRAD, {2, 8, 4, 6, 0, 2, 24}, PLAIN, MIDDLE},
+    {PP_KERNEL_FLASH_GRAD, {2, 20, 4, 6, 1, 2, 40}, PLAIN, SHARED},
+    {PP_KERNEL_FLASH_GRAD, {1, 140, 1, 20, 1, 0, 280}, LARGE, INNER},
+    {PP_KERNEL_FLASH_GRAD, {1, 36, 2, 260, 1, 0, 72}, LARGE, INNER},
+    {PP_KERNEL_FLASH_GRAD, {2, 20, 3, 16, 1, 0, 60}, PLAIN, MIDDLE},
+    {PP_KERNEL_FLASH_GRAD, {1, 256, 2, 64, 1, 1, 512}, LARGE, OUTER},
+    {PP_KERNEL_FLASH_GRAD, {2, 70, 2, 32, 1, 1, 140}, LARGE, SHARED},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 2, 192, 1, 2, 140}, LARGE, INNER},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false, SECOND}, /* of all tokens, whoever had them */
+    {PP_KERNEL_ROPE, {2, 8, 4, 6, 0, 2}, 10000, false, MIDDLE},
+    {PP_KERNEL_ROPE_GRAD, {2, 8, 4, 6, 0, 2}, 10000, false, OUTER},
     /* rows, seq, d, plain */
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, FIRST},
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false, LAST},
@@ -77,6 +119,9 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_LAYERNORM_GRAD, {1, 1000, 20}, LARGE, SECOND},
     {PP_KERNEL_RMSNORM, {3, 9, 12}, 1e-2f, false, true, SECOND},
     {PP_KERNEL_RMSNORM_GRAD, {3, 9, 12}, PLAIN, LAST},
+    {PP_KERNEL_LAYERNORM, {3, 8, 12}, 1e-2f, false, MIDDLE},
+    {PP_KERNEL_RESIDUAL, {3, 8, 12}, PLAIN, OUTER},
+    {PP_KERNEL_RESIDUAL, {3, 4, 12, 0, 24, 2}, PLAIN, SHARED},
     {PP_KERNEL_RESIDUAL, {3, 9, 12}, PLAIN, SECOND},
     {PP_KERNEL_RESIDUAL, {2, 3, 1027}, PLAIN, LAST},
     {PP_KERNEL_RESIDUAL_GRAD, {3, 9, 12}, PLAIN, SECOND},

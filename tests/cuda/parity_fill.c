@@ -107,7 +107,8 @@ static float within_range(const struct pp_call *call, int i, float x)
         if (kernel == spreads[k].kernel && i == spreads[k].operand) return spreads[k].shift + spreads[k].scale * x;
     if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
-    if (kernel == PP_KERNEL_FLASH_GRAD && i == 1) return x + logf((float)call->n[1]); /* rows of P add up to about 1 */
+    if (kernel == PP_KERNEL_FLASH_GRAD && i == 1)
+        return x + logf((float)PP_ROW_KEYS(call->n)); /* rows of P add up to about 1 */
     return x;
 }
 

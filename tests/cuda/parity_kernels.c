@@ -58,6 +58,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_CROSS_ENTROPY_JOIN] = {.variants = PARITY_ALIAS, .alias = {{3, 0}}, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_TO_PIECES] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {0, 0, 4e-3}},
     [PP_KERNEL_FROM_PIECES] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_COPY_KEYS] = {.variants = PARITY_ABSENT, .absent = 2, .tolerance = {0, 0, 4e-3}},
+    [PP_KERNEL_SUM_KEYS] = {.tolerance = {1e-6, 1e-6, 4e-3}},
     [PP_KERNEL_ALL_REDUCE] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_REDUCE_SCATTER] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_ALL_GATHER] = {.tolerance = {0, 0, 0}},

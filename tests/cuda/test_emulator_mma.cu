@@ -144,13 +144,13 @@ __global__ void tile_kernel(pp_attention a, const __nv_bfloat16 *of, __nv_bfloat
     PP_SHARED(number, shared);
     held_rows<W> rows;
     float score[ROWS / PP_MMA_COLUMNS][PP_MMA_SUMS], out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, ROWS, PP_WARP, 2>(a, shared, of, HEAD, 0, ROWS * HEAD);
+    fetch<W, ROWS, PP_WARP, 2>(a, shared, {of, a.seq, HEAD}, 0, ROWS * HEAD);
     pp_copy_wait();
     __syncwarp();
     rows.take(shared);
     multiply<W, ROWS>(rows, shared + ROWS * pitch<W>, score);
     add_product<W, ROWS>(score, shared + ROWS * pitch<W>, out);
-    write<W>(a, c, HEAD, 0, HEAD, {1, 1}, out);
+    write<W>({c, a.seq, HEAD}, 0, HEAD, {1, 1}, out);
 }
 
 void product_of_tiles(int)

@@ -145,8 +145,13 @@ def random_options(dice):
         made.update(expert_parallel=dice.choice(groups or [1]))
     if not made.get("experts") and dice.random() < 0.5:  # whose places depend on the tokens that a worker has
         heads = math.gcd(made["heads"], made.get("kv_heads") or made["heads"]) // made["tensor"]
-        made.update(context_parallel=dice.choice([n for n in (2, 3, 4) if heads % n == 0] or [1]))
-        made["tokens"] += -made["tokens"] % made["context_parallel"]
+        gathers = made.get("attention") == "flash" and dice.random() < 0.6
+        possible = [n for n in (2, 3, 4) if gathers or heads % n == 0]
+        made.update(context_parallel=dice.choice(possible or [1]))
+        made.update(cp_comm_type="all_gather" if gathers else "a2a")
+        made["tokens"] += -made["tokens"] % (made["context_parallel"] * (2 if gathers else 1))
+        if gathers and "eval_rows" in made:  # whose rows of the test part have 2 C tokens and more
+            made["eval_rows"] = min(made["eval_rows"], 5)
         if made.get("max_positions"):
             made["max_positions"] = max(made["max_positions"], made["tokens"])
     if made["replicas"] * made.get("context_parallel", 1) > 1 and dice.random() < 0.5:

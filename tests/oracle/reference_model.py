@@ -100,6 +100,7 @@ COMMON = dict(
     preset="small",
     replicas=1,
     context_parallel=1,
+    cp_comm_type="a2a",
     seed=1,
     eval_rows=10,
     data=None,
@@ -353,6 +354,12 @@ class Model(nn.Module):
         return self.norm(x) if hasattr(self, "norm") else x
 
 
+def row_parts(o):
+    """Equal parts of a row that the workers who share it have."""
+    gathers = o["cp_comm_type"] == "all_gather" and o["context_parallel"] > 1
+    return o["context_parallel"] * (2 if gathers else 1)
+
+
 def data(o):
     """{"train": batches of all replicas, "valid": ..., "test": ...}; a text folder sets o["vocab"]."""
     if o["data"] == "constant":
@@ -364,12 +371,12 @@ def data(o):
             text.replica_columns(ids["train"], o["rows"], o["replicas"]),
             o["tokens"],
             o["max_batches"],
-            o["context_parallel"],
+            row_parts(o),
         )
     }
     for name in ("valid", "test"):
         made[name] = text.batches(
-            text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"], o["context_parallel"]
+            text.columns(ids[name], o["eval_rows"]), o["tokens"], o["eval_batches"], row_parts(o)
         )
     return made
 

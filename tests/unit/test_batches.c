@@ -97,23 +97,26 @@ static void more_batches_than_can_be_counted_are_refused(void **state)
 }
 
 /* What the part of each row that one of so many workers has is, put next to the others': all but the last words of a
- * batch, where these are not a multiple of the parts. whole: batches that are not shared. */
-static void check_shared(const struct pp_batches *whole, int parts)
+ * batch, where these are not a multiple of the parts. halves: a part is the chunk of that number and the same from the
+ * end. whole: batches that are not shared. */
+static void check_shared(const struct pp_batches *whole, int parts, bool halves)
 {
+    const int chunks = halves ? 2 * parts : parts;
     int32_t all_in[40], all_out[40], in[40], out[40];
     for (int part = 0; part < parts; part++) {
         struct pp_batches b = *whole;
-        assert_int_equal(pp_batches_share(&b, parts, part), PP_OK);
-        assert_int_equal(b.count, pp_batches_seq(whole, whole->count - 1) < parts ? whole->count - 1 : whole->count);
+        assert_int_equal(pp_batches_share(&b, parts, part, halves), PP_OK);
+        assert_int_equal(b.count, pp_batches_seq(whole, whole->count - 1) < chunks ? whole->count - 1 : whole->count);
         for (int i = 0; i < b.count; i++) {
-            const int row = pp_batches_seq(whole, i), own = row / parts;
-            assert_int_equal(pp_batches_seq(&b, i), own * parts);
+            const int row = pp_batches_seq(whole, i), chunk = row / chunks, own = chunk * (chunks / parts);
+            assert_int_equal(pp_batches_seq(&b, i), chunk * chunks);
             memset(in, -1, sizeof in);
             memset(out, -1, sizeof out);
             pp_batches_get(whole, i, all_in, all_out);
             pp_batches_get(&b, i, in, out);
             for (int w = 0; w < b.rows * own; w++) {
-                const int at = w / own * row + part * own + w % own;
+                const int first = w % own < chunk ? part * chunk : (chunks - 1 - part) * chunk;
+                const int at = w / own * row + first + w % own % chunk;
                 assert_int_equal(in[w], all_in[at]);
                 assert_int_equal(out[w], all_out[at]);
             }
@@ -134,7 +137,10 @@ static void parts_of_rows_are_whole_rows_together(void **state)
             for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
                 struct pp_batches b;
                 assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 12, replicas, replicas - 1, 0, &b), PP_OK);
-                if (b.count > 1 || pp_batches_seq(&b, 0) >= shares[i]) check_shared(&b, shares[i]);
+                if (b.count > 1 || pp_batches_seq(&b, 0) >= shares[i]) check_shared(&b, shares[i], false);
+                const int chunks = 2 * shares[i];
+                if (12 % chunks == 0 && (b.count > 1 || pp_batches_seq(&b, 0) >= chunks))
+                    check_shared(&b, shares[i], true);
             }
         free(data.words[PP_PART_TRAIN]);
     }
@@ -149,7 +155,7 @@ static void a_last_batch_loses_what_parts_do_not_divide(void **state)
     int32_t in[6], out[6];
     static const int32_t first_in[] = {3, 4, 5, 15, 16, 17}, last_in[] = {8, 9, 20, 21}, last_out[] = {9, 10, 21, 22};
     assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 6, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(pp_batches_share(&b, 2, 1), PP_OK);
+    assert_int_equal(pp_batches_share(&b, 2, 1, false), PP_OK);
     assert_int_equal(b.count, 2);
     assert_int_equal(b.tail_seq, 4);
     pp_batches_get(&b, 0, in, out);
@@ -158,7 +164,7 @@ static void a_last_batch_loses_what_parts_do_not_divide(void **state)
     assert_memory_equal(in, last_in, sizeof last_in);
     assert_memory_equal(out, last_out, sizeof last_out);
     assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 6, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(pp_batches_share(&b, 6, 5), PP_OK); /* 5 words are no batch for six */
+    assert_int_equal(pp_batches_share(&b, 6, 5, false), PP_OK); /* 5 words are no batch for six */
     assert_int_equal(b.count, 1);
     assert_int_equal(b.tail_seq, 0);
     pp_batches_get(&b, 0, NULL, out);
@@ -173,10 +179,10 @@ static void rows_too_short_to_be_shared_are_refused(void **state)
     struct pp_data data = counting(12);
     struct pp_batches b;
     assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 12, 1, 0, 0, &b), PP_OK); /* one batch of 5 words */
-    assert_int_equal(pp_batches_share(&b, 6, 0), PP_INPUT);
+    assert_int_equal(pp_batches_share(&b, 6, 0, false), PP_INPUT);
     assert_non_null(strstr(pp_message(), "rows of 5 words are too short to be shared by --context-parallel 6"));
     assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 12, 1, 0, 0, &b), PP_OK);
-    assert_int_equal(pp_batches_share(&b, 4, 0), PP_OK);
+    assert_int_equal(pp_batches_share(&b, 4, 0, false), PP_OK);
     assert_int_equal(pp_batches_seq(&b, 0), 4);
     free(data.words[PP_PART_TRAIN]);
 }

@@ -199,11 +199,49 @@ static void test_processor(void **state)
     check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, {1, 150, 1, 20, 1}}, false, seen * (10 * 20 + 9), 0, 0);
 }
 
+/* Scores of tiles that some query of two chunks of a row sees, of worker `rank`. */
+static double seen_by(int rank, int context, int chunk, int queries, int keys)
+{
+    double made = 0;
+    for (int i = 0; i < 2 * chunk; i += queries) {
+        int last = 0;
+        for (int q = i; q < i + queries && q < 2 * chunk; q++) {
+            const int place = (q < chunk ? rank : 2 * context - 1 - rank) * chunk + q % chunk;
+            last = place > last ? place : last;
+        }
+        made += queries * in_steps(last + 1, keys);
+    }
+    return made;
+}
+
+/* Of chunks that are whole tiles all workers make as many. A processor's blocks begin with chunks. */
+static void test_chunks_of_rows(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 64, CONTEXT = 3 };
+    for (int chunk = 64; chunk <= 512; chunk *= 2)
+        for (int rank = 0; rank < CONTEXT; rank++) {
+            const int32_t n[] = {1, 2 * chunk, 1, COLUMNS, 1, 0, 2 * CONTEXT * chunk};
+            struct pp_call call = {.kernel = PP_KERNEL_FLASH, .precision = PP_BF16};
+            memcpy(call.n, n, sizeof n);
+            const double cores = seen_by(rank, CONTEXT, chunk, 16, 64), blocks = seen_by(rank, CONTEXT, chunk, 64, 1);
+            assert_true(pp_call_work(&call, true).flops[PP_BF16] == cores * 2 * 2 * COLUMNS);
+            call.precision = PP_FP32;
+            assert_true(pp_call_work(&call, false).flops[PP_FP32] == blocks * (4 * COLUMNS + 6));
+            call.n[4] = 0;
+            assert_true(pp_call_work(&call, false).flops[PP_FP32] ==
+                        (double)chunk * chunk * 4 * CONTEXT * (4 * COLUMNS + 6));
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_moved),        cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
-        cmocka_unit_test(test_shape_of_products),  cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_chunks_of_rows),
+                                       cmocka_unit_test(test_bytes_moved),
+                                       cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
+                                       cmocka_unit_test(test_shape_of_products),
+                                       cmocka_unit_test(test_arithmetic),
+                                       cmocka_unit_test(test_tiles_of_long_rows),
+                                       cmocka_unit_test(test_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * All to all: pieces come to where their experts are, in the order of the workers that they come from, and back to
- * where they were; by messages, and by carriers over the queue device for tests with random delays.
+ * where they were; or chunks of rows come to all, in the order of the rows' tokens, and back what each has for them. By
+ * messages, and by carriers over the queue device for tests with random delays.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #include "exec/carrier.h"
 #include "queue_device.h"
 
-enum { ROUNDS = 3, WORDS = 700, MOST_EXPERTS = 3, MOST_WORKERS = 5, MOST = MOST_EXPERTS * MOST_WORKERS * WORDS };
+enum { ROUNDS = 3, WORDS = 700, MOST_EXPERTS = 4, MOST_WORKERS = 5, MOST = MOST_EXPERTS * MOST_WORKERS * WORDS };
 
 #define OK(expression)                                                                                                 \
     do {                                                                                                               \
@@ -26,6 +27,7 @@ enum { ROUNDS = 3, WORDS = 700, MOST_EXPERTS = 3, MOST_WORKERS = 5, MOST = MOST_
 struct shape {
     const struct pp_carrier *carrier; /* NULL: messages */
     int experts, words;               /* of each worker; of a piece */
+    bool halves;                      /* pieces are chunks: experts, an even number, is twice the rows */
 };
 
 /* Of what a worker has for an expert of another one. */
@@ -42,9 +44,43 @@ static void fill(const struct shape *s, int workers, int me, int round, int32_t 
             for (int i = 0; i < s->words; i++) *out++ = word_of(me, owner, expert, i, round);
 }
 
+/* The worker that has a chunk of a row, of twice as many as there are workers; which of the two that it has. */
+static int owner_of(int chunk, int workers) { return chunk < workers ? chunk : 2 * workers - 1 - chunk; }
+
+/* Of all rows all chunks: what worker `of` has for each, or, -1, what their owners have for all: as for worker 0. */
+static void fill_rows(const struct shape *s, int workers, int of, int round, int32_t *out)
+{
+    for (int piece = 0; piece < s->experts * workers; piece++) {
+        const int chunk = piece % (2 * workers), owner = owner_of(chunk, workers),
+                  k = piece / (2 * workers) * 2 + (chunk >= workers);
+        for (int i = 0; i < s->words; i++)
+            *out++ = of < 0 ? word_of(owner, 0, k, i, round) : word_of(of, owner, k, i, round);
+    }
+}
+
+static pp_status check_rows(const struct shape *s, int workers, int round, const int32_t *got)
+{
+    static _Thread_local int32_t wanted[MOST];
+    fill_rows(s, workers, -1, round, wanted);
+    if (!memcmp(got, wanted, sizeof *got * (size_t)(workers * s->experts * s->words))) return PP_OK;
+    return pp_fail(PP_INTERNAL, "chunks are not in the order of their rows");
+}
+
+/* What worker after worker has for the chunks of this one. */
+static pp_status check_parts(const struct shape *s, int workers, int me, int round, const int32_t *got)
+{
+    for (int of = 0; of < workers; of++)
+        for (int k = 0; k < s->experts; k++)
+            for (int i = 0; i < s->words; i++)
+                if (*got++ != word_of(of, me, k, i, round))
+                    return pp_fail(PP_INTERNAL, "chunk %d has not word %d of worker %d", k, i, of);
+    return PP_OK;
+}
+
 /* Of each of its experts, what worker after worker had for it. */
 static pp_status check_there(const struct shape *s, int workers, int me, int round, const int32_t *got)
 {
+    if (s->halves) return check_rows(s, workers, round, got);
     for (int expert = 0; expert < s->experts; expert++)
         for (int source = 0; source < workers; source++)
             for (int i = 0; i < s->words; i++)
@@ -53,9 +89,16 @@ static pp_status check_there(const struct shape *s, int workers, int me, int rou
     return PP_OK;
 }
 
+/* What is sent there: chunks are the same for all, as if for worker 0. */
+static void fill_here(const struct shape *s, int workers, int me, int round, int32_t *out)
+{
+    fill(s, s->halves ? 1 : workers, me, round, out);
+}
+
 static pp_status check_here(const struct shape *s, int workers, int me, int round, const int32_t *got)
 {
     static _Thread_local int32_t wanted[MOST];
+    if (s->halves) return check_parts(s, workers, me, round, got);
     fill(s, workers, me, round, wanted);
     if (!memcmp(got, wanted, sizeof *got * (size_t)(workers * s->experts * s->words))) return PP_OK;
     return pp_fail(PP_INTERNAL, "what has come back is not what was sent");
@@ -69,7 +112,8 @@ static struct pp_pieces pieces_of(const struct shape *s, int workers, const void
                                       .type = PP_SUM_FLOAT,
                                       .from = from,
                                       .each = s->experts,
-                                      .back = back};
+                                      .back = back,
+                                      .halves = s->halves};
     return pp_pieces_of(&call, workers);
 }
 
@@ -96,9 +140,10 @@ static pp_status by_messages(struct pp_world *world, int me, void *arg)
     for (int round = 0; round < ROUNDS; round++) {
         const struct pp_pieces to = pieces_of(s, world->workers, here, there, false),
                                back = pieces_of(s, world->workers, there, again, true);
-        fill(s, world->workers, me, round, here);
+        fill_here(s, world->workers, me, round, here);
         PP_TRY(exchange(world, me, x, &to));
         PP_TRY(check_there(s, world->workers, me, round, there));
+        if (s->halves) fill_rows(s, world->workers, me, round, there);
         PP_TRY(exchange(world, me, x, &back));
         PP_TRY(check_here(s, world->workers, me, round, again));
     }
@@ -176,11 +221,13 @@ static pp_status carry_round(struct at *at, const struct shape *s, int round)
     const int64_t bytes = (int64_t)workers * s->experts * s->words * (int64_t)sizeof *host;
     const struct pp_pieces to = pieces_of(s, workers, at->memory[0], at->memory[1], false),
                            back = pieces_of(s, workers, at->memory[1], at->memory[2], true);
-    fill(s, workers, me, round, host);
+    fill_here(s, workers, me, round, host);
     PP_TRY(at->port.backend->upload(at->port.device, at->memory[0], host, bytes));
     PP_TRY(carry(at, s, &to));
     PP_TRY(at->port.backend->download(at->port.device, host, at->memory[1], bytes));
     PP_TRY(check_there(s, workers, me, round, host));
+    if (s->halves) fill_rows(s, workers, me, round, host);
+    if (s->halves) PP_TRY(at->port.backend->upload(at->port.device, at->memory[1], host, bytes));
     PP_TRY(carry(at, s, &back));
     PP_TRY(at->port.backend->download(at->port.device, host, at->memory[2], bytes));
     return check_here(s, workers, me, round, host);
@@ -196,29 +243,42 @@ static pp_status by_carrier(struct pp_world *world, int me, void *arg)
     return PP_OK;
 }
 
+static void check(struct shape s, int workers)
+{
+    const struct queued_settings settings = {.seed = 5, .most_delay_us = 50};
+    s.carrier = NULL;
+    OK(crew_run(workers, by_messages, &s));
+    s.carrier = &pp_carrier_inproc;
+    queued_set(&settings);
+    OK(crew_run(workers, by_carrier, &s));
+    /* Of each member one, or of chunks two, to there and back, however many pieces it has. */
+    assert_int_equal(queued_copies(), ROUNDS * 2 * workers * workers * (s.halves ? 2 : 1));
+    s.carrier = &pp_carrier_staged;
+    OK(crew_run(workers, by_carrier, &s));
+}
+
 static void pieces_come_and_go_back(void **state)
 {
     (void)state;
-    const struct queued_settings settings = {.seed = 5, .most_delay_us = 50};
     struct shape s = {0};
     for (int workers = 2; workers <= MOST_WORKERS; workers++)
-        for (s.experts = 1; s.experts <= MOST_EXPERTS; s.experts++)
-            for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) {
-                s.carrier = NULL;
-                OK(crew_run(workers, by_messages, &s));
-                s.carrier = &pp_carrier_inproc;
-                queued_set(&settings);
-                OK(crew_run(workers, by_carrier, &s));
-                /* Of each member one, to there and back, however many pieces it has. */
-                assert_int_equal(queued_copies(), ROUNDS * 2 * workers * workers);
-                s.carrier = &pp_carrier_staged;
-                OK(crew_run(workers, by_carrier, &s));
-            }
+        for (s.experts = 1; s.experts < MOST_EXPERTS; s.experts++)
+            for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) check(s, workers);
+    queued_set(NULL);
+}
+
+static void chunks_come_to_all(void **state)
+{
+    (void)state;
+    struct shape s = {.halves = true};
+    for (int workers = 2; workers <= MOST_WORKERS; workers++)
+        for (s.experts = 2; s.experts <= MOST_EXPERTS; s.experts += 2)
+            for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) check(s, workers);
     queued_set(NULL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_come_and_go_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_come_and_go_back), cmocka_unit_test(chunks_come_to_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,8 @@ static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, boo
 {
     enum { BORDER = 16 };
     const int d = s->heads * s->dh, width = width_of(s);
-    const int64_t tokens = (int64_t)s->rows * s->seq, room = pp_flash_scratch(s->seq, s->dh) / (int64_t)sizeof(float);
+    const int64_t tokens = (int64_t)s->rows * s->seq,
+                  room = pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float);
     float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *lse = case_floats(tokens * s->heads, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(room + BORDER, 6);
@@ -217,7 +218,7 @@ static void test_flash_of_large_scores(void **state)
     (void)state;
     enum { SEQ = 70 };
     float qkv[SEQ * 3], ctx[SEQ], lse[SEQ], dctx[SEQ], bias[3] = {0};
-    float *scratch = case_floats(pp_flash_scratch(SEQ, 1) / (int64_t)sizeof(float), 1);
+    float *scratch = case_floats(pp_flash_scratch(SEQ, SEQ, 1) / (int64_t)sizeof(float), 1);
     assert_int_equal(pp_gemm_open(1), PP_OK);
     FOR_EACH_ISA(isa)
     {
@@ -253,7 +254,7 @@ static void test_plain(void **state)
     for (int kernel = PP_KERNEL_ATTENTION; kernel <= PP_KERNEL_FLASH; kernel += PP_KERNEL_FLASH - PP_KERNEL_ATTENTION) {
         float *qkv = case_floats(n, 1), *given = case_copy(qkv, n), *ctx = case_floats(tokens * d, 2);
         float *expected = case_floats(tokens * d, 3), *kept = case_floats(tokens * s->heads * s->seq, 4);
-        float *scratch = case_floats(pp_flash_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 5);
+        float *scratch = case_floats(pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float), 5);
         struct pp_frame frame = case_frame();
         struct pp_call call = call_of(s);
         isa->run[kernel](&(struct pp_cpu_call){&call, &frame, {expected, kept, qkv, bias, scratch}});

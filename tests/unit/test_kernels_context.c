@@ -15,11 +15,11 @@
 /* Of a row two workers have 9 tokens each, and three 6. */
 enum { ROWS = 3, SEQ = 18, WHOLE = ROWS * SEQ, D = 24, VOCAB = 11, PLACES = SEQ + 2 };
 
-/* One of `context` workers that have parts of the rows; and one of `tensor`, which have parts of the columns, or, where
- * it is by tokens, of that worker's tokens. */
+/* One of `context` workers that have parts of the rows, or (halves) two chunks of each; and one of `tensor`, which have
+ * parts of the columns, or, where it is by tokens, of that worker's tokens. */
 struct worker {
     int context, context_rank, tensor, tensor_rank;
-    bool by_tokens;
+    bool by_tokens, halves;
 };
 
 static int own_tokens(const struct worker *w) { return ROWS * SEQ / w->context; }
@@ -37,11 +37,19 @@ static int tokens_of(const struct worker *w)
     return left < room ? left : room;
 }
 
+/* Where a row's token t that it has stands in it. */
+static int place_of(const struct worker *w, int t)
+{
+    const int own = SEQ / w->context, chunk = own / 2;
+    if (!w->halves) return w->context_rank * own + t;
+    return (t < chunk ? w->context_rank : 2 * w->context - 1 - w->context_rank) * chunk + t % chunk;
+}
+
 /* The number of its i-th token among all. */
 static int token_at(const struct worker *w, int i)
 {
     const int own = SEQ / w->context, at = i + (w->by_tokens ? w->tensor_rank * ROWS * part_seq(w) : 0);
-    return at / own * SEQ + w->context_rank * own + at % own;
+    return at / own * SEQ + place_of(w, at % own);
 }
 
 /* Its numbers, of 4 bytes, of so many tokens: of each of `times` times `width` columns its own. The caller frees
@@ -65,6 +73,7 @@ static struct pp_frame frame_of(const struct worker *w)
     struct pp_frame frame = case_frame();
     frame.context = w->context;
     frame.context_rank = w->context_rank;
+    frame.halves = w->halves;
     return frame;
 }
 
@@ -135,6 +144,16 @@ static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k
     }
 }
 
+/* Of two workers or three, with parts of the rows; of three, with chunks: without dropout and with it, one of a rank or
+ * two. */
+enum { WAYS = 12 };
+static struct worker way_of(int way, bool by_tokens)
+{
+    const bool halves = way >= 8;
+    return (struct worker){halves ? 3 : 2 + way % 2, 0, 1 + way / 2 % 2, 0, by_tokens && way / 2 % 2, halves};
+}
+static double drop_of(int way) { return (way >= 8 ? way % 2 : way / 4) ? 0.4 : 0; }
+
 /* Norms and residuals also where tensor ranks have parts of a worker's tokens. */
 static void test_parts_of_rows(void **state)
 {
@@ -147,9 +166,7 @@ static void test_parts_of_rows(void **state)
         {PP_KERNEL_RESIDUAL, "TTTd", false},           {PP_KERNEL_RESIDUAL_GRAD, "TT", false}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        for (int way = 0; way < 8; way++)
-            check_tokens(isa, &kernels[i], (struct worker){2 + way % 2, 0, 1 + way / 2 % 2, 0, way / 2 % 2},
-                         way / 4 ? 0.4 : 0);
+        for (int way = 0; way < WAYS; way++) check_tokens(isa, &kernels[i], way_of(way, true), drop_of(way));
 }
 
 /* Activation functions also where tensor ranks have parts of the columns. */
@@ -162,9 +179,7 @@ static void test_activations(void **state)
         {PP_KERNEL_SWIGLU, "TUD", false}, {PP_KERNEL_SWIGLU_GRAD, "UT", false}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        for (int way = 0; way < 8; way++)
-            check_tokens(isa, &kernels[i], (struct worker){2 + way % 2, 0, 1 + way / 2 % 2, 0, false},
-                         way / 4 ? 0.4 : 0);
+        for (int way = 0; way < WAYS; way++) check_tokens(isa, &kernels[i], way_of(way, false), drop_of(way));
 }
 
 /* ---- the embedding ---- */
@@ -190,9 +205,9 @@ static void run_embedding(const struct pp_cpu_isa *isa, const struct worker *w, 
 }
 
 /* Positions that are made come from sines of another token than the row's first: they may differ in the last bit. */
-static void check_embedding(const struct pp_cpu_isa *isa, int context, enum pp_positions positions)
+static void check_embedding(const struct pp_cpu_isa *isa, int context, bool halves, enum pp_positions positions)
 {
-    struct worker w = {1, 0, 1, 0, false};
+    struct worker w = {1, 0, 1, 0, false, false};
     struct embedding all = {{0},
                             case_floats(VOCAB * D, 1),
                             case_floats(PLACES * D, 2),
@@ -203,6 +218,7 @@ static void check_embedding(const struct pp_cpu_isa *isa, int context, enum pp_p
     for (int t = 0; t < WHOLE; t++) all.tokens[t] = (t * t + 3 * t) % VOCAB;
     run_embedding(isa, &w, positions, &all);
     w.context = context;
+    w.halves = halves;
     for (; w.context_rank < context; w.context_rank++) {
         const int n = tokens_of(&w) * D;
         struct embedding own = {
@@ -228,30 +244,34 @@ static void test_embedding(void **state)
     FOR_EACH_ISA(isa)
     for (int context = 2; context <= 3; context++)
         for (int positions = 0; positions <= PP_POSITIONS_LEARNED; positions++)
-            check_embedding(isa, context, (enum pp_positions)positions);
+            for (int halves = 0; halves < context - 1; halves++)
+                check_embedding(isa, context, halves, (enum pp_positions)positions);
 }
 
 /* A worker has the gradients of its places, as one that has all; of others' places 0, or what was there. */
-static void check_positions(const struct pp_cpu_isa *isa, int context, bool accumulate)
+static void check_positions(const struct pp_cpu_isa *isa, int context, bool halves, bool accumulate)
 {
     struct pp_call call = {.n = {ROWS, SEQ, D, PLACES}, .site = CASE_SITE, .f = {0, 0.25f}};
     float *dy = case_floats(WHOLE * D, 1), *was = case_floats(PLACES * D, 2), *all = case_copy(was, PLACES * D);
-    struct worker w = {context, 0, 1, 0, false};
+    struct worker w = {context, 0, 1, 0, false, halves};
     struct pp_frame frame = case_frame();
     frame.accumulate = accumulate;
     case_run(isa, PP_KERNEL_POSITIONS_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){all, dy});
     call.n[1] = SEQ / context;
     for (int t = 0; t < PLACES * D && !accumulate; t++) was[t] = 0;
     for (; w.context_rank < context; w.context_rank++) {
-        const int first = w.context_rank * SEQ / context * D, n = SEQ / context * D;
         float *part = cut(dy, &w, true, 1, D),
               *own = accumulate ? case_copy(was, PLACES * D) : case_floats(PLACES * D, 3);
         frame = frame_of(&w);
         frame.accumulate = accumulate;
         case_run(isa, PP_KERNEL_POSITIONS_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){own, part});
-        assert_same(own, was, first);
-        assert_same(own + first, all + first, n);
-        assert_same(own + first + n, was + first + n, PLACES * D - first - n);
+        float *expected = case_copy(was, PLACES * D);
+        for (int t = 0; t < SEQ / context; t++) {
+            const int at = place_of(&w, t) * D;
+            memcpy(expected + at, all + at, sizeof *all * D);
+        }
+        assert_same(own, expected, PLACES * D);
+        free(expected);
         case_free(part, own, NULL);
     }
     case_free(dy, was, all, NULL);
@@ -261,7 +281,7 @@ static void test_gradients_of_positions(void **state)
 {
     (void)state;
     FOR_EACH_ISA(isa)
-    for (int way = 0; way < 4; way++) check_positions(isa, 2 + way % 2, way / 2);
+    for (int way = 0; way < 6; way++) check_positions(isa, way % 3 ? 3 : 2, way % 3 == 2, way / 3);
 }
 
 /* ---- attention ---- */
@@ -300,7 +320,7 @@ static void run_attention(const struct pp_cpu_isa *isa, bool flash, bool back, i
 {
     const struct pp_call call = {
         .n = {ROWS, SEQ, HEADS / workers, DH, true, KV / workers}, .site = CASE_SITE, .f = {0.4f}};
-    float *scratch = malloc((size_t)(flash ? pp_flash_scratch(SEQ, DH) : pp_attention_scratch(SEQ, DH)));
+    float *scratch = malloc((size_t)(flash ? pp_flash_scratch(SEQ, SEQ, DH) : pp_attention_scratch(SEQ, DH)));
     const enum pp_kernel kernels[2][2] = {{PP_KERNEL_ATTENTION, PP_KERNEL_FLASH},
                                           {PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD}};
     void *forward[PP_CALL_REFS] = {a->ctx, a->kept, a->qkv, NULL, scratch};

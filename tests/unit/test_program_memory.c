@@ -188,8 +188,8 @@ static void test_memory_of_shared_experts(void **state)
 /* Models that differ in the context alone, and tokens of a row: of all workers, and of one. */
 struct shared {
     struct pp_shape shape;
-    struct pp_model *one, *many;
-    int row, own;
+    struct pp_model *one, *many, *gathering; /* the last: of keys and values; NULL unless with flash */
+    int row, own, context;
 };
 
 enum { WAYS = 128, ROW = 48, SLOT_ROWS = 16 };
@@ -198,7 +198,7 @@ enum { WAYS = 128, ROW = 48, SLOT_ROWS = 16 };
 static struct shared shared_of(int way)
 {
     struct shared s = {.row = ROW, .shape = {.d_model = 512, .heads = 16, .d_ff = 1024, .layers = 6, .vocab = 2048}};
-    const int context = way % 2 ? 4 : 2;
+    s.context = way % 2 ? 4 : 2;
     s.shape.head_dim = 64;
     s.shape.attention = way / 2 % 2;
     s.shape.norm = way / 4 % 2;
@@ -213,10 +213,14 @@ static struct shared shared_of(int way)
         s.shape.experts_per_token = 2;
         s.shape.capacity_factor = 1.25;
     }
-    s.own = ROW / context;
+    s.own = ROW / s.context;
     assert_int_equal(pp_model_create(&s.shape, 3, NULL, NULL, &s.one), PP_OK);
-    s.shape.context = context;
+    s.shape.context = s.context;
     assert_int_equal(pp_model_create(&s.shape, 3, NULL, NULL, &s.many), PP_OK);
+    struct pp_shape gathering = s.shape;
+    gathering.context_kind = PP_CONTEXT_ALL_GATHER;
+    assert_int_equal(pp_model_create(&gathering, 3, NULL, NULL, &s.gathering),
+                     s.shape.attention == PP_ATTENTION_FLASH ? PP_OK : PP_USAGE);
     return s;
 }
 
@@ -224,6 +228,7 @@ static void free_shared(struct shared *s)
 {
     pp_model_free(s->one);
     pp_model_free(s->many);
+    if (s->gathering) pp_model_free(s->gathering);
 }
 
 /* A slot is that of one worker with rows of its own tokens alone, but for what attention keeps of its heads: that is of
@@ -242,6 +247,9 @@ static void test_slots_of_parts_of_rows(void **state)
                                              part = {s.own, SLOT_ROWS, true, split};
                 assert_int_equal(pp_model_act_bytes(s.many, stage, &whole) - pp_model_act_bytes(s.one, stage, &part),
                                  2 * more);
+                if (s.gathering) /* and of gathered keys none */
+                    assert_int_equal(pp_model_act_bytes(s.gathering, stage, &whole),
+                                     pp_model_act_bytes(s.one, stage, &part));
             }
         assert_int_equal(s.many->parameters, s.one->parameters);
         free_shared(&s);
@@ -250,27 +258,45 @@ static void test_slots_of_parts_of_rows(void **state)
 
 static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+static const struct {
+    int kind;
+    bool split, attends, back;
+} tasks[] = {{PP_F, false, true, false},
+             {PP_B, false, true, true},
+             {PP_I, true, true, true},
+             {PP_R, false, true, false},
+             {PP_W, true, false, false}};
+
+/* Keys and values of all tokens, and forward of the worker's own, on the way back the gradients of all. */
+static void check_gathering(const struct shared *s)
+{
+    const int64_t width = 2 * (s->shape.kv_heads ? 8 : 16) / s->shape.tensor * 64,
+                  own = SLOT_ROWS * s->own * width * pp_element_bytes(s->shape.precision);
+    const int64_t scores =
+        whole_lines(pp_flash_scratch(s->own, s->row, 64)) - whole_lines(pp_flash_scratch(s->own, s->own, 64));
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks && s->gathering; i++)
+        assert_int_equal(scratch_of(s->gathering, tasks[i].kind, tasks[i].split, s->row) -
+                             scratch_of(s->one, tasks[i].kind, tasks[i].split, s->own),
+                         tasks[i].attends ? own * (s->context + (tasks[i].back ? s->context : 1)) + scores : 0);
+}
+
 /* What in_proj makes is scratch, and what is sent: twice the worker's tokens of queries, keys and values; attention has
  * its scratch for rows of all tokens. Weight gradients have none of these. */
 static void test_scratch_of_parts_of_rows(void **state)
 {
     (void)state;
-    static const struct {
-        int kind;
-        bool split, attends;
-    } tasks[] = {
-        {PP_F, false, true}, {PP_B, false, true}, {PP_I, true, true}, {PP_R, false, true}, {PP_W, true, false}};
     for (int way = 0; way < WAYS; way++) {
         struct shared s = shared_of(way);
         const bool flash = s.shape.attention == PP_ATTENTION_FLASH;
         const int64_t width = (16 + 2 * (s.shape.kv_heads ? 8 : 16)) / s.shape.tensor * 64;
         const int64_t pieces = 2 * SLOT_ROWS * s.own * width * pp_element_bytes(s.shape.precision);
-        const int64_t row = flash ? pp_flash_scratch(s.row, 64) : pp_attention_scratch(s.row, 64);
-        const int64_t own = flash ? pp_flash_scratch(s.own, 64) : pp_attention_scratch(s.own, 64);
+        const int64_t row = flash ? pp_flash_scratch(s.row, s.row, 64) : pp_attention_scratch(s.row, 64);
+        const int64_t own = flash ? pp_flash_scratch(s.own, s.own, 64) : pp_attention_scratch(s.own, 64);
         for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
             assert_int_equal(scratch_of(s.many, tasks[i].kind, tasks[i].split, s.row) -
                                  scratch_of(s.one, tasks[i].kind, tasks[i].split, s.own),
                              tasks[i].attends ? pieces + whole_lines(row) - whole_lines(own) : 0);
+        check_gathering(&s);
         free_shared(&s);
     }
 }

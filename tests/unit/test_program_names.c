@@ -37,6 +37,8 @@ static void test_names_of_calls(void **state)
                "attention 5x35x8x100x1 kv2 drop");
     check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}, .precision = PP_BF16},
                "flash 5x35x8x100x1 kv2 plain bf16");
+    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 36, 8, 100, 1, 2, 144}, .precision = PP_BF16},
+               "flash 5x36x8x100x1 kv2 of144 bf16");
     check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");

@@ -8,7 +8,7 @@
 
 void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c);
+    const struct attention a = attention_of(c, c->p[2]);
     const int seq = a.seq, dh = a.dh, width = a.width;
     float *ctx = c->p[0], *p = c->p[1], *qkv = c->p[2];
     for (int r = 0; r < a.rows; r++, ctx += (int64_t)seq * a.d) {
@@ -16,10 +16,10 @@ void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
         add_bias(&a, q, c->p[3]);
         for (int h = 0; h < a.heads; h++, q += dh, p += (int64_t)seq * seq) {
             float *kept = a.dropping ? c->p[4] : p;
-            product(PP_GEMM_NT, seq, seq, dh, q, width, keys_of(&a, qkv, r, h), width, 0, p, seq);
+            product(PP_GEMM_NT, seq, seq, dh, q, width, keys_of(&a, r, h), width, 0, p, seq);
             for (int i = 0; i < seq; i++) softmax_row(p + (int64_t)i * seq, a.causal ? i + 1 : seq, seq, a.scale);
             if (a.dropping) drop_scores(&a, first_vector(&a, r, h), seq, seq, p, kept);
-            product(PP_GEMM_NN, seq, dh, seq, kept, seq, values_of(&a, qkv, r, h), width, 0, ctx + h * dh, a.d);
+            product(PP_GEMM_NN, seq, dh, seq, kept, seq, values_of(&a, r, h), width, 0, ctx + h * dh, a.d);
         }
     }
 }
@@ -48,7 +48,7 @@ static void backward_head(const struct attention *a, float *qkv, int row, int he
     const int64_t square = (int64_t)seq * seq;
     const float add = head % a->group != 0;
     float *q = qkv + (int64_t)row * seq * width + head * dh;
-    const float *k = keys_of(a, qkv, row, head), *v = values_of(a, qkv, row, head);
+    const float *k = keys_of(a, row, head), *v = values_of(a, row, head);
     product(PP_GEMM_NT, seq, seq, dh, dctx, a->d, v, width, 0, s->ds, seq);
     if (a->dropping) kept_scores(a, square, p, s->kept);
     product(PP_GEMM_TN, seq, dh, seq, a->dropping ? s->kept : p, seq, dctx, a->d, add, s->dv, dh);
@@ -59,7 +59,7 @@ static void backward_head(const struct attention *a, float *qkv, int row, int he
 
 void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c);
+    const struct attention a = attention_of(c, c->p[0]);
     const int64_t square = (int64_t)a.seq * a.seq, side = (int64_t)a.seq * a.dh;
     float *qkv = c->p[0], *at = c->p[3];
     const struct scratch s = {at, at + square, at + 2 * square, at + 2 * square + side};
@@ -67,6 +67,6 @@ void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)
     for (int r = 0; r < a.rows; r++, dctx += (int64_t)a.seq * a.d)
         for (int h = 0; h < a.heads; h++, p += square) {
             backward_head(&a, qkv, r, h, p, dctx + h * a.dh, &s);
-            if ((h + 1) % a.group == 0) settle(&a, keys_of(&a, qkv, r, h), values_of(&a, qkv, r, h), s.dk, s.dv);
+            if ((h + 1) % a.group == 0) settle(&a, r, h, s.dk, s.dv);
         }
 }

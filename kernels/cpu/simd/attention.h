@@ -16,9 +16,12 @@
 
 /* A call taken apart. */
 struct attention {
-    int rows, seq, heads, dh, d; /* d = heads * dh */
+    int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
     int kv, group;               /* heads of keys and values, and of the queries of each */
     int width;                   /* of qkv: (heads + 2 * kv) * dh */
+    int keys, key_width;         /* of a row; from one to the next one */
+    float *shared, *grads;       /* the first key; where its gradient goes */
+    struct pp_row_places places; /* of queries among keys */
     bool causal, dropping;
     float scale;
     struct dropout drop;
@@ -26,7 +29,8 @@ struct attention {
     int all_heads, first_head; /* of all workers that share them; this one's first */
 };
 
-static inline struct attention attention_of(const struct pp_cpu_call *c)
+/* qkv: the call's. */
+static inline struct attention attention_of(const struct pp_cpu_call *c, float *qkv)
 {
     const int32_t *n = c->call->n;
     struct attention a = {.rows = n[0],
@@ -37,6 +41,11 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
                           .kv = PP_KV_HEADS(n),
                           .group = n[2] / PP_KV_HEADS(n),
                           .width = PP_QKV_HEADS(n) * n[3],
+                          .keys = PP_ROW_KEYS(n),
+                          .key_width = (n[6] ? 2 * PP_KV_HEADS(n) : PP_QKV_HEADS(n)) * n[3],
+                          .shared = n[6] ? c->p[5] : qkv + n[2] * n[3],
+                          .grads = n[6] ? c->p[6] : qkv + n[2] * n[3],
+                          .places = pp_query_places_of(n[1], c->frame),
                           .causal = n[4],
                           .scale = 1 / sqrtf((float)n[3]),
                           .first_row = c->frame->first_row,
@@ -46,10 +55,10 @@ static inline struct attention attention_of(const struct pp_cpu_call *c)
     return a;
 }
 
-/* Number of the row vector of a head's first query: dropout's. */
+/* Number of the row vector of a head's first place: dropout's. */
 static inline uint32_t first_vector(const struct attention *a, int row, int head)
 {
-    return (uint32_t)(((a->first_row + row) * a->all_heads + a->first_head + head) * a->seq);
+    return (uint32_t)(((a->first_row + row) * a->all_heads + a->first_head + head) * a->keys);
 }
 
 /* Below this many multiplications a call of the library costs more than the product. */
@@ -164,23 +173,28 @@ static inline void dscores_row(const struct attention *a, const float *p, float 
     }
 }
 
-/* Of the group of the head of this row: [seq, dh] in qkv, tokens a->width apart. */
-static inline float *keys_of(const struct attention *a, float *qkv, int row, int head)
+/* Of the group of the head of this row: [keys, dh], tokens a->key_width apart. */
+static inline int64_t key_offset(const struct attention *a, int row, int head)
 {
-    return qkv + (int64_t)row * a->seq * a->width + a->d + head / a->group * a->dh;
+    return (int64_t)row * a->keys * a->key_width + head / a->group * a->dh;
 }
-static inline float *values_of(const struct attention *a, float *qkv, int row, int head)
+static inline float *keys_of(const struct attention *a, int row, int head)
 {
-    return keys_of(a, qkv, row, head) + a->kv * a->dh;
+    return a->shared + key_offset(a, row, head);
+}
+static inline float *values_of(const struct attention *a, int row, int head)
+{
+    return keys_of(a, row, head) + a->kv * a->dh;
 }
 
-/* Gradients of a group's keys and values [seq, dh], which all of its queries have added to by now, to their place. */
-static inline void settle(const struct attention *a, float *keys, float *values, const float *dk, const float *dv)
+/* Gradients of a group's keys and values [keys, dh], which all of its queries have added to by now, to their place. */
+static inline void settle(const struct attention *a, int row, int head, const float *dk, const float *dv)
 {
+    float *keys = a->grads + key_offset(a, row, head), *values = keys + a->kv * a->dh;
     const size_t bytes = sizeof(float) * (size_t)a->dh;
-    for (int64_t t = 0; t < a->seq; t++) {
-        memcpy(keys + t * a->width, dk + t * a->dh, bytes);
-        memcpy(values + t * a->width, dv + t * a->dh, bytes);
+    for (int64_t t = 0; t < a->keys; t++) {
+        memcpy(keys + t * a->key_width, dk + t * a->dh, bytes);
+        memcpy(values + t * a->key_width, dv + t * a->dh, bytes);
     }
 }
 

@@ -39,8 +39,8 @@ static void embed_token(const struct dropout *drop, bool dropping, uint32_t row,
     }
 }
 
-/* The place of the worker's first token in its row. */
-static int first_place(const struct pp_cpu_call *c) { return c->frame->context_rank * c->call->n[1]; }
+/* Where a row's token t that the worker has stands in it. */
+static int place_of(const struct pp_row_places *p, int t) { return t + (t < p->run ? p->before : p->behind); }
 
 /* The worker's row of a word; -1: another worker of the rank has it. */
 static int64_t word_of(const struct pp_cpu_call *c, int32_t token)
@@ -58,17 +58,22 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     const float *weight = c->p[2];
     float *made = c->p[3];
     const float *learned = c->p[4];
-    const float *table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned + (int64_t)first_place(c) * d : made;
+    const struct pp_row_places places = pp_row_places_of(seq, c->frame);
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
-    if (made) positions(made, first_place(c), seq, d);
+    if (made) positions(made, places.before, places.run, d);
+    if (made) positions(made + (int64_t)places.run * d, place_of(&places, places.run), seq - places.run, d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
+        const int at = (int)(t % seq);
+        const float *position = made      ? made + (int64_t)at * d
+                                : learned ? learned + place_of(&places, at) * (int64_t)d
+                                          : NULL;
         if (word < 0)
             memset(out + t * d, 0, sizeof *out * (size_t)d);
         else
             embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d, weight + word * d,
-                        table ? table + t % seq * d : NULL, c->call->f[0], d);
+                        position, c->call->f[0], d);
     }
 }
 
@@ -111,7 +116,8 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
 void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
 {
     const int rows = c->call->n[0], seq = c->call->n[1], d = c->call->n[2], places = c->call->n[3];
-    float *grad = c->p[0], *const first = grad + (int64_t)first_place(c) * d;
+    const struct pp_row_places at = pp_row_places_of(seq, c->frame);
+    float *grad = c->p[0];
     const float *dy = c->p[1];
     struct dropout drop;
     const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
@@ -119,7 +125,7 @@ void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
     for (int t = 0; t < seq; t++)
         for (int64_t row = 0; row < rows; row++) {
             const int64_t token = row * seq + t;
-            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + token), first + (int64_t)t * d,
-                             dy + token * d, 1, d);
+            embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + token),
+                             grad + (int64_t)place_of(&at, t) * d, dy + token * d, 1, d);
         }
 }

@@ -8,32 +8,37 @@
  */
 #include "kernels/cpu/simd/attention.h"
 
-/* Queries first .. first + n - 1 see keys 0 .. keys - 1, some of them not all of these. */
+/* Queries first .. first + n - 1, which stand at `place` and behind, see keys 0 .. keys - 1, some of them not all of
+ * these. */
 struct block {
-    int first, n, keys;
+    int first, n, place, keys;
 };
 
-static struct block block_from(const struct attention *a, int first)
+/* Queries up to `end`, all of one run. */
+static struct block block_from(const struct attention *a, int first, int end)
 {
-    const int n = a->seq - first < PP_FLASH_QUERIES ? a->seq - first : PP_FLASH_QUERIES;
-    return (struct block){first, n, a->causal ? first + n : a->seq};
+    const int n = end - first < PP_FLASH_QUERIES ? end - first : PP_FLASH_QUERIES;
+    const int place = first + (first < a->places.run ? a->places.before : a->places.behind);
+    return (struct block){first, n, place, a->causal ? place + n : a->keys};
 }
 
-static int open_keys(const struct attention *a, int query) { return a->causal ? query + 1 : a->seq; }
+/* Of the block's i-th query. */
+static int open_keys(const struct attention *a, struct block b, int i) { return a->causal ? b.place + i + 1 : a->keys; }
 
 /* One head of one row. */
 struct head {
-    float *q, *k, *v; /* tokens lie a->width apart; k and v are those of the group */
-    float *ctx;       /* d apart */
-    float *lse;       /* [seq] */
-    uint32_t vector;  /* dropout's, of the first query */
+    float *q;        /* tokens lie a->width apart */
+    float *k, *v;    /* those of the group, a->key_width apart */
+    float *ctx;      /* d apart */
+    float *lse;      /* [seq] */
+    uint32_t vector; /* dropout's, of the first place */
 };
 
 static struct head head_of(const struct attention *a, float *qkv, float *ctx, float *lse, int row, int head)
 {
     return (struct head){qkv + (int64_t)row * a->seq * a->width + head * a->dh,
-                         keys_of(a, qkv, row, head),
-                         values_of(a, qkv, row, head),
+                         keys_of(a, row, head),
+                         values_of(a, row, head),
                          ctx + (int64_t)row * a->seq * a->d + head * a->dh,
                          lse + ((int64_t)row * a->heads + head) * a->seq,
                          first_vector(a, row, head)};
@@ -42,30 +47,37 @@ static struct head head_of(const struct attention *a, float *qkv, float *ctx, fl
 /* p [n, keys] = q k' */
 static void make_scores(const struct attention *a, const struct head *h, struct block b, float *p)
 {
-    const int width = a->width;
-    product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * width, width, h->k, width, 0, p, b.keys);
+    product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * a->width, a->width, h->k, a->key_width, 0, p,
+            b.keys);
 }
 
 static void forward_block(const struct attention *a, const struct head *h, struct block b, float *p)
 {
     make_scores(a, h, b, p);
     for (int i = 0; i < b.n; i++) {
-        const struct softmax s = softmax_row(p + (int64_t)i * b.keys, open_keys(a, b.first + i), b.keys, a->scale);
+        const struct softmax s = softmax_row(p + (int64_t)i * b.keys, open_keys(a, b, i), b.keys, a->scale);
         h->lse[b.first + i] = s.shift + logf(s.sum);
     }
-    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.first, b.n, b.keys, p, p);
-    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, a->width, 0, h->ctx + (int64_t)b.first * a->d, a->d);
+    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.place, b.n, b.keys, p, p);
+    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, a->key_width, 0, h->ctx + (int64_t)b.first * a->d, a->d);
+}
+
+/* Queries first .. end - 1. p: scratch. */
+static void forward_run(const struct attention *a, const struct head *h, int first, int end, float *p)
+{
+    for (int q = first; q < end; q += PP_FLASH_QUERIES) forward_block(a, h, block_from(a, q, end), p);
 }
 
 void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c);
     float *qkv = c->p[2];
+    const struct attention a = attention_of(c, qkv);
     for (int r = 0; r < a.rows; r++) {
         add_bias(&a, qkv + (int64_t)r * a.seq * a.width, c->p[3]);
         for (int i = 0; i < a.heads; i++) {
             const struct head h = head_of(&a, qkv, c->p[0], c->p[1], r, i);
-            for (int q = 0; q < a.seq; q += PP_FLASH_QUERIES) forward_block(&a, &h, block_from(&a, q), c->p[4]);
+            forward_run(&a, &h, 0, a.places.run, c->p[4]);
+            forward_run(&a, &h, a.places.run, a.seq, c->p[4]);
         }
     }
 }
@@ -87,7 +99,7 @@ static float dot(const float *a, const float *b, int n)
 /* Scratch of the backward. */
 struct scratch {
     float *p, *ds;  /* [queries, keys] */
-    float *dk, *dv; /* [seq, dh] */
+    float *dk, *dv; /* [keys, dh] */
 };
 
 /* dq in place of q, which then nobody needs any more; dk and dv are written, or added to. dctx: of the head. */
@@ -100,9 +112,9 @@ static void backward_block(const struct attention *a, const struct head *h, cons
     dctx += (int64_t)b.first * a->d;
     make_scores(a, h, b, s->p);
     for (int i = 0; i < b.n; i++)
-        probabilities_row(a, s->p + (int64_t)i * b.keys, open_keys(a, b.first + i), b.keys, h->lse[b.first + i]);
-    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.first, b.n, b.keys, s->p, NULL);
-    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, h->v, width, 0, s->ds, b.keys);
+        probabilities_row(a, s->p + (int64_t)i * b.keys, open_keys(a, b, i), b.keys, h->lse[b.first + i]);
+    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.place, b.n, b.keys, s->p, NULL);
+    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, h->v, a->key_width, 0, s->ds, b.keys);
     for (int i = 0; i < b.n; i++) {
         const int64_t row = (int64_t)i * b.keys, token = (int64_t)i * a->d;
         dscores_row(a, s->p + row, s->ds + row, dot(ctx + token, dctx + token, dh), b.keys);
@@ -110,31 +122,44 @@ static void backward_block(const struct attention *a, const struct head *h, cons
     if (a->dropping) kept_scores(a, (int64_t)b.n * b.keys, s->p, s->p);
     product(PP_GEMM_TN, b.keys, dh, b.n, s->p, b.keys, dctx, a->d, add, s->dv, dh);
     product(PP_GEMM_TN, b.keys, dh, b.n, s->ds, b.keys, q, width, add, s->dk, dh);
-    product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, h->k, width, 0, q, width);
+    product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, h->k, a->key_width, 0, q, width);
 }
 
-/* From the last block of queries to the first: with a mask, too, the last one sees all keys, so the first block done of
- * a group's first head writes all of dk and dv, and the others add to them. */
+/* Of keys from `first` on, which no query sees. */
+static void clear_keys(const struct attention *a, int first, const struct scratch *s)
+{
+    const size_t bytes = sizeof(float) * (size_t)(a->keys - first) * (size_t)a->dh;
+    memset(s->dk + (int64_t)first * a->dh, 0, bytes);
+    memset(s->dv + (int64_t)first * a->dh, 0, bytes);
+}
+
+/* From the last block of queries to the first: with a mask, too, the last one sees all keys that any does, so the first
+ * block done of a group's first head writes all of dk and dv, and the others add to them. */
 static void backward_head(const struct attention *a, const struct head *h, const float *dctx, bool add,
                           const struct scratch *s)
 {
-    for (int q = (a->seq - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES; q >= 0; q -= PP_FLASH_QUERIES) {
-        backward_block(a, h, dctx, block_from(a, q), add, s);
-        add = true;
-    }
+    const int runs[][2] = {{a->places.run, a->seq}, {0, a->places.run}};
+    for (int i = 0; i < 2; i++)
+        for (int n = runs[i][1] - runs[i][0]; n > 0;) {
+            n = (n - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES;
+            const struct block b = block_from(a, runs[i][0] + n, runs[i][1]);
+            if (!add) clear_keys(a, b.keys, s);
+            backward_block(a, h, dctx, b, add, s);
+            add = true;
+        }
 }
 
 void PP_SIMD(pp_cpu_flash_grad)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c);
-    const int64_t queries = a.seq < PP_FLASH_QUERIES ? a.seq : PP_FLASH_QUERIES, block = queries * a.seq;
+    const struct attention a = attention_of(c, c->p[0]);
+    const int64_t queries = a.seq < PP_FLASH_QUERIES ? a.seq : PP_FLASH_QUERIES, block = queries * a.keys;
     float *at = c->p[4];
-    const struct scratch s = {at, at + block, at + 2 * block, at + 2 * block + (int64_t)a.seq * a.dh};
+    const struct scratch s = {at, at + block, at + 2 * block, at + 2 * block + (int64_t)a.keys * a.dh};
     for (int r = 0; r < a.rows; r++)
         for (int i = 0; i < a.heads; i++) {
             const struct head h = head_of(&a, c->p[0], c->p[2], c->p[1], r, i);
             const float *dctx = (const float *)c->p[3] + (h.ctx - (const float *)c->p[2]);
             backward_head(&a, &h, dctx, i % a.group != 0, &s);
-            if ((i + 1) % a.group == 0) settle(&a, h.k, h.v, s.dk, s.dv);
+            if ((i + 1) % a.group == 0) settle(&a, r, i, s.dk, s.dv);
         }
 }

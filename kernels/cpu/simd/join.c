@@ -11,9 +11,11 @@ void PP_SIMD(pp_cpu_await)(const struct pp_cpu_call *c) { pp_call_meet(c->call, 
 
 void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
 {
-    const struct pp_operand to = pp_call_operand(c->call, 0);
+    const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
+    const int64_t bytes = from.elements * from.element_bytes;
     if (c->frame->join)
         pp_call_meet(c->call, c->frame);
     else
-        memcpy(c->p[0], c->p[1], (size_t)(to.elements * to.element_bytes));
+        for (int64_t i = 0; i < to.elements / from.elements; i++)
+            memcpy((char *)c->p[0] + i * bytes, c->p[1], (size_t)bytes);
 }

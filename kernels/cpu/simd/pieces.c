@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between tokens' rows of all heads and pieces of some heads of all tokens: around attention, where workers have parts
- * of the tokens.
+ * Between tokens' rows of all heads and pieces of some heads of all tokens, or keys and values alone: around attention,
+ * where workers have parts of the tokens.
  */
 #include "kernels/cpu/simd/kernels.h"
 
@@ -50,5 +50,31 @@ void PP_SIMD(pp_cpu_from_pieces)(const struct pp_cpu_call *c)
             const float *from = (const float *)c->p[1] + (int64_t)piece * n[0] * part + r.piece;
             float *to = (float *)c->p[0] + r.row;
             for (int64_t t = 0; t < n[0]; t++, to += width, from += part) copy(to, from, NULL, r.n);
+        }
+}
+
+void PP_SIMD(pp_cpu_copy_keys)(const struct pp_cpu_call *c)
+{
+    const int32_t *n = c->call->n;
+    const int width = n[1] + 2 * n[2];
+    const float *bias = c->p[2];
+    for (int64_t t = 0; t < n[0]; t++) {
+        float *token = (float *)c->p[1] + t * width;
+        if (bias) copy(token, token, bias, width);
+        copy((float *)c->p[0] + t * 2 * n[2], token + n[1], NULL, 2 * n[2]);
+    }
+}
+
+void PP_SIMD(pp_cpu_sum_keys)(const struct pp_cpu_call *c)
+{
+    const int32_t *n = c->call->n;
+    const int shared = 2 * n[2], width = n[1] + shared;
+    const int64_t part = (int64_t)n[0] * shared;
+    for (int64_t t = 0; t < n[0]; t++)
+        for (int j = 0; j < shared; j += VL) {
+            const float *from = (const float *)c->p[1] + t * shared + j;
+            vf sum = vf_load(from, shared - j);
+            for (int i = 1; i < n[3]; i++) sum += vf_load(from + i * part, shared - j);
+            vf_store((float *)c->p[0] + t * width + n[1] + j, shared - j, sum);
         }
 }

@@ -105,7 +105,9 @@ static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
 {
     const struct pp_token_places *p = &drop->places;
     const uint32_t gaps = p->run ? (token - p->first) / p->run * p->gap : 0, t = token - p->begin + gaps;
-    return p->others ? t + t / p->seq * p->others + p->before : t + p->begin;
+    if (!p->others) return t + p->begin;
+    const uint32_t row = t / p->seq;
+    return t + row * p->others + p->before + (t - row * p->seq < p->half ? 0 : p->apart);
 }
 
 /* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],

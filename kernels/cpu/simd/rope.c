@@ -16,15 +16,24 @@ struct angles {
     float s[PIECE], c[PIECE];
 };
 
-/* Those of the first token; pairs first .. first + n - 1 of a head of dh columns. back: turns the other way. */
-static void begin(struct angles *a, double theta, int dh, int first, int n, bool back)
+/* A call taken apart. */
+struct rope {
+    int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
+    int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
+    bool back;               /* turns the other way */
+    double theta;
+    struct pp_row_places places;
+};
+
+/* Those of the token at `place`; pairs first .. first + n - 1 of a head. */
+static void begin(struct angles *a, const struct rope *r, int place, int first, int n)
 {
     for (int k = 0; k < n; k++) {
-        const double turn = exp(-log(theta) * 2 * (first + k) / dh) * (back ? -1 : 1);
+        const double turn = exp(-log(r->theta) * 2 * (first + k) / r->dh) * (r->back ? -1 : 1);
         a->turn_sin[k] = sin(turn);
         a->turn_cos[k] = cos(turn);
-        a->s[k] = (float)(a->sin[k] = 0);
-        a->c[k] = (float)(a->cos[k] = 1);
+        a->s[k] = (float)(a->sin[k] = place ? sin(place * turn) : 0);
+        a->c[k] = (float)(a->cos[k] = cos(place * turn));
     }
 }
 
@@ -39,14 +48,6 @@ static void next_token(struct angles *a, int n)
     }
 }
 
-/* A call taken apart. */
-struct rope {
-    int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
-    int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
-    bool back;
-    double theta;
-};
-
 static struct rope rope_of(const struct pp_cpu_call *c, bool back)
 {
     const int32_t *n = c->call->n;
@@ -57,7 +58,8 @@ static struct rope rope_of(const struct pp_cpu_call *c, bool back)
                          .heads = n[2] + PP_KV_HEADS(n),
                          .width = PP_QKV_HEADS(n) * n[3],
                          .back = back,
-                         .theta = c->call->f[0]};
+                         .theta = c->call->f[0],
+                         .places = pp_query_places_of(n[1], c->frame)};
 }
 
 /* n pairs of all heads of one token; x: the first of them. */
@@ -73,17 +75,24 @@ static void rotate_token(const struct rope *r, const struct angles *a, int n, fl
         }
 }
 
-static void rotate(const struct rope *r, float *qkv)
+/* Tokens t .. end - 1 of each row, of which the first one stands at `place`; pairs first .. first + n - 1. */
+static void rotate_run(const struct rope *r, int64_t t, int64_t end, int place, int first, int n, float *qkv)
 {
     struct angles a;
+    begin(&a, r, place, first, n);
+    for (; t < end; t++) {
+        for (int64_t row = 0; row < r->rows; row++) rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
+        next_token(&a, n);
+    }
+}
+
+static void rotate(const struct rope *r, float *qkv)
+{
+    const struct pp_row_places *p = &r->places;
     for (int first = 0; first < r->half; first += PIECE) {
         const int n = r->half - first < PIECE ? r->half - first : PIECE;
-        begin(&a, r->theta, r->dh, first, n, r->back);
-        for (int64_t t = 0; t < r->seq; t++) {
-            for (int64_t row = 0; row < r->rows; row++)
-                rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
-            next_token(&a, n);
-        }
+        rotate_run(r, 0, p->run, p->before, first, n, qkv);
+        if (p->run < r->seq) rotate_run(r, p->run, r->seq, p->run + p->behind, first, n, qkv);
     }
 }
 
