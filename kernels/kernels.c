@@ -258,8 +258,7 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
 double pp_call_again_bytes(const struct pp_call *call)
 {
     const double c = (double)pp_element_bytes(call->n[4] ? PP_FP32 : call->precision) * call->n[0] * call->n[1];
-    const double times = PP_TIMES(call->n);
-    if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? times * c : 0;
+    if (pp_kernel_is_product(call->kernel)) return call->n[3] == PP_GEMM_BY_FRAME ? PP_TIMES(call->n) * c : 0;
     if (call->kernel == PP_KERNEL_TAKE) return (double)sizeof(float) * call->n[0] * call->n[1];
     if (call->kernel == PP_KERNEL_POSITIONS_GRAD)
         return (double)sizeof(float) * call->n[2] * (2.0 * call->n[1] - call->n[3]);

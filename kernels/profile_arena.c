@@ -98,6 +98,32 @@ static int64_t slot_offset(const struct pp_job *job, int32_t slot)
     return job->layout->slot_offset[job->phase_layout[PP_TRAIN]][slot];
 }
 
+/* Of parameters that are gathered: like weights, small. */
+static const float gathered_scale = 0.02F;
+
+/* With shards, what would be gathered. Two bfloat16 numbers are a float32 number like the second one, so that it does
+ * not matter which of both a part has where. */
+static pp_status fill_gathered(struct pp_profile_arena *arena)
+{
+    const struct pp_job *job = arena->job;
+    const struct pp_plan *plan = job->train;
+    const struct numbers numbers = {.seed = 1, .bound = gathered_scale, .bf16 = true};
+    int64_t bytes = 0;
+    for (int c = 0; c < plan->nclasses && plan->shards; c++) {
+        const struct pp_class *cls = &plan->classes[c];
+        if (cls->kind != PP_GATHER_PARAM || plan->stage_rank[cls->stage] != arena->rank) continue;
+        const struct pp_part_memory memory = pp_part_memory_of(job->model, cls);
+        if (memory.bytes > bytes) bytes = memory.bytes;
+    }
+    for (int i = 0; i < plan->npools; i++) {
+        const struct pp_pool *pool = &plan->pools[i];
+        if (pool->kind != PP_POOL_PARAM || pool->rank != arena->rank) continue;
+        for (int slot = pool->first; slot < pool->first + pool->slots; slot++)
+            PP_TRY(fill_reals(arena, slot_offset(job, slot), bytes / pp_element_bytes(PP_BF16), &numbers));
+    }
+    return PP_OK;
+}
+
 /* What would arrive from other ranks: receive slots, each as large as the largest microbatch. */
 static pp_status fill_received(struct pp_profile_arena *arena)
 {
@@ -125,6 +151,7 @@ static pp_status fill(struct pp_profile_arena *arena)
 {
     const struct pp_layout *layout = arena->job->layout;
     PP_TRY(fill_parameters(arena));
+    PP_TRY(fill_gathered(arena));
     PP_TRY(fill_received(arena));
     return fill_tokens(arena, layout->data_offset[arena->rank], 2 * layout->data_elements);
 }
