@@ -46,7 +46,7 @@ struct pp_config {
     bool sequence_parallel;             /* workers of a rank have parts of the tokens */
     struct pp_ints overlap_tensor_sums; /* pieces in which their sums run beside products; 1: they do not */
     int tie_embeddings;                 /* 1: the decoder's weight is the embedding's */
-    int zero; /* 1: replicas share what the optimizer does and keeps; 3: and parameters and gradients */
+    struct pp_ints zero; /* 1: replicas share what the optimizer does and keeps; 3: and parameters and gradients */
     bool overlap_param_gather;       /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;        /* gradients are summed beside their backward */
     int64_t bucket_size;             /* ... in parts whose layers have so many bytes */

@@ -189,23 +189,31 @@ static pp_status check_checkpoints(const struct pp_config *config)
 
 static pp_status check_zero(const struct pp_config *config)
 {
-    if (config->zero == 2)
-        return pp_fail(PP_USAGE, "--zero 2: stages are 1 and 3; with --zero 1 gradients are whole, as a pipeline needs "
-                                 "them that adds up those of its microbatches before they are summed");
-    if (config->zero < 3) return PP_OK;
-    if (config->times)
-        return pp_fail(PP_USAGE, "--zero 3: --times says how long a rank's tasks take as a whole, and knows nothing of "
-                                 "its layers, whose parameters are gathered one by one; use --zero 1, or a model");
-    const char *too = config->overlap_grad_reduce ? "overlap-grad-reduce" : "overlap-param-gather";
-    if (!config->overlap_grad_reduce && !config->overlap_param_gather) return PP_OK;
-    return pp_fail(PP_USAGE, "--zero 3 always gathers and sums layer by layer, beside what is computed: leave --%s out",
-                   too);
+    for (int i = 0; i < config->zero.n; i++) {
+        if (config->zero.v[i] == 2)
+            return pp_fail(PP_USAGE,
+                           "--zero 2: stages are 1 and 3; with --zero 1 gradients are whole, as a pipeline needs them "
+                           "that adds up those of its microbatches before they are summed");
+        if (config->zero.v[i] == 3 && config->times)
+            return pp_fail(PP_USAGE,
+                           "--zero 3: --times says how long a rank's tasks take as a whole, and knows nothing of its "
+                           "layers, whose parameters are gathered one by one; use --zero 1, or a model");
+    }
+    return PP_OK;
+}
+
+static bool has(const struct pp_ints *list, int value)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == value) return true;
+    return false;
 }
 
 static pp_status check_overlap(const struct pp_config *config)
 {
-    const char *lacks = config->zero ? config->overlap_grad_reduce ? NULL : "overlap-grad-reduce" : "zero 1";
-    if (!config->overlap_param_gather || !lacks) return PP_OK;
+    const bool lasting = has(&config->zero, 0) || (has(&config->zero, 1) && !config->overlap_grad_reduce);
+    const char *lacks = has(&config->zero, 0) ? "zero 1" : "overlap-grad-reduce";
+    if (!config->overlap_param_gather || !lasting) return PP_OK;
     return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
                    lacks);
 }
@@ -274,5 +282,6 @@ void pp_config_remarks(const struct pp_config *config)
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
-    if (config->zero) pp_warn("--zero %d changes nothing without %s%s", config->zero, without, other);
+    const int zero = has(&config->zero, 3) ? 3 : has(&config->zero, 1);
+    if (zero) pp_warn("--zero %d changes nothing without %s%s", zero, without, other);
 }

@@ -194,7 +194,7 @@ const struct pp_opt pp_config_rows[] = {
      "DeepSpeed-Ulysses: C times --tensor divides --heads and --kv-heads), or gather the keys and values of all tokens "
      "(all_gather, as Llama 3: with --attention flash, and 2 C divides --tokens)",
      TIMED},
-    {"zero", PP_OPT_INT, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
+    {"zero", PP_OPT_INTS, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
      "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "
      "keeps, sums only the gradients of that, and gets the others' new parameters (ZeRO stage 1); the same bits with "
      "up to 16 replicas. 3: each also keeps only its share of parameters and gradients; before each layer works, its "

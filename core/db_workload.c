@@ -98,7 +98,8 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
     const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
     const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums.v[0];
-    if (pp_config_copies(config) > 1 && config->zero) add(t, "zero %d ", config->zero);
+    const int zero = shape ? pp_shape_zero(shape) : pp_config_copies(config) > 1 ? config->zero.v[0] : 0;
+    if (zero) add(t, "zero %d ", zero);
     if (pp_config_sums_parts(config)) {
         add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
         if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);

@@ -82,8 +82,8 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .tensor = job->point.tensor,
                                  .expert_parallel = config->expert_parallel,
                                  .context = pp_config_context(config),
-                                 .zero = config->zero,
-                                 .shards = config->zero == 3,
+                                 .zero = job->point.zero,
+                                 .shards = job->point.zero == 3,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),
@@ -289,6 +289,8 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;
+    shape.zero = point->zero && shape.replicas > 1;
+    shape.shards = point->zero == 3 && shape.replicas > 1;
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

@@ -42,6 +42,7 @@ struct pp_point {
     int checkpoint;                     /* enum pp_checkpoint */
     int tensor;                         /* T; 0: 1 */
     int sum_pieces;                     /* pp_shape.sum_pieces; without T > 1: 1 */
+    int zero;                           /* stage of ZeRO; without several replicas 0 */
 };
 
 static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
@@ -82,9 +83,9 @@ struct pp_job {
 enum { PP_POINT_TEXT = 320 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
-/* All combinations of the lists, in the order schedule, tensor, pieces of sums (where T > 1), stages, virtual,
- * chunks, checkpoint (the last changes fastest); V, where it was not asked for, as the schedule has it. *points is the
- * caller's to free. PP_USAGE where they are more than PP_MOST_POINTS. */
+/* All combinations of the lists, in the order schedule, tensor, pieces of sums (where T > 1), stages, virtual, ZeRO
+ * (where there are several replicas), chunks, checkpoint (the last changes fastest); V, where it was not asked for, as
+ * the schedule has it. *points is the caller's to free. PP_USAGE where they are more than PP_MOST_POINTS. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 

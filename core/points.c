@@ -30,16 +30,21 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, s
     return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
 }
 
-/* All chunks and checkpoint modes of a shape; how many there are. */
+/* Stages of ZeRO that are worth a point each: where there is one replica they are all alike. */
+static int zeros_of(const struct pp_config *config) { return pp_config_copies(config) > 1 ? config->zero.n : 1; }
+
+/* All stages of ZeRO, chunks and checkpoint modes of a shape; how many there are. */
 static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
 {
     int n = 0;
-    for (int c = 0; c < config->chunks.n; c++)
-        for (int k = 0; k < config->checkpoint.n; k++) {
-            out[n] = *shape;
-            out[n].chunks = config->chunks.v[c];
-            out[n++].checkpoint = config->checkpoint.v[k];
-        }
+    for (int z = 0; z < zeros_of(config); z++)
+        for (int c = 0; c < config->chunks.n; c++)
+            for (int k = 0; k < config->checkpoint.n; k++) {
+                out[n] = *shape;
+                out[n].zero = pp_config_copies(config) > 1 ? config->zero.v[z] : 0;
+                out[n].chunks = config->chunks.v[c];
+                out[n++].checkpoint = config->checkpoint.v[k];
+            }
     return n;
 }
 
@@ -54,7 +59,8 @@ static int sums_of(const struct pp_config *config, int tensor)
     return tensor > 1 ? config->overlap_tensor_sums.n : 1;
 }
 
-/* Points of a schedule and number of tensor ranks: so many, with all they may have but chunks and checkpoint modes. */
+/* Points of a schedule and number of tensor ranks: so many, with all that they may have but ZeRO, chunks and checkpoint
+ * modes. */
 static int shapes_of(const struct pp_config *config, int tensor)
 {
     const int nv = config->virtual_stages.n;
@@ -107,7 +113,7 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     *n = 0;
     PP_TRY(find_schedules(config, schedules, asked, &nschedules));
     for (int t = 0; t < tensor->n; t++) shapes += shapes_of(config, tensor->v[t]);
-    const int64_t total = nschedules * shapes * config->chunks.n * config->checkpoint.n;
+    const int64_t total = nschedules * shapes * zeros_of(config) * config->chunks.n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
@@ -119,14 +125,16 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", mode[PP_CHECKPOINT_TEXT];
+    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", zero[16] = "",
+         mode[PP_CHECKPOINT_TEXT];
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
         snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_text(point->checkpoint, mode));
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
+    if (point->zero) snprintf(zero, sizeof zero, ", zero %d", point->zero);
     if (point->sum_pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", point->sum_pieces);
-    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, tensor, sums, point->chunks, pp_plural(point->chunks),
+    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
+             pp_plural(point->stages), virtual_stages, tensor, sums, zero, point->chunks, pp_plural(point->chunks),
              checkpoint);
     return buf;
 }

@@ -64,6 +64,7 @@ static const struct pp_row_column configuration[] = {
     {"K", "overlap_tensor_sums", pp_show_count, .if_mixed = true},
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
     {"CP", "context_parallel", pp_show_count, .usual = "1"},
+    {"zero", "zero", pp_show_count, .if_mixed = true},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_figure},
 };

@@ -204,6 +204,9 @@ static inline int pp_shape_sums(const struct pp_shape *shape)
     return pp_shape_sharers(shape) * pp_shape_parts(shape);
 }
 
+/* The stage of ZeRO; 0: replicas share nothing. */
+static inline int pp_shape_zero(const struct pp_shape *shape) { return shape->shards ? 3 : shape->zero; }
+
 /* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
 {

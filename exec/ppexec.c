@@ -30,9 +30,8 @@ static const struct pp_program_info info = {
         "mpirun, or both. Prints the "
         "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
         "of schedules, stages, "
-        "tensor ranks, pieces of their sums, virtual stages, chunks or checkpoint modes runs each in turn, always from "
-        "the same "
-        "weights.\n\n"
+        "tensor ranks, pieces of their sums, virtual stages, stages of ZeRO, chunks or checkpoint modes runs each in "
+        "turn, always from the same weights.\n\n"
         "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
         "they are divided over the "
         "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
@@ -193,7 +192,7 @@ static pp_status prepare(struct session *s)
     if (config->save && s->npoints > 1)
         return pp_fail(PP_USAGE,
                        "--save: %d configurations would write one file; name one schedule, --stages, --tensor, "
-                       "--overlap-tensor-sums, --virtual, --chunks and --checkpoint",
+                       "--overlap-tensor-sums, --virtual, --zero, --chunks and --checkpoint",
                        s->npoints);
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);

@@ -81,7 +81,8 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
                              .stages = workers,
                              .virtual_stages = 1,
                              .chunks = setup->chunks,
-                             .checkpoint = setup->exec.config.checkpoint.v[0]};
+                             .checkpoint = setup->exec.config.checkpoint.v[0],
+                             .zero = setup->exec.config.zero.v[0]};
     struct pp_result result = {0};
     exec.transport = transport;
     exec.processes = *processes;

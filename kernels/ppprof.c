@@ -36,9 +36,9 @@ static const struct pp_program_info info = {
         "Everything is printed and stored in a database (pp.db unless --db names another), from which ppsim "
         "predicts.\n\n"
         "Started alone it measures links between threads; under mpirun, with two processes or more, those between "
-        "processes as well. Lists of schedules, tensor ranks, pieces of their sums, stages, virtual stages and chunks "
-        "are measured together, "
-        "each task once for each schedule. Tasks of workers that share tensors (--tensor) are timed without their "
+        "processes as well. Lists of schedules, tensor ranks, pieces of their sums, stages, virtual stages, stages of "
+        "ZeRO and chunks are measured together, each task once for each schedule. Tasks of workers that share tensors "
+        "(--tensor) are timed without their "
         "sums, which are as quick as those of gradients. --seconds is the time spent on each task under each load.",
     .examples = "ppprof\tmeasure the default configuration\n"
                 "ppprof --schedule gpipe,1f1b --chunks 1,2,4,8\tall tasks of eight configurations\n"

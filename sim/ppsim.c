@@ -29,16 +29,17 @@ static const struct pp_program_info info = {
     .name = "ppsim",
     .summary = "predict what one training step of a pipeline takes",
     .operands = "",
-    .description = "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
-                   "memory and what the time is above the least possible. A list of schedules, tensor ranks, pieces of "
-                   "their sums, stages, virtual stages, chunks, checkpoint modes or machines is a sweep; "
-                   "--workers tries all ways to divide so many devices into pipelines.\n\n"
-                   "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
-                   "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
-                   "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
-                   "for the device that was measured last. With "
-                   "--times they are given directly, and no model limits the pipeline. "
-                   "The output says which.",
+    .description =
+        "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
+        "memory and what the time is above the least possible. A list of schedules, tensor ranks, pieces of "
+        "their sums, stages, virtual stages, stages of ZeRO, chunks, checkpoint modes or machines is a sweep; "
+        "--workers tries all ways to divide so many devices into pipelines.\n\n"
+        "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
+        "text of --profile has them; else they are computed for a machine. With --machine nothing of a "
+        "database is taken: a machine has profiles of its own, or its data sheet. --device auto predicts "
+        "for the device that was measured last. With "
+        "--times they are given directly, and no model limits the pipeline. "
+        "The output says which.",
     .examples =
         "ppsim --schedule 1f1b --chunks 8\tone configuration\n"
         "ppsim --schedule gpipe,1f1b --chunks 1,2,4,8,16\ta sweep\n"

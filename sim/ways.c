@@ -68,6 +68,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     one.context_parallel = (struct pp_ints){1, {way->context}};
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
     pp_config_cut_rows(&one);
+    if (replicas > 0) one.replicas = replicas;
     way->workers = workers;
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (workers % each)
@@ -107,8 +108,10 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
     const struct pp_ints *contexts = &config->context_parallel;
     for (int c = 0; c < contexts->n && config->workers.n == 0; c++) {
         struct pp_way *way = &ways[(*n)++];
+        struct pp_config one = *config;
         *way = (struct pp_way){.replicas = config->replicas, .rows = config->rows, .context = contexts->v[c]};
-        PP_TRY(pp_points(config, schedules, &way->points, &way->npoints));
+        one.context_parallel = (struct pp_ints){1, {contexts->v[c]}};
+        PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     }
     for (int w = 0; w < config->workers.n; w++)
         for (int i = 0; i < config->tensor.n * contexts->n; i++)
