@@ -186,8 +186,7 @@ const struct pp_opt pp_config_rows[] = {
     {"context-parallel", PP_OPT_INTS, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
      "so many workers, C, have the same rows and an equal part of the tokens of each, and get from each other what "
      "attention needs (--cp-comm-type; Megatron-LM's --context-parallel-size). C divides --tokens; there are C times "
-     "as "
-     "many workers. Of ppsim a list",
+     "as many workers. Of ppsim a list",
      TIMED},
     {"cp-comm-type", PP_OPT_CHOICE, AT(cp_comm_type), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather",
      "with --context-parallel: exchange the worker's tokens for all tokens of a part of the heads (a2a, "
