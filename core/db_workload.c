@@ -92,18 +92,23 @@ static void add_experts(struct text *t, const struct pp_config *config)
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
 }
 
+/* What replicas share, and what runs beside their computations: with --zero 3 it always does. */
+static void add_replicas(struct text *t, const struct pp_config *config, const struct pp_shape *shape)
+{
+    const int zero = shape ? pp_shape_zero(shape) : pp_config_copies(config) > 1 ? config->zero.v[0] : 0;
+    if (zero) add(t, "zero %d ", zero);
+    if (!pp_config_sums_parts(config) || zero == 3) return;
+    add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
+    if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
+}
+
 /* How the work is shared out, beyond the plan. */
 static void add_sharing(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
     const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
     const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums.v[0];
-    const int zero = shape ? pp_shape_zero(shape) : pp_config_copies(config) > 1 ? config->zero.v[0] : 0;
-    if (zero) add(t, "zero %d ", zero);
-    if (pp_config_sums_parts(config)) {
-        add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
-        if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
-    }
+    add_replicas(t, config, shape);
     if (parts) add(t, "sequence-parallel ");
     if (pieces > 1) add(t, "sums/%d ", pieces);
     if (pp_config_context(config) == 1) return;

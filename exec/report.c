@@ -115,7 +115,8 @@ static void pipeline_line(const struct pp_job *job)
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s, plan %016llx", plan->schedule,
             plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
             experts, context, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), zero,
-            overlap_words(job->config), mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
+            plan->shards ? "" : overlap_words(job->config), mode ? ", checkpoint " : "", mode ? mode : "",
+            (unsigned long long)plan->hash);
 }
 
 static void header(const struct pp_exec *exec, const struct pp_session *s)

@@ -107,7 +107,8 @@ static void expect_same(const char *a, const char *b, const char *options)
 
 /* --- what workers do --- */
 
-/* The copies that products read are those of the best weights, and zero where there is nothing to read. */
+/* The copies that products read, or with shards the worker's share of them, are those of the best weights, and zero
+ * where there is nothing to read. */
 static pp_status check_copies(const struct pp_worker *w)
 {
     const struct pp_model *model = w->job->model;
@@ -117,8 +118,11 @@ static pp_status check_copies(const struct pp_worker *w)
     for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
         const struct pp_tensor *t = &model->tensors[i];
         if (t->offset16 < 0 || !pp_worker_has(w, t->stage)) continue;
-        const char *at = w->arena + w->job->layout->param16_offset[t->stage] + t->offset16;
-        for (int64_t e = 0; e < t->local_elements && status == PP_OK; e++) {
+        const bool shards = model->shape.shards;
+        const int64_t share = shards ? t->part_elements : t->local_elements, begin = shards ? w->replica * share : 0;
+        const char *at = w->arena + w->job->layout->param16_offset[t->stage] +
+                         t->offset16 / (shards ? pp_shape_parts(&model->shape) : 1) - begin * (int64_t)sizeof(uint16_t);
+        for (int64_t e = begin; e < begin + share && e < t->local_elements && status == PP_OK; e++) {
             const struct pp_slice slice = pp_tensor_slice(t, &model->shape, w->member, e);
             float value = 0;
             uint16_t copy;
@@ -135,13 +139,14 @@ static pp_status check_copies(const struct pp_worker *w)
 /* As a run that is resumed, writes its next checkpoint, and ends. */
 static pp_status run_worker(struct pp_worker *w, const struct shared *s, float *best)
 {
-    const bool first = w->replica == 0, keeps = first || pp_shape_splits_weights(&s->job->model->shape);
+    const struct pp_shape *shape = &s->job->model->shape;
+    const bool first = w->replica == 0, keeps = first || pp_shape_splits_weights(shape) || shape->shards;
     PP_TRY(pp_restart_load(&s->from, w, keeps ? best : NULL));
     if (first || s->job->train->zero) PP_TRY(pp_restart_save(&s->to, w, &s->from.start, best));
     if (!keeps) return PP_OK;
     PP_TRY(pp_parameters_restore(w, best));
     PP_TRY(pp_parameters_save(w, LEFT));
-    return first ? check_copies(w) : PP_OK;
+    return first || shape->shards ? check_copies(w) : PP_OK;
 }
 
 static pp_status be_worker(struct pp_world *world, int me, void *arg)
@@ -177,6 +182,8 @@ static const char *const ways[] = {
     "--stages 1 --replicas 2 --zero 1 --tensor 2",
     "--stages 2 --replicas 3 --zero 1 --tensor 2 --vocab-multiple 8",
     "--stages 2 --replicas 2 --zero 1 --precision bf16",
+    "--stages 1 --replicas 2 --zero 3 --tensor 2",
+    "--stages 2 --replicas 3 --zero 3 --precision bf16 --vocab-multiple 16",
     "--stages 1 --precision bf16 --tensor 4",
     "--stages 2 --replicas 2 --zero 1 --tensor 2 --precision bf16",
     "--stages 2 --replicas 3 --zero 1 --tensor 2 --precision bf16 --vocab-multiple 16",
