@@ -14,7 +14,7 @@
  * place of. Where each head has keys and values of its own those of queries do, and then a block is the only one that
  * needs its keys and values; where heads share them it is the other way round, as there are fewer of these. Where heads
  * are so wide that several blocks share the columns of their gradients, all of them wait. What does not fit into
- * scratch is done part by part, some groups at a time; rows of which not even one group does are refused.
+ * scratch is done part by part, some groups at a time; there is room for one at least.
  *
  * In bf16 most heads go to tensor cores instead (attention_mma.cu).
  */

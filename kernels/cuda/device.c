@@ -114,6 +114,7 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(open_streams(device, gpu.multiProcessorCount));
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
     PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
+    device->scratch_bytes = PP_CUDA_SCRATCH_BYTES;
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
     PP_TRY(open_products(spec, &gpu, device));
     return write_text(device, &gpu);

@@ -82,6 +82,7 @@ struct pp_device {
     void *bounce;         /* locked host memory of theirs */
     bool blind;           /* some GPU of the process cannot be read from this one */
     void *scratch;
+    int64_t scratch_bytes;
     struct pp_cuda_gemm *gemm;
     cudaEvent_t *times; /* timed; grown by pp_cuda_times */
     int64_t times_room;
@@ -140,7 +141,11 @@ pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_ca
                               const struct pp_frame *frame);
 /* Launches of a call (launches.c): of attention that stores no scores exactly, of others about, and rather too many. */
 int pp_cuda_launches(const struct pp_call *call);
+/* Bytes of scratch of a call (launches.c). Its shape alone decides, not what other calls need: equal calls have equal
+ * bits. */
+int64_t pp_cuda_scratch_bytes(const struct pp_call *call);
 int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *program);
+/* Waits for the device where a call needs more scratch than any before. */
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,

@@ -16,6 +16,7 @@ enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large devi
  * the others, to their place. Gradients of keys that have a place of their own (n[6]) never wait. */
 struct pp_flash_parts {
     int groups, parts; /* of a part; 0: not even one group has room */
+    int64_t bytes;     /* of scratch, that a group takes */
     int launches;      /* of a part */
     int terms;         /* parts of a group whose gradients of keys and values are made apart, then added */
     int pitch;         /* numbers of a token's gradients that wait */
@@ -28,6 +29,7 @@ static inline int pp_flash_launches(const struct pp_call *call) { return call->r
 
 static inline int64_t pp_flash_ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t pp_flash_most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Terms of a group in float arithmetic: enough blocks for a large device at one row of tokens, if there is scratch for
  * a group. That and the shape alone decide, so equal calls have equal bits. fixed: floats of a token of a group beside
@@ -49,7 +51,7 @@ static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, 
     const int64_t seq = n[1], groups = (int64_t)n[0] * PP_KV_HEADS(n), group = n[2] / PP_KV_HEADS(n);
     const bool apart = n[6] > 0, shared = apart || group > 1 || (multiplies && n[3] > PP_MMA_NARROW),
                wide = n[3] > PP_FLASH_COLUMNS;
-    struct pp_flash_parts p = {0, 0, 0, 1, n[3], 0, 0};
+    struct pp_flash_parts p = {.terms = 1, .pitch = n[3]};
     if (!multiplies) p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */
     if (!multiplies && !apart) {
         p.terms = pp_flash_terms(call, p.pitch, group * (wide ? p.pitch + 1 : 1), scratch_bytes);
@@ -57,8 +59,8 @@ static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, 
     p.queries = wide || !shared ? group * seq * p.pitch : 0;
     p.keys = (wide || shared) && !apart ? 2 * p.terms * seq * p.pitch : 0;
     p.launches = (multiplies && !shared ? 2 : 3) + (p.queries > 0) + (p.keys > 0);
-    const int64_t number = multiplies ? 2 : (int64_t)sizeof(float),
-                  room = scratch_bytes / (number * (p.queries + p.keys) + (int64_t)sizeof(float) * group * seq);
+    p.bytes = (multiplies ? 2 : (int64_t)sizeof(float)) * (p.queries + p.keys) + (int64_t)sizeof(float) * group * seq;
+    const int64_t room = scratch_bytes / p.bytes;
     if (room == 0) return p;
     p.parts = (int)pp_flash_ceil(groups, room);
     p.groups = (int)pp_flash_ceil(groups, p.parts);

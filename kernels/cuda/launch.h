@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 }; /* of each worker, beside the workspace of products */
+/* Of each worker, beside the workspace of products; more where a call of its programs needs it. */
+enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 };
 
 struct pp_cuda_gemm; /* kernels/cuda/gemm.h */
 
@@ -30,7 +31,7 @@ struct pp_cuda_call {
     void *p[PP_CALL_REFS]; /* addresses of the operands; NULL where a region has no memory */
     int sms;               /* multiprocessors of this worker */
     void *scratch;         /* contents undefined; calls of one stream use it one after another */
-    int64_t scratch_bytes; /* PP_CUDA_SCRATCH_BYTES, or fewer for the calls that ask */
+    int64_t scratch_bytes; /* pp_cuda_scratch_bytes(), or fewer for the calls that ask */
     cudaStream_t stream;
     struct pp_cuda_gemm *gemm;
 };

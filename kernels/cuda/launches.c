@@ -13,19 +13,32 @@ static int stored_attention(const struct pp_call *call)
     return (int)(PART_LAUNCHES * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES));
 }
 
-static int flash_parts(const struct pp_call *call, bool multiplies)
+/* Ways of the gradient of attention that stores no scores, in float arithmetic and on tensor cores: where a GPU has too
+ * little shared memory for wide heads, it does them in the first. */
+static bool has_way(const struct pp_call *call, bool multiplies)
 {
-    const struct pp_flash_parts p = pp_flash_divide(call, multiplies, PP_CUDA_SCRATCH_BYTES);
-    return p.parts * p.launches;
+    if (call->kernel != PP_KERNEL_FLASH_GRAD) return false;
+    return pp_flash_multiplies(call) ? multiplies || call->n[3] > PP_MMA_NARROW : !multiplies;
 }
 
-/* Tensor cores may have too little shared memory for wide heads. */
+/* A part is a group of heads at least. */
+int64_t pp_cuda_scratch_bytes(const struct pp_call *call)
+{
+    int64_t most = PP_CUDA_SCRATCH_BYTES;
+    for (int way = 0; way < 2; way++)
+        if (has_way(call, way)) most = pp_flash_most(most, pp_flash_divide(call, way, PP_CUDA_SCRATCH_BYTES).bytes);
+    return most;
+}
+
 static int flash_grad(const struct pp_call *call)
 {
-    const int in_float = flash_parts(call, false);
-    if (!pp_flash_multiplies(call)) return in_float;
-    const int multiplied = flash_parts(call, true);
-    return call->n[3] > PP_MMA_NARROW && in_float > multiplied ? in_float : multiplied;
+    int64_t most = 0;
+    for (int way = 0; way < 2; way++) {
+        if (!has_way(call, way)) continue;
+        const struct pp_flash_parts p = pp_flash_divide(call, way, pp_cuda_scratch_bytes(call));
+        most = pp_flash_most(most, (int64_t)p.parts * p.launches);
+    }
+    return (int)most;
 }
 
 int pp_cuda_launches(const struct pp_call *call)

@@ -49,11 +49,12 @@ int pp_cuda_group(const struct pp_program *program, int first)
 static struct pp_cuda_call cuda_call(const struct pp_device *device, const struct pp_call *call,
                                      const struct pp_frame *frame)
 {
+    const int64_t needed = pp_cuda_scratch_bytes(call);
     struct pp_cuda_call c = {.call = call,
                              .frame = frame,
                              .sms = device->share.sms,
                              .scratch = device->scratch,
-                             .scratch_bytes = PP_CUDA_SCRATCH_BYTES,
+                             .scratch_bytes = needed < device->scratch_bytes ? needed : device->scratch_bytes,
                              .stream = device->compute.stream,
                              .gemm = device->gemm};
     for (int i = 0; i < PP_CALL_REFS; i++) c.p[i] = pp_ref_address(&call->ref[i], frame);
@@ -92,8 +93,22 @@ int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *pr
     return launches;
 }
 
+/* What is there is given up, so it comes first: rows for which there is room only once may need it. */
+static pp_status grow_scratch(struct pp_device *device, int64_t bytes)
+{
+    if (bytes <= device->scratch_bytes) return PP_OK;
+    PP_CUDA(cudaStreamSynchronize(device->compute.stream), "waiting for the kernels");
+    pp_cuda_release(device, device->scratch, device->scratch_bytes);
+    device->scratch = NULL;
+    device->scratch_bytes = 0;
+    PP_TRY(pp_context(pp_cuda_alloc(device, bytes, &device->scratch), "scratch of attention"));
+    device->scratch_bytes = bytes;
+    return PP_OK;
+}
+
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program)
 {
+    for (int i = 0; i < program->ncalls; i++) PP_TRY(grow_scratch(device, pp_cuda_scratch_bytes(&program->calls[i])));
     for (int i = 0; i < program->ncalls; i++)
         PP_TRY(pp_cuda_gemm_prepare(device->gemm, &program->calls[i], device->compute.stream));
     return PP_OK;
