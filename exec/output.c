@@ -16,24 +16,53 @@ static json_t *process_bytes(const struct pp_result *r)
     return most > 0 ? json_integer(most) : json_null();
 }
 
+static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
+
+static void set_configuration(json_t **row, const struct pp_result *r)
+{
+    char mode[PP_CHECKPOINT_TEXT];
+    set(row, "schedule", json_string(r->schedule));
+    set(row, "stages", json_integer(r->point.stages));
+    set(row, "virtual", json_integer(r->point.virtual_stages));
+    set(row, "chunks", json_integer(r->point.chunks));
+    set(row, "microbatches", json_integer(r->microbatches));
+    set(row, "replicas", json_integer(r->replicas));
+    set(row, "tensor", json_integer(r->tensor));
+    set(row, "expert_parallel", json_integer(r->expert_parallel));
+    set(row, "context_parallel", json_integer(r->context_parallel));
+    set(row, "cp_comm_type", json_string(pp_context_kind_names[r->cp_comm_type]));
+    set(row, "zero", json_integer(r->zero));
+    set(row, "sequence_parallel", json_boolean(r->sequence_parallel));
+    set(row, "overlap_grad_reduce", json_boolean(r->overlap_grad_reduce));
+    set(row, "overlap_param_gather", json_boolean(r->overlap_param_gather));
+    set(row, "overlap_tensor_sums", json_integer(r->overlap_tensor_sums));
+    set(row, "tensor_sum_pieces", json_integer(r->tensor_sum_pieces));
+    set(row, "checkpoint", json_string(pp_checkpoint_text(r->point.checkpoint, mode)));
+}
+
+static void set_measurements(json_t **row, const struct pp_result *r)
+{
+    set(row, "ms_per_batch", pp_json_real(r->stored.ms_per_batch));
+    set(row, "bubble", pp_json_real(r->stored.bubble));
+    set(row, "peak_bytes", pp_json_integers(r->peak_bytes, r->ranks));
+    set(row, "process_bytes", process_bytes(r));
+    set(row, "loss", pp_json_reals(r->losses, r->nlosses));
+    set(row, "valid_loss", pp_json_reals(r->valid_losses, r->nvalid));
+    set(row, "test_loss", pp_json_real(r->stored.test_loss));
+}
+
 static json_t *make_row(const struct pp_result *r)
 {
-    char plan[24], mode[PP_CHECKPOINT_TEXT];
+    char plan[24];
+    json_t *row = json_object();
+    set_configuration(&row, r);
+    set_measurements(&row, r);
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
-    return json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:b, s:i, s:i, s:s, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:i, s:I, s:i, s:s}",
-        "schedule", r->schedule, "stages", r->point.stages, "virtual", r->point.virtual_stages, "chunks",
-        r->point.chunks, "microbatches", r->microbatches, "replicas", r->replicas, "tensor", r->tensor,
-        "expert_parallel", r->expert_parallel, "context_parallel", r->context_parallel, "cp_comm_type",
-        pp_context_kind_names[r->cp_comm_type], "zero", r->zero, "sequence_parallel", r->sequence_parallel,
-        "overlap_grad_reduce", r->overlap_grad_reduce, "overlap_param_gather", r->overlap_param_gather,
-        "overlap_tensor_sums", r->overlap_tensor_sums, "tensor_sum_pieces", r->tensor_sum_pieces, "checkpoint",
-        pp_checkpoint_text(r->point.checkpoint, mode), "ms_per_batch", pp_json_real(r->stored.ms_per_batch), "bubble",
-        pp_json_real(r->stored.bubble), "peak_bytes", pp_json_integers(r->peak_bytes, r->ranks), "process_bytes",
-        process_bytes(r), "loss", pp_json_reals(r->losses, r->nlosses), "valid_loss",
-        pp_json_reals(r->valid_losses, r->nvalid), "test_loss", pp_json_real(r->stored.test_loss), "first_step",
-        r->first_step, "parameters", (json_int_t)r->parameters, "vocabulary", r->vocabulary, "plan", plan);
+    set(&row, "first_step", json_integer(r->first_step));
+    set(&row, "parameters", json_integer(r->parameters));
+    set(&row, "vocabulary", json_integer(r->vocabulary));
+    set(&row, "plan", json_string(plan));
+    return row;
 }
 
 static json_t *make_rows(const struct pp_result *results, int n)
