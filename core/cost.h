@@ -81,6 +81,9 @@ struct pp_cost {
     /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
      * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
     int sharers;
+    /* While a rank sums or gathers, what it computes beside that loses this part of its speed, from 0 to below 1: a
+     * GPU's collectives are kernels, too. Left out with jitter. */
+    double taken;
     /* Each computation takes up to this part of its time longer or shorter (pp_jitter_ns), on each replica by itself;
      * 0: all take their time. With several replicas only where nothing shares a core or a device, and no host
      * issues. */

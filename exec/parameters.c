@@ -73,28 +73,41 @@ static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_i
     return PP_OK;
 }
 
-/* part: see pp_worker_set(). In files, parts follow one another. */
+/* What the worker sets of a tensor: what it keeps, or all that copies are made of. part: see pp_worker_set(). */
+static struct kept wanted_of(const struct pp_worker *w, int tensor, int part)
+{
+    const struct pp_model *model = w->job->model;
+    struct kept wanted = {0, model->tensors[tensor].local_elements};
+    if (!pp_worker_has(w, model->tensors[tensor].stage)) return (struct kept){0};
+    if (part || model->shape.shards) pp_worker_keeps(w, tensor, part, &wanted.first, &wanted.n);
+    return wanted;
+}
+
+/* In files, parts follow one another. */
 static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int part, uint64_t seed,
                       pp_init_tensor_fn init)
 {
     const struct pp_model *model = w->job->model;
     pp_status status = PP_OK;
-    for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
-        const struct pp_tensor *tensor = &model->tensors[i];
-        float *values;
-        int64_t first = 0, n = tensor->local_elements;
-        if (!pp_worker_has(w, tensor->stage)) continue;
-        PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
-        if (part || model->shape.shards) pp_worker_keeps(w, i, part, &first, &n); /* else copies are made of all */
-        if (n == 0) continue;
-        PP_TRY(PP_NEW(&values, n));
-        if (reader)
-            status = take(w, reader, part * model->ntensors + i, first, n, values);
-        else
-            status = make(w, i, seed, init, first, n, values);
-        if (status == PP_OK) status = pp_worker_set(w, i, part, first, n, values);
-        free(values);
+    float *values; /* of the largest: memory anew for each takes longer than drawing its values */
+    int64_t most = 1;
+    for (int i = 0; i < model->ntensors; i++) {
+        const int64_t n = wanted_of(w, i, part).n;
+        most = n > most ? n : most;
     }
+    PP_TRY(PP_NEW(&values, most));
+    for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
+        const struct kept k = wanted_of(w, i, part);
+        if (k.n == 0) continue;
+        PP_TRY_DONE(pp_world_check(w->world)); /* of a large model this takes minutes */
+        if (reader)
+            PP_TRY_DONE(take(w, reader, part * model->ntensors + i, k.first, k.n, values));
+        else
+            PP_TRY_DONE(make(w, i, seed, init, k.first, k.n, values));
+        status = pp_worker_set(w, i, part, k.first, k.n, values);
+    }
+done:
+    free(values);
     return status;
 }
 

@@ -36,6 +36,7 @@ pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
     PP_TRY(PP_NEW(&c->active_rated, c->domains));
     PP_TRY(PP_NEW(&c->on_core, ranks));
     PP_TRY(PP_NEW(&c->load, ranks));
+    PP_TRY(PP_NEW(&c->collectives, ranks));
     PP_TRY(PP_NEW(&c->changed, ranks));
     PP_TRY(PP_NEW(&c->is_changed, ranks));
     for (int r = 0; r < ranks; r++) c->on_core[r] = -1;
@@ -50,6 +51,7 @@ void pp_cores_release(struct cores *c)
     free(c->active_rated);
     free(c->on_core);
     free(c->load);
+    free(c->collectives);
     free(c->changed);
     free(c->is_changed);
 }
@@ -144,6 +146,12 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
     return PP_OK;
 }
 
+void pp_cores_collect(struct cores *c, int core, int more)
+{
+    c->collectives[core] += more;
+    mark_changed(c, core);
+}
+
 /* Length of a piece while `active` cores of the domain have work. */
 static double length_in_domain(const struct pp_cost *cost, const struct piece *p, int active)
 {
@@ -158,7 +166,9 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
 static void set_rate(struct cores *c, int32_t id)
 {
     struct piece *p = &c->pieces[id];
-    int64_t length = llround(length_in_domain(c->cost, p, c->active[p->core / c->width] * c->alike) * c->load[p->core]);
+    const double speed = c->collectives[p->core] > 0 ? 1 - c->cost->taken : 1;
+    const double length_alone = length_in_domain(c->cost, p, c->active[p->core / c->width] * c->alike);
+    const int64_t length = llround(length_alone * c->load[p->core] / speed);
     if (length == p->length_ns) return;
     if (p->length_ns > 0) p->left = fmax(0.0, p->left - (double)(c->now_ns - p->since_ns) / (double)p->length_ns);
     p->since_ns = c->now_ns;

@@ -31,6 +31,7 @@ struct cores {
     int32_t *heap, nheap;       /* pieces by time of end */
     int32_t *on_core;           /* [ranks] first piece of a chain; -1 = idle */
     int32_t *load;              /* [ranks] pieces on the core */
+    int32_t *collectives;       /* [ranks] that take from what the core computes (core/cost.h) */
     int32_t *changed, nchanged; /* cores whose load changed since rates were last set */
     bool *is_changed;           /* [ranks] */
 };
@@ -39,6 +40,8 @@ pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks) 
 void pp_cores_release(struct cores *c);
 /* core: a rank, or -1 for a delay (loaded_ns is then not looked at). */
 pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns) PP_MUST_CHECK;
+/* From now on `more` collectives take from the core; negative: fewer. */
+void pp_cores_collect(struct cores *c, int core, int more);
 /* Goes to the next end of a piece; false if there is none. */
 bool pp_cores_next(struct cores *c, struct work *out);
 

@@ -200,6 +200,7 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     }
     cost->cores = m->cores;
     cost->sharers = sharers;
+    cost->taken = m->cores == 0 ? m->reduce_takes : 0;
     cost->host_issues = m->issue_ns > 0;
     cost->issue_latency_ns = llround(m->issue_latency_ns);
     cost->link = (struct pp_link_cost){.latency_ns = llround(m->link_latency_ns),

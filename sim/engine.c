@@ -10,9 +10,13 @@
 /* Steps and slow-down leave room below 2^63. */
 static const double longest_step_ns = 1e16;
 
-static bool is_constant(const struct pp_cost *cost)
+/* Does nothing change how fast a task is done? */
+static bool is_constant(const struct sim *s)
 {
+    const struct pp_cost *cost = s->cost;
     const struct pp_link_cost *link = &cost->link;
+    for (int lane = 0; lane < s->plan->nlanes; lane++)
+        if (pp_sim_takes(s, lane)) return false;
     return cost->cores == 0 && cost->sharers <= 1 && !link->receiver_copies && link->send_overhead_ns == 0 &&
            link->recv_overhead_ns == 0;
 }
@@ -68,7 +72,8 @@ static pp_status look_over_tasks(struct sim *s)
 
 static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)
 {
-    *s = (struct sim){.plan = plan, .cost = cost, .constant = is_constant(cost)};
+    *s = (struct sim){.plan = plan, .cost = cost};
+    s->constant = is_constant(s);
     PP_TRY(PP_NEW(&s->duration, plan->nclasses));
     PP_TRY(PP_NEW(&s->hold, plan->nclasses));
     PP_TRY(PP_NEW(&s->wraps, plan->nwraps));

@@ -241,6 +241,15 @@ static void mark(struct events *e, const struct work *work, unsigned marks)
     if ((marks & DONE) && ++t->done == e->sim->plan->ntasks) step_done(e, t);
 }
 
+/* The phase of a collective that takes from what its ranks compute begins (1), or ends (-1). */
+static void collect(struct events *e, const struct work *work, const struct phase *phase, int more)
+{
+    const struct sim *s = e->sim;
+    if (work->lane >= s->plan->nlanes || phase->amount != CLASS_TIME || !pp_sim_takes(s, work->lane)) return;
+    for (int i = 0; i < pp_lane_ranks(s->plan, &s->plan->lanes[work->lane]); i++)
+        pp_cores_collect(&e->cores, pp_lane_rank(&s->plan->lanes[work->lane], i), more);
+}
+
 /* Goes on with `phase`; what takes no time is done at once. */
 static pp_status proceed(struct events *e, struct work work)
 {
@@ -255,6 +264,7 @@ static pp_status proceed(struct events *e, struct work work)
             int core = phase->place == NOWHERE ? -1 : phase->place == ON_SOURCE ? lane->src : lane->dst;
             if (core >= 0 && lane->kind == PP_LANE_COMPUTE)
                 loaded_ns = s->cost->classes[s->plan->tasks[work.task].cls].loaded_ns;
+            collect(e, &work, phase, 1);
             return pp_cores_start(&e->cores, work, core, ns, loaded_ns);
         }
         mark(e, &work, phase->marks);
@@ -295,6 +305,7 @@ static pp_status simulate(struct events *e)
             return pp_fail(PP_INTERNAL, "the simulation of schedule %s stands still in step %d", s->plan->schedule,
                            s->steps);
         const struct phase *phase = &e->lanes[work.lane].route[work.phase++];
+        collect(e, &work, phase, -1);
         mark(e, &work, phase->marks);
         if (!(phase->marks & LAST)) PP_TRY(proceed(e, work));
     }

@@ -30,6 +30,7 @@ struct pp_machine {
     bool receiver_copies;                            /* the receiver's core moves the bytes */
     bool posts_in_order;                             /* a receive is posted at its place in the list */
     double reduce_latency_ns, reduce_bytes_per_ns;   /* gradient sum of two replicas */
+    double reduce_takes;                             /* from what computes beside it: 0, to below 1 */
     int host_devices;                                /* that one host has; 0: one host holds all */
     double network_latency_ns, network_bytes_per_ns; /* from host to host, for each device; 0 where there is one host */
 };

@@ -9,7 +9,7 @@ static const double longest_ns = 1e18; /* the engine refuses what is that long *
 
 struct pp_placement pp_placement_on(const struct pp_machine *machine)
 {
-    struct pp_placement p = {.sharers = 1};
+    struct pp_placement p = {.sharers = 1, .taken = machine && machine->cores == 0 ? machine->reduce_takes : 0};
     if (!machine || machine->host_devices == 0) return p;
     p.devices = machine->host_devices;
     p.network = (struct pp_network_cost){llround(machine->network_latency_ns), 1 / machine->network_bytes_per_ns};
@@ -212,6 +212,13 @@ static void pass_join(struct lanes *lanes, const struct pp_join_work *join, doub
         lanes->kernels = lanes->joins;
 }
 
+/* Kernels, which are slower while joins go on beside them. */
+static void pass_kernels(struct lanes *lanes, double ns, double taken)
+{
+    const double beside = fmax(lanes->joins - lanes->kernels, 0), done = beside * (1 - taken);
+    lanes->kernels += ns <= done ? ns / (1 - taken) : ns + beside * taken;
+}
+
 static pp_status add_kernels(const struct pp_model_ops *ops, const struct pp_program *program,
                              const struct pp_call_times *times, double *sum)
 {
@@ -225,7 +232,7 @@ static pp_status add_kernels(const struct pp_model_ops *ops, const struct pp_pro
     return PP_OK;
 }
 
-/* What is left of the joins if kernels take `total` together. */
+/* What joins add to kernels that take `total` together. */
 static pp_status not_hidden_ns(const struct joining *joining, const struct pp_model_ops *ops,
                                const struct pp_program *program, const struct pp_call_times *times, double total,
                                double *out)
@@ -241,7 +248,7 @@ static pp_status not_hidden_ns(const struct joining *joining, const struct pp_mo
             continue;
         }
         PP_TRY(times->ns(times->from, &program->calls[i], &ns));
-        lanes.kernels += ns * scale;
+        pass_kernels(&lanes, ns * scale, joining->placement->taken);
     }
     *out = fmax(lanes.kernels - sum * scale, 0); /* not below by rounding */
     return PP_OK;

@@ -16,6 +16,7 @@
 struct pp_placement {
     const struct pp_plan *plan;     /* borrowed; NULL: none, where only sums are asked for */
     int sharers, devices;           /* devices 0: one host holds all */
+    double taken;                   /* by a sum from the kernels beside it (core/cost.h) */
     struct pp_network_cost network; /* of one device */
 };
 

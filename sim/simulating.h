@@ -100,6 +100,13 @@ static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_l
     return (lane->kind == PP_LANE_REDUCE || lane->kind == PP_LANE_TIED) && s->cost->link.receiver_copies;
 }
 
+/* Do the lane's collectives take from what its ranks compute? */
+static inline bool pp_sim_takes(const struct sim *s, int lane)
+{
+    const int kind = s->plan->lanes[lane].kind;
+    return s->cost->taken > 0 && s->cost->jitter == 0 && (kind == PP_LANE_REDUCE || kind == PP_LANE_TIED);
+}
+
 /* Ranks whose hosts issue the task. */
 static inline int pp_sim_hosts(const struct pp_plan *plan, const struct pp_task *t)
 {

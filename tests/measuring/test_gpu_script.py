@@ -268,7 +268,7 @@ class Script(unittest.TestCase):
             (folder / name).chmod(0o755)
         fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
         self.start("build", "parity", **fakes)
-        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(ppexec .*\n){3}(test_parity\n){2}$"
+        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(ppexec .*\n){4}(test_parity\n){2}$"
         self.assertRegex(self.calls.read_text(), wanted)
 
     def test_kernels_are_loaded_at_the_start_where_that_is_quick_and_works(self):

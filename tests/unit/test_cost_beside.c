@@ -37,11 +37,14 @@ static double all_ns(const struct pp_program *program, const struct lengths *len
     return sum;
 }
 
-/* What is left in a task of this kind of the middle stage. byte_ns: of a byte that a join carries. */
-static int64_t left_ns(const struct pp_job *job, int kind, struct lengths lengths, double byte_ns, bool beside)
+/* What is left in a task of this kind of the middle stage. byte_ns: of a byte that a join carries. taken: by a join,
+ * from what is beside it. */
+static int64_t left_ns(const struct pp_job *job, int kind, struct lengths lengths, double byte_ns, bool beside,
+                       double taken)
 {
     const struct pp_call_times times = {given_ns, &lengths};
-    const struct pp_placement placement = pp_placement_of(job, NULL);
+    struct pp_placement placement = pp_placement_of(job, NULL);
+    placement.taken = taken;
     for (int c = 0; c < job->train->nclasses; c++) {
         const struct pp_class *class = &job->train->classes[c];
         if (class->kind != kind || class->stage != 1) continue;
@@ -61,8 +64,12 @@ static int64_t left_ns(const struct pp_job *job, int kind, struct lengths length
 
 static double more(double a, double b) { return a > b ? a : b; }
 
-/* Of a product in K pieces of t beside joins of j each: one piece of the shorter lane stands alone. */
-static double left_of(int pieces, double t, double j) { return t >= j ? j : pieces * j + t - pieces * t; }
+/* Of a product in K pieces of t beside joins of j each: one piece of the shorter lane stands alone. Of K - 1 pieces
+ * each is longer by what a join takes from it; where joins are the longer lane even so, that only fills idle time. */
+static double left_of(int pieces, double t, double j, double taken)
+{
+    return t >= j * (1 - taken) ? j + (pieces - 1) * j * taken : pieces * j + t - pieces * t;
+}
 
 /* A layer forward: without parts of the tokens two products are summed, with them two more read what is gathered. On
  * the way back the same; the inputs that the weights of two linears read are gathered beside those of the other two. */
@@ -75,14 +82,18 @@ static void check_pieces(int pieces, bool parts, double t, double j, double weig
     const double row_ns = t * pieces / TOKENS, bytes = TOKENS * 16 * 4;
     const double byte_ns = j * pieces / (bytes * (parts ? 1 : 2) / 2); /* a ring of two carries half of them */
     const struct lengths lengths = {row_ns, weights_ns};
-    const double each = left_of(pieces, t, j), products = LAYERS * (parts ? 4 : 2);
+    const double each = left_of(pieces, t, j, 0), products = LAYERS * (parts ? 4 : 2);
     const double gathered = parts ? LAYERS * 2 * more(0, pieces * j - weights_ns) : 0;
     const double whole = LAYERS * pieces * j * (parts ? 4 : 2), back = whole + (parts ? LAYERS * 2 * pieces * j : 0);
-    assert_in_range(left_ns(job, PP_F, lengths, byte_ns, true), products * each - 2, products * each + 2);
-    assert_in_range(left_ns(job, PP_B, lengths, byte_ns, true), products * each + gathered - 2,
+    assert_in_range(left_ns(job, PP_F, lengths, byte_ns, true, 0), products * each - 2, products * each + 2);
+    assert_in_range(left_ns(job, PP_B, lengths, byte_ns, true, 0), products * each + gathered - 2,
                     products * each + gathered + 2);
-    assert_in_range(left_ns(job, PP_F, lengths, byte_ns, false), whole - 2, whole + 2);
-    assert_in_range(left_ns(job, PP_B, lengths, byte_ns, false), back - 2, back + 2);
+    assert_in_range(left_ns(job, PP_F, lengths, byte_ns, false, 0), whole - 2, whole + 2);
+    assert_in_range(left_ns(job, PP_B, lengths, byte_ns, false, 0), back - 2, back + 2);
+    for (double taken = 0.25; taken < 1; taken += 0.25) {
+        const double slower = products * left_of(pieces, t, j, taken);
+        assert_in_range(left_ns(job, PP_F, lengths, byte_ns, true, taken), slower - 2, slower + 2);
+    }
     pp_job_free(job);
 }
 

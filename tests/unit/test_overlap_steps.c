@@ -13,7 +13,7 @@ static void set_ns(struct sim_case *c, int kind, const int64_t *parts, int64_t w
     }
 }
 
-static void expect_steps(int64_t zero, int64_t gather, int64_t makespan, int64_t batch)
+static void expect_steps(bool zero, bool gather, double taken, int64_t makespan, int64_t batch)
 {
     static const int64_t f[] = {40, 50, 20}, b[] = {90, 100, 110}, sums[] = {150, 20, 200}, gathers[] = {170, 30, 80};
     for (int events = 0; events < 2; events++) {
@@ -27,6 +27,7 @@ static void expect_steps(int64_t zero, int64_t gather, int64_t makespan, int64_t
         set_ns(&c, PP_REDUCE_GRAD, sums, 0);
         set_ns(&c, PP_GATHER_PARAM, gathers, 280);
         set_ns(&c, PP_STEP, NULL, 13);
+        c.cost->taken = taken;
         simulate(&c, events);
         assert_int_equal(c.result.metrics.makespan_ns, makespan);
         assert_int_equal(c.result.batch_ns, batch);
@@ -42,9 +43,22 @@ static void expect_steps(int64_t zero, int64_t gather, int64_t makespan, int64_t
 static void test_by_hand(void **state)
 {
     (void)state;
-    expect_steps(false, false, 1013, 1013);
-    expect_steps(true, false, 1013, 1013 + 280);
-    expect_steps(true, true, 1213 - 170, 1213);
+    expect_steps(false, false, 0, 1013, 1013);
+    expect_steps(true, false, 0, 1013, 1013 + 280);
+    expect_steps(true, true, 0, 1213 - 170, 1213);
+}
+
+/* The same where sums take half of the speed of what is computed beside them. The second part of the backward has done
+ * 75 of 100 when the first sum ends, at 740, and ends 25 later. The third does 10 of 110 in the 20 of the second sum,
+ * and ends at 885; the last sum ends 200 later. Of the first forward 15 of 40 are done until 200, and the rest until
+ * 250; of the next part 15 of 50 until 280, when all is gathered, and the rest until 315. All forwards are done at 435
+ * in place of 200. Behind a step nothing is computed beside the gathering. */
+static void test_taken_by_hand(void **state)
+{
+    (void)state;
+    expect_steps(false, false, 0.5, 1098, 1098);
+    expect_steps(true, false, 0.5, 1098, 1098 + 280);
+    expect_steps(true, true, 0.5, 1098 + 235 - 170, 1098 + 235);
 }
 
 /* The longest chain of one microbatch is all there is: its tasks are there in parts alone, and the bound is the sum of
@@ -73,7 +87,7 @@ static void test_bound_is_reached(void **state)
 static void test_random(void **state)
 {
     (void)state;
-    int schedules = 0;
+    int schedules = 0, slower = 0;
     while (pp_schedule_at(schedules)) schedules++;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         uint64_t random = seed;
@@ -101,9 +115,15 @@ static void test_random(void **state)
         if (c.result.lower_bound_ns > c.result.metrics.makespan_ns)
             fail_msg("seed %d: bound %lld above %lld", (int)seed, (long long)c.result.lower_bound_ns,
                      (long long)c.result.metrics.makespan_ns);
+        c.cost->taken = 0.3;
+        simulate(&e, false);
+        assert_true(e.result.lower_bound_ns <= e.result.metrics.makespan_ns);
+        assert_true(e.result.path.kind_ns[PP_F] + e.result.path.kind_ns[PP_B] <= e.result.metrics.makespan_ns);
+        slower += e.result.batch_ns > c.result.batch_ns;
         pp_sim_result_free(&e.result);
         release_case(&c);
     }
+    assert_true(slower > 50);
 }
 
 /* On a device that waits: each part as long as that part; a whole forward, as evaluation has it, as one that is known,
@@ -137,7 +157,8 @@ static void test_measured_waits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_bound_is_reached),
-                                       cmocka_unit_test(test_random), cmocka_unit_test(test_measured_waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_taken_by_hand),
+                                       cmocka_unit_test(test_bound_is_reached), cmocka_unit_test(test_random),
+                                       cmocka_unit_test(test_measured_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
