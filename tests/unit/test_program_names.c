@@ -40,6 +40,9 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_FLASH, {5, 36, 8, 100, 1, 2, 144}, .precision = PP_BF16},
                "flash 5x36x8x100x1 kv2 of144 bf16");
     check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
+    check_text((struct pp_call){PP_KERNEL_QK_NORM, {5, 35, 8, 100, 0, 2}}, "qk_norm 5x35x8x100 kv2 plain");
+    check_text((struct pp_call){PP_KERNEL_QK_NORM_GRAD, {5, 35, 8, 100, 0, 8}, .precision = PP_BF16},
+               "qk_norm_grad 5x35x8x100 bf16");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
     check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
     check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .site = 1},
@@ -130,6 +133,16 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm swiglu nobias");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu nobias");
+    shape.qk_norm = true;
+    shape.norm_epsilon = 1e-6; /* takes no time */
+    check_signature(shape, PP_B, 1,
+                    "B 1l+dec d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm qknorm swiglu nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm qknorm swiglu nobias");
+    shape.qk_norm = false;
+    shape.bias = PP_BIAS_QKV;
+    check_signature(shape, PP_F, 0,
+                    "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu qkvbias seq5 rows3");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu qkvbias");
 }
 
 /* Times depend on how many experts there are, a token has, and have room; of norm and step on how many there are. */
@@ -262,6 +275,7 @@ static void test_long_signature(void **state)
     pp_program_free(&program);
     pp_model_free(model);
     struct pp_shape longer = shape;
+    longer.qk_norm = true;
     longer.positions = PP_POSITIONS_ROPE;
     longer.rope_theta = 500000;
     longer.kv_heads = 8;
@@ -276,7 +290,7 @@ static void test_long_signature(void **state)
     if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     assert_string_equal(program.signature,
                         "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 v128255/16128 tp8 sp causal flash "
-                        "p0.125r bf16 pre rmsnorm swiglu nobias rope layers seq8192 rows2");
+                        "p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope layers seq8192 rows2");
     pp_program_free(&program);
     pp_model_free(model);
 }
