@@ -23,15 +23,14 @@ struct pp_config {
     int attention;                                        /* enum pp_attention_kind */
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
-    double norm_epsilon;
-    int qk_norm;                    /* 1: queries and keys are normalised */
-    int kv_heads, positions;        /* 0: as many as heads; enum pp_positions */
-    int head_dim;                   /* 0: d_model / heads */
-    int max_positions;              /* 0: as many as tokens */
-    int experts, experts_per_token; /* 0 experts: one feed-forward */
+    int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
+    int head_dim;                                         /* 0: d_model / heads */
+    int max_positions;                                    /* 0: as many as tokens */
+    int qk_norm;                                          /* 1: queries and keys are normalised */
+    int experts, experts_per_token;                       /* 0 experts: one feed-forward */
     double capacity_factor, aux_loss;
     int precision, vocab_multiple; /* enum pp_precision; 0: as the device wants it */
-    double dropout, rope_theta;
+    double dropout, rope_theta, norm_epsilon;
     double init_std; /* 0: initial weights as `style` has them */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */

@@ -71,9 +71,8 @@ const struct pp_opt pp_config_rows[] = {
      "what all norms add to the variance, or to the mean of the squares, before they take its root; Qwen3 has 1e-6",
      LATER | TIMED},
     {"qk-norm", PP_OPT_CHOICE, AT(qk_norm), PP_RUNS, MODEL, NULL, "no", 0, 0, "no|yes",
-     "are queries and keys normalised head by head, before any rotation, as Qwen3's: by their root mean square "
-     "whatever "
-     "--normalization, with one weight for all heads of queries and one for those of keys",
+     "are queries and keys normalised head by head, before any rotation, as Qwen3's: by their root mean square, "
+     "whatever --normalization, with one weight for all heads of queries and one for those of keys",
      LATER | TIMED},
     {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu|gelu-tanh",
      "of the feed-forward part; gelu is the exact one, gelu-tanh its approximation in GPT-2; swiglu, as Llama's, "

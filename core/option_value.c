@@ -14,20 +14,11 @@ static const struct {
     const char *suffix;
     int64_t factor;
 } byte_units[] = {
-    {"", 1},
-    {"B", 1},
-    {"K", 1LL << 10},
-    {"KiB", 1LL << 10},
-    {"KB", 1000LL},
-    {"M", 1LL << 20},
-    {"MiB", 1LL << 20},
-    {"MB", 1000000LL},
-    {"G", 1LL << 30},
-    {"GiB", 1LL << 30},
-    {"GB", 1000000000LL},
-    {"T", 1LL << 40},
-    {"TiB", 1LL << 40},
-    {"TB", 1000000000000LL},
+    {"", 1},           {"B", 1},
+    {"K", 1LL << 10},  {"KiB", 1LL << 10}, {"KB", 1000LL},
+    {"M", 1LL << 20},  {"MiB", 1LL << 20}, {"MB", 1000000LL},
+    {"G", 1LL << 30},  {"GiB", 1LL << 30}, {"GB", 1000000000LL},
+    {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
 };
 
 /* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
@@ -302,7 +293,8 @@ static size_t write_choice(const struct pp_opt *row, int i, char *buf, size_t si
     const char *choice = row->choices;
     for (const char *next; i > 0 && (next = strchr(choice, '|')); i--) choice = next + 1;
     const int length = (int)strcspn(choice, "|");
-    if (is_numbered(choice, (size_t)length)) return (size_t)snprintf(buf, size, "%.*s%d", length - 1, choice, i + 1);
+    if (is_numbered(choice, (size_t)length))
+        return (size_t)snprintf(buf, size, "%.*s%d", length - 1, choice, i + 1);
     return (size_t)snprintf(buf, size, "%.*s", length, choice);
 }
 

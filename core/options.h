@@ -14,51 +14,41 @@
 #include "core/status.h"
 
 enum pp_opt_type {
-    PP_OPT_FLAG,    /* bool; no argument */
-    PP_OPT_INT,     /* int */
-    PP_OPT_SEED,    /* uint64_t */
-    PP_OPT_BYTES,   /* int64_t; "80G", "512M", "4096B"; from 1 MiB on also "1048576" */
-    PP_OPT_REAL,    /* double */
-    PP_OPT_TEXT,    /* const char *, into argv */
-    PP_OPT_CHOICE,  /* int: position in `choices` */
-    PP_OPT_CHOICES, /* struct pp_ints: positions in `choices`: "never,always" */
-    PP_OPT_INTS,    /* struct pp_ints: "1,2,4" */
-    PP_OPT_TEXTS,   /* struct pp_texts: "gpipe,1f1b" */
-    PP_OPT_REALS,   /* struct pp_reals: "1.5,2.5" */
+    PP_OPT_FLAG,     /* bool; no argument */
+    PP_OPT_INT,      /* int */
+    PP_OPT_SEED,     /* uint64_t */
+    PP_OPT_BYTES,    /* int64_t; "80G", "512M", "4096B"; from 1 MiB on also "1048576" */
+    PP_OPT_REAL,     /* double */
+    PP_OPT_TEXT,     /* const char *, into argv */
+    PP_OPT_CHOICE,   /* int: position in `choices` */
+    PP_OPT_CHOICES,  /* struct pp_ints: positions in `choices`: "never,always" */
+    PP_OPT_INTS,     /* struct pp_ints: "1,2,4" */
+    PP_OPT_TEXTS,    /* struct pp_texts: "gpipe,1f1b" */
+    PP_OPT_REALS,    /* struct pp_reals: "1.5,2.5" */
 };
 
 /* Lists. A value that is given twice is there once, at its first place; but reals, which belong to the values of
  * another list by their places, are all there. */
 enum { PP_LIST_MAX = 64 };
-struct pp_ints {
-    int n;
-    int v[PP_LIST_MAX];
-};
-struct pp_reals {
-    int n;
-    double v[PP_LIST_MAX];
-};
-struct pp_texts {
-    int n;
-    const char *v[PP_LIST_MAX];
-    char store[4096];
-};
+struct pp_ints { int n; int v[PP_LIST_MAX]; };
+struct pp_reals { int n; double v[PP_LIST_MAX]; };
+struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
 
 /* Which programs take an option. */
 enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_RUNS = 7, PP_ALL_TOOLS = 15 };
 
 struct pp_opt {
-    const char *name;    /* without the dashes */
-    int type;            /* enum pp_opt_type */
-    size_t offset;       /* of the field in the options struct */
-    unsigned tools;      /* enum pp_tool */
-    const char *group;   /* heading in --help */
-    const char *arg;     /* "N", "FILE", ...; NULL: made from type or choices */
-    const char *def;     /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
-    double min, max;     /* INT, INTS, BYTES, REAL, REALS; both 0 = no limit */
-    const char *choices; /* CHOICE, CHOICES, TEXTS, TEXT: "never|layers|layers:N"; NULL = free */
+    const char *name;     /* without the dashes */
+    int type;             /* enum pp_opt_type */
+    size_t offset;        /* of the field in the options struct */
+    unsigned tools;       /* enum pp_tool */
+    const char *group;    /* heading in --help */
+    const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
+    const char *def;      /* default, parsed like an argument; NULL: "from the preset" or none, as the help says */
+    double min, max;      /* INT, INTS, BYTES, REAL, REALS; both 0 = no limit */
+    const char *choices;  /* CHOICE, CHOICES, TEXTS, TEXT: "never|layers|layers:N"; NULL = free */
     const char *help;
-    unsigned traits; /* enum pp_opt_trait */
+    unsigned traits;      /* enum pp_opt_trait */
 };
 
 /* What programs have to know of an option to treat all alike. */
@@ -73,12 +63,12 @@ enum pp_opt_trait {
 };
 
 struct pp_program_info {
-    unsigned tool;           /* one of enum pp_tool */
-    const char *name;        /* "ppsim" */
-    const char *summary;     /* one line */
-    const char *operands;    /* "[DB]" or "" */
-    const char *description; /* paragraphs for --help and the man page */
-    const char *examples;    /* lines "command\tmeaning\n" */
+    unsigned tool;            /* one of enum pp_tool */
+    const char *name;         /* "ppsim" */
+    const char *summary;      /* one line */
+    const char *operands;     /* "[DB]" or "" */
+    const char *description;  /* paragraphs for --help and the man page */
+    const char *examples;     /* lines "command\tmeaning\n" */
 };
 
 /* Parses argv into `options` and marks what was given in set[] (parallel to rows, n of them). Operands end up in

@@ -14,15 +14,15 @@
 #include <stdint.h>
 
 /* X(name, exit code, meaning) */
-#define PP_STATUS_LIST(X)                                                                                              \
-    X(OK, 0, "ok")                                                                                                     \
-    X(USAGE, 2, "the program was called wrongly")                                                                      \
-    X(INPUT, 1, "a file or a value read from outside is not usable")                                                   \
-    X(IO, 1, "the operating system refused an operation")                                                              \
-    X(NOMEM, 1, "out of memory")                                                                                       \
-    X(PEER, 1, "another worker failed or went away")                                                                   \
-    X(UNSUPPORTED, 1, "this build or machine cannot do that")                                                          \
-    X(INTERRUPTED, 130, "stopped by a signal")                                                                         \
+#define PP_STATUS_LIST(X) \
+    X(OK, 0, "ok") \
+    X(USAGE, 2, "the program was called wrongly") \
+    X(INPUT, 1, "a file or a value read from outside is not usable") \
+    X(IO, 1, "the operating system refused an operation") \
+    X(NOMEM, 1, "out of memory") \
+    X(PEER, 1, "another worker failed or went away") \
+    X(UNSUPPORTED, 1, "this build or machine cannot do that") \
+    X(INTERRUPTED, 130, "stopped by a signal") \
     X(INTERNAL, 1, "a defect in ppkit")
 
 /* For messages, behind a noun that is counted: "%d row%s", "%d microbatch%s". */
@@ -52,17 +52,17 @@ const char *pp_message(void);
 /* Exit code of a program that ends with `status`. */
 int pp_exit_code(pp_status status);
 
-#define PP_TRY(expression)                                                                                             \
-    do {                                                                                                               \
-        pp_status pp_try_status_ = (expression);                                                                       \
-        if (pp_try_status_ != PP_OK) return pp_try_status_;                                                            \
+#define PP_TRY(expression) \
+    do { \
+        pp_status pp_try_status_ = (expression); \
+        if (pp_try_status_ != PP_OK) return pp_try_status_; \
     } while (0)
 
 /* For functions with something to release: sets the local `status` and jumps to `done`. */
-#define PP_TRY_DONE(expression)                                                                                        \
-    do {                                                                                                               \
-        status = (expression);                                                                                         \
-        if (status != PP_OK) goto done;                                                                                \
+#define PP_TRY_DONE(expression) \
+    do { \
+        status = (expression); \
+        if (status != PP_OK) goto done; \
     } while (0)
 
 /* Zeroed memory for n elements; *out = NULL and PP_NOMEM with a message when there is none. n = 0 gives one element. */

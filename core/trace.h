@@ -21,7 +21,7 @@ struct pp_event {
     int32_t step;   /* number of the step in the run */
     int32_t worker; /* its number, see core/plan.h */
     int32_t task;
-    int32_t side; /* enum pp_side */
+    int32_t side;   /* enum pp_side */
     int64_t posted_ns, start_ns, end_ns;
 };
 

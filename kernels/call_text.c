@@ -34,11 +34,18 @@ static const char *product_words(const struct pp_call *call, char *buf, size_t s
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
 
+/* What works on heads of queries, keys and values. */
+static const bool of_heads[PP_KERNELS] = {
+    [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
+    [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true,
+    [PP_KERNEL_ROPE] = true,       [PP_KERNEL_ROPE_GRAD] = true};
+
 /* What tells calls of one shape apart. */
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)
 {
     if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
     if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
+    if (of_heads[call->kernel]) return heads_words(call, buf, size);
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
         return embed_words[call->n[4]];
@@ -46,15 +53,6 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     case PP_KERNEL_GELU_GRAD:
         snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
         return buf;
-    case PP_KERNEL_ATTENTION:
-    case PP_KERNEL_ATTENTION_GRAD:
-    case PP_KERNEL_FLASH:
-    case PP_KERNEL_FLASH_GRAD:
-    case PP_KERNEL_QK_NORM:
-    case PP_KERNEL_QK_NORM_GRAD:
-    case PP_KERNEL_ROPE:
-    case PP_KERNEL_ROPE_GRAD:
-        return heads_words(call, buf, size);
     default:
         return pp_call_lacks_bias(call) ? " nobias" : "";
     }

@@ -319,11 +319,11 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
  * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention,
- * qk_norm and rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that has its
- * last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind, "nobias"
- * where that spares a pass over memory, "times8" for so many products, "of4096" for queries of some of so many tokens,
- * "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands. Returns buf.
- */
+ * qk_norm and rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that
+ * has its last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind,
+ * "nobias" where that spares a pass over memory, "times8" for so many products, "of4096" for queries of some of so many
+ * tokens, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
+ * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients

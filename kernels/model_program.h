@@ -8,8 +8,8 @@
  *   x [T,d]  qkv [T,q]  P [rows,heads,seq,seq]  ctx [T,c]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
  *   xhat2 [T,d]  rstd2 [T]
  * q = pp_qkv_width(): 3d, or less where heads share keys and values; c = pp_context_width(): d, unless heads have a
- * width of their own. Where queries and keys are normalised, kept [T,k] has them as they were before, k of them a token.
- * flash has lse [rows,heads,seq] in the place of P, float32.
+ * width of their own. flash has lse [rows,heads,seq] in the place of P, float32.
+ * Where queries and keys are normalised, kept [T,k], k = pp_qk_width(), has them as they were before.
  * With gelu of either kind also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x
  * is the first norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the
  * last stage holds xhat and rstd of the norm before the decoder.
