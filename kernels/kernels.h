@@ -3,7 +3,7 @@
  * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
  *
  * T = rows * seq tokens. All matrices are row-major without gaps, float32 but for bf16 (core/program.h): there x, y, z,
- * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
+ * xhat, u, qkv, kept, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed

@@ -53,10 +53,9 @@ static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *firs
 static void write_norm_sums(struct pp_writer *w)
 {
     const bool rms = w->model->shape.normalization == PP_RMSNORM, heads = w->model->shape.qk_norm;
-    const enum pp_layer_tensor first = heads ? PP_Q_NORM_WEIGHT : PP_NORM1_WEIGHT, last = !w->by_tokens
-                                                                                              ? PP_K_NORM_WEIGHT
-                                                                                          : rms ? PP_NORM2_WEIGHT
-                                                                                                : PP_NORM2_BIAS;
+    const enum pp_layer_tensor first = heads ? PP_Q_NORM_WEIGHT : PP_NORM1_WEIGHT,
+                               of_tokens = rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS,
+                               last = w->by_tokens ? of_tokens : PP_K_NORM_WEIGHT;
     for (int l = 0; l < w->stage->layers && (heads || w->by_tokens); l++)
         write_gradient_sum(w, pp_writer_layer_tensor(w, l, first), pp_writer_layer_tensor(w, l, last));
     if (w->by_tokens && w->stage->decode && pp_writer_norm_first(w))
