@@ -122,7 +122,8 @@ def gpt2(config):
     config.must("add_cross_attention", False, "ppkit has no cross-attention")
     tied = config.flag("tie_word_embeddings", True)
     options = dict(d_model=d, heads=heads, d_ff=ff, layers=layers, vocab=vocab, normalization="layernorm")
-    options.update(norm_epsilon=config.epsilon("layer_norm_epsilon", 1e-5), activation=activation, bias="layers", positions="learned", max_positions=places)
+    options.update(norm_epsilon=config.epsilon("layer_norm_epsilon", 1e-5), activation=activation, bias="layers")
+    options.update(positions="learned", max_positions=places)
     rows = [Row("embedding.weight", d, [("transformer.wte.weight", vocab)])]
     rows += [Row("positions.weight", d, [("transformer.wpe.weight", places)])]
     for i in range(layers):
@@ -185,8 +186,8 @@ def experts_of(config):
 
 class Kind:
     """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
-    are in, and the names of what makes their gates, what these open, and the way back: those of files that every version
-    of transformers reads."""
+    are in, and the names of what makes their gates, what these open, and the way back: those of files that every
+    version of transformers reads."""
 
     def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj")):
         self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts

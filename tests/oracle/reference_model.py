@@ -3,8 +3,8 @@
 trained weights.
 
 The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads,
---positions rope, --qk-norm and --bias qkv, which is made of its scaled_dot_product_attention, and for --experts; options have the names of
-ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
+--positions rope, --qk-norm and --bias qkv, which is made of its scaled_dot_product_attention, and for --experts;
+options have the names of ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
 the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
 
