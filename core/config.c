@@ -121,6 +121,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .norm = config->norm,
         .activation = config->activation,
         .normalization = config->normalization,
+        .norm_epsilon = config->norm_epsilon,
+        .qk_norm = config->qk_norm,
         .bias = config->bias,
         .layers = config->layers,
         .vocab = config->vocab,

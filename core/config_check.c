@@ -60,6 +60,13 @@ static pp_status check_cut(const struct pp_config *config)
     return PP_OK;
 }
 
+static pp_status check_norms(const struct pp_config *config)
+{
+    if ((float)config->norm_epsilon > 0) return PP_OK; /* kernels have it as a float */
+    return pp_fail(PP_USAGE, "--norm-epsilon %g: numbers that are all equal would be divided by zero; choose more",
+                   config->norm_epsilon);
+}
+
 static pp_status check_heads(const struct pp_config *config)
 {
     const int columns = config->head_dim ? config->head_dim : config->d_model / config->heads;
@@ -85,7 +92,8 @@ static pp_status check_heads(const struct pp_config *config)
 static pp_status check_experts(const struct pp_config *config)
 {
     if (!config->experts) return PP_OK;
-    if (config->bias != PP_NO_BIAS) return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
+    if (config->bias != PP_NO_BIAS && config->bias != PP_BIAS_QKV)
+        return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
     if (config->experts_per_token > config->experts)
         return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
                        config->experts_per_token, config->experts);
@@ -231,6 +239,7 @@ pp_status pp_config_check_database(const char *path)
 pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
     PP_TRY(check_additions(config));
+    PP_TRY(check_norms(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_experts(config));
     if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));

@@ -65,16 +65,22 @@ const struct pp_opt pp_config_rows[] = {
      "decoder (pre)",
      LATER | TIMED},
     {"normalization", PP_OPT_CHOICE, AT(normalization), PP_RUNS, MODEL, NULL, "layernorm", 0, 0, "layernorm|rmsnorm",
-     "what all norms do, with an epsilon of 1e-5: rmsnorm divides by the root mean square alone and has a weight, but "
-     "no bias, as Llama's",
+     "what norms do: rmsnorm divides by the root mean square alone and has a weight, but no bias, as Llama's",
+     LATER | TIMED},
+    {"norm-epsilon", PP_OPT_REAL, AT(norm_epsilon), PP_RUNS, MODEL, NULL, "1e-5", 0, 1, NULL,
+     "what all norms add to the variance, or to the mean of the squares, before they take its root; Qwen3 has 1e-6",
+     LATER | TIMED},
+    {"qk-norm", PP_OPT_CHOICE, AT(qk_norm), PP_RUNS, MODEL, NULL, "no", 0, 0, "no|yes",
+     "are queries and keys normalised head by head, before any rotation, as Qwen3's: by their root mean square, "
+     "whatever --normalization, with one weight for all heads of queries and one for those of keys",
      LATER | TIMED},
     {"activation", PP_OPT_CHOICE, AT(activation), PP_RUNS, MODEL, NULL, "relu", 0, 0, "relu|gelu|swiglu|gelu-tanh",
      "of the feed-forward part; gelu is the exact one, gelu-tanh its approximation in GPT-2; swiglu, as Llama's, "
      "multiplies one half of linear1's output by the SiLU of the other",
      LATER | TIMED},
-    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no|layers",
+    {"bias", PP_OPT_CHOICE, AT(bias), PP_RUNS, MODEL, NULL, "yes", 0, 0, "yes|no|layers|qkv",
      "do linear layers add a bias: those of attention and feed-forward, and the decoder; layers: all but the decoder, "
-     "as GPT-2's; norms keep theirs",
+     "as GPT-2's; qkv: queries, keys and values alone, as Qwen2's; norms keep theirs",
      LATER | TIMED},
     {"vocab", PP_OPT_INT, AT(vocab), PP_RUNS, MODEL, NULL, NULL, 2, 1 << 24, NULL,
      "words in the vocabulary; a text folder sets it", FIXED | TIMED},

@@ -332,26 +332,31 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
 /* What the layers are beside the tutorials'. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
-    static const char *const biases[] = {
-        [PP_BIAS] = "", [PP_NO_BIAS] = ", no bias", [PP_BIAS_LAYERS] = ", no bias of the decoder"};
+    static const char *const biases[] = {[PP_BIAS] = "",
+                                         [PP_NO_BIAS] = ", no bias",
+                                         [PP_BIAS_LAYERS] = ", no bias of the decoder",
+                                         [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
     const bool named = shape->activation != PP_RELU;
-    char positions[40] = "";
+    char positions[40] = "", epsilon[40] = "";
+    if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
+        snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));
     if (shape->positions == PP_POSITIONS_ROPE)
         snprintf(positions, sizeof positions, ", rope of base %g", shape->rope_theta);
     if (shape->positions == PP_POSITIONS_LEARNED)
         snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
                  pp_plural(shape->max_positions));
-    snprintf(buf, size, "%s%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
+    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
              shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
-             named ? ", " : "", named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
+             epsilon, shape->qk_norm ? ", norms of queries and keys" : "", named ? ", " : "",
+             named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
 }
 
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[160], columns[24] = "", of_keys[40] = "", experts[80] = "";
+    char words[240], columns[24] = "", of_keys[40] = "", experts[80] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts)

@@ -7,10 +7,10 @@
  * betas, decay and clipping of the latter. llama-2-7b (Touvron et al., 2023) and llama-3-8b, -70b, -405b (Grattafiori
  * et al., 2024) are those models, number for number, but for the schedule of their learning rates; Llama 3's report
  * gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as
- * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024) and qwen3-30b-a3b (Yang
- * et al., 2025, without the norms of queries and keys), whose sizes and weights of the loss of routers are those of
- * their published configurations; room for more tokens than an expert's share is --capacity-factor's default, where the
- * models leave out no token. All but the first four begin with GPT-2's initial weights, whose deviation is also the
+ * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024), qwen3-8b and
+ * qwen3-30b-a3b (Yang et al., 2025), whose sizes and weights of the loss of routers are those of their published
+ * configurations; room for more tokens than an expert's share is --capacity-factor's default, where the models leave
+ * out no token. All but the first four begin with GPT-2's initial weights, whose deviation is also the
  * initializer_range in the published configurations of Llama, Mistral, Mixtral and Qwen3.
  */
 #include "core/config.h"
@@ -93,9 +93,13 @@ static const struct preset presets[] = {
     {"mixtral-8x7b", "32 layers, d 4096, 8 experts, 4.67e10 parameters; 32 x 4096 tokens, 8 stages x tensor 2",
      {{"kv-heads", "8"}, {"d-ff", "14336"}, {"experts", "8"}, {"experts-per-token", "2"}, {"aux-loss", "0.02"},
       {"rope-theta", "1000000"}, {"tensor", "2"}}, "llama-2-7b"},
+    {"qwen3-8b", "36 layers, d 4096, 8.19e9 parameters, Qwen3 8B; 32 x 4096 tokens, 4 stages, 32 chunks",
+     {{"kv-heads", "8"}, {"d-ff", "12288"}, {"layers", "36"}, {"vocab", "151936"}, {"rope-theta", "1000000"},
+      {"qk-norm", "yes"}, {"norm-epsilon", "1e-6"}, {"stages", "4"}}, "llama-2-7b"},
     {"qwen3-30b-a3b", "48 layers, d 2048, 128 experts, 3.05e10 parameters; 32 x 4096 tokens, 8 stages x tensor 2",
      {{"d-model", "2048"}, {"kv-heads", "4"}, {"head-dim", "128"}, {"d-ff", "768"}, {"layers", "48"},
-      {"experts", "128"}, {"experts-per-token", "8"}, {"aux-loss", "0.001"}, {"vocab", "151936"}}, "mixtral-8x7b"},
+      {"experts", "128"}, {"experts-per-token", "8"}, {"aux-loss", "0.001"}, {"vocab", "151936"},
+      {"qk-norm", "yes"}, {"norm-epsilon", "1e-6"}}, "mixtral-8x7b"},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };

@@ -24,8 +24,8 @@ enum pp_normalization { PP_LAYERNORM, PP_RMSNORM };
 /* GELU (Hendrycks and Gimpel, 2016): exact, or by a hyperbolic tangent, as GPT-2 has it. */
 enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU, PP_GELU_TANH };
 extern const char *const pp_activation_names[];
-/* Which linears have one: all, none, or (GPT-2) those of layers and not the decoder. */
-enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS };
+/* Which linears have one: all, none, (GPT-2) those of layers and not the decoder, or (Qwen2) in_proj alone. */
+enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS, PP_BIAS_QKV };
 /* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), queries and
  * keys of each layer rotated (Su et al. 2021), or a row of weights for each place, added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
@@ -53,7 +53,8 @@ struct pp_shape {
      * 0 and 1: none. */
     int vocab_multiple;
     int norm, activation; /* enum pp_norm (post, pre), enum pp_activation: of the layers */
-    int normalization;    /* enum pp_normalization: of all norms */
+    int normalization;    /* enum pp_normalization: of all norms but those of queries and keys */
+    double norm_epsilon;  /* of all norms; 0: PP_NORM_EPSILON */
     int bias;             /* enum pp_bias; norms keep theirs */
     int replicas;         /* that train the model together; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
@@ -61,7 +62,10 @@ struct pp_shape {
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
     int kv_heads;
-    int head_dim;      /* columns of a head; 0: d_model / heads */
+    int head_dim; /* columns of a head; 0: d_model / heads */
+    /* Queries and keys are normalised by their root mean square, head by head, with one weight for all heads of queries
+     * and one for those of keys (Henry et al. 2020, "Query-Key Normalization for Transformers"; as Qwen3 has it). */
+    bool qk_norm;
     int positions;     /* enum pp_positions */
     double rope_theta; /* of rotations: the base of their frequencies */
     int max_positions; /* learned: places that have a row of weights, at least the tokens of any row */
@@ -213,6 +217,13 @@ static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
     return shape->zero && shape->precision == PP_BF16;
 }
 
+/* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
+#define PP_NORM_EPSILON 1e-5
+static inline double pp_norm_epsilon(const struct pp_shape *shape)
+{
+    return shape->norm_epsilon > 0 ? shape->norm_epsilon : PP_NORM_EPSILON;
+}
+
 static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
 
 static inline int pp_head_dim(const struct pp_shape *shape)
@@ -222,6 +233,12 @@ static inline int pp_head_dim(const struct pp_shape *shape)
 
 /* What attention makes of a token, all heads together; d_model, unless heads have columns of their own number. */
 static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
+
+/* Queries and keys of a token. */
+static inline int64_t pp_qk_width(const struct pp_shape *shape)
+{
+    return (shape->heads + (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
+}
 
 /* Queries, keys and values of a token. */
 static inline int64_t pp_qkv_width(const struct pp_shape *shape)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/kernels.h"
 
-#include <stdio.h>
-
 #define X(ID, name, dims, flops)                                                                                       \
     static double flops_##name(const double *n, bool bare) { return (void)n, (void)bare, flops; }
 PP_KERNEL_LIST(X)
@@ -15,10 +13,11 @@ const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
 };
 
 /* The bias (index of ref[]) that calls of a kernel may lack, which spares work; 0: none. */
-static const int bias_of[PP_KERNELS] = {[PP_KERNEL_ATTENTION] = 3, [PP_KERNEL_FLASH] = 3, [PP_KERNEL_ROPE] = 1,
-                                        [PP_KERNEL_COPY_KEYS] = 2, [PP_KERNEL_GELU] = 2,  [PP_KERNEL_SWIGLU] = 2};
+static const int bias_of[PP_KERNELS] = {
+    [PP_KERNEL_ATTENTION] = 3, [PP_KERNEL_FLASH] = 3, [PP_KERNEL_ROPE] = 1,  [PP_KERNEL_QK_NORM] = 1,
+    [PP_KERNEL_COPY_KEYS] = 2, [PP_KERNEL_GELU] = 2,  [PP_KERNEL_SWIGLU] = 2};
 
-static bool lacks_bias(const struct pp_call *call)
+bool pp_call_lacks_bias(const struct pp_call *call)
 {
     const int bias = bias_of[call->kernel];
     return bias && call->ref[bias].region == PP_MEM_NONE;
@@ -28,7 +27,7 @@ double pp_call_flops(const struct pp_call *call)
 {
     double n[PP_CALL_DIMS];
     for (int i = 0; i < PP_CALL_DIMS; i++) n[i] = call->n[i];
-    return pp_kernel_table[call->kernel].flops(n, lacks_bias(call));
+    return pp_kernel_table[call->kernel].flops(n, pp_call_lacks_bias(call));
 }
 
 /* The operands of all kernels as data: what checks of programs and the bytes that calls move derive from. */
@@ -67,7 +66,7 @@ double pp_call_flops(const struct pp_call *call)
     X(ID, 5, gamma_grad, PP_TYPE_FLOAT, BOTH, n[2], 0)                                                                 \
     X(ID, 7, add, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])
 
-/* Columns of a token's queries, keys and values; those that rope rotates. */
+/* Columns of a token's queries, keys and values; those that are normalised and rotated. */
 #define WIDTH (PP_QKV_HEADS(n) * n[3])
 #define ROTATED ((n[2] + PP_KV_HEADS(n)) * n[3])
 /* Keys and values of whole rows; columns of a token that flash works on: without these, where it has them. */
@@ -117,6 +116,17 @@ double pp_call_flops(const struct pp_call *call)
     X(FLASH_GRAD, 4, scratch, PP_TYPE_FLOAT, WRITE, flash_scratch(n), 0)                                               \
     X(FLASH_GRAD, 5, keys, PP_TYPE_ACTIVATION, READ, GATHERED, GATHERED)                                               \
     X(FLASH_GRAD, 6, dkeys, PP_TYPE_ACTIVATION, WRITE, GATHERED, GATHERED)                                             \
+    X(QK_NORM, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                           \
+    X(QK_NORM, 1, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                 \
+    X(QK_NORM, 2, kept, PP_TYPE_ACTIVATION, WRITE, t *ROTATED, t *ROTATED)                                             \
+    X(QK_NORM, 3, q_gamma, PP_TYPE_FLOAT, READ, n[3], 0)                                                               \
+    X(QK_NORM, 4, k_gamma, PP_TYPE_FLOAT, READ, n[3], 0)                                                               \
+    X(QK_NORM_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                      \
+    X(QK_NORM_GRAD, 1, kept, PP_TYPE_ACTIVATION, READ, t *ROTATED, t *ROTATED)                                         \
+    X(QK_NORM_GRAD, 2, q_gamma, PP_TYPE_FLOAT, READ, n[3], 0)                                                          \
+    X(QK_NORM_GRAD, 3, k_gamma, PP_TYPE_FLOAT, READ, n[3], 0)                                                          \
+    X(QK_NORM_GRAD, 4, q_gamma_grad, PP_TYPE_FLOAT, BOTH, n[3], 0)                                                     \
+    X(QK_NORM_GRAD, 5, k_gamma_grad, PP_TYPE_FLOAT, BOTH, n[3], 0)                                                     \
     X(ROPE, 0, qkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                              \
     X(ROPE, 1, bias, PP_TYPE_FLOAT, READ, WIDTH, 0)                                                                    \
     X(ROPE_GRAD, 0, dqkv, PP_TYPE_ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
@@ -247,7 +257,7 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     int64_t n[PP_CALL_DIMS];
     for (int k = 0; k < PP_CALL_DIMS; k++) n[k] = call->n[k];
     if (!operands[call->kernel][i]) return (struct pp_operand){0};
-    struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1], lacks_bias(call));
+    struct pp_operand operand = operands[call->kernel][i](n, n[0] * n[1], pp_call_lacks_bias(call));
     if (operand.elements == 0) return (struct pp_operand){0};
     operand.element_bytes = element_bytes[operand.type];
     return operand;
@@ -314,87 +324,4 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
                                       .halves = exchanges && call->n[6],
                                       .beside = exchanges ? 0 : call->n[2]};
     if (join) join->run(join->arg, &what);
-}
-
-/* What a norm is beside its usual work. */
-static const char *norm_words(const struct pp_call *call)
-{
-    static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
-    if (call->ref[0].region == PP_MEM_NONE) return " unsent"; /* then there is no sum, nor is it plain */
-    return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
-}
-
-static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
-{
-    const int kv = PP_KV_HEADS(call->n);
-    size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
-    if (call->n[6]) used += (size_t)snprintf(buf + used, size - used, " of%d", call->n[6]);
-    snprintf(buf + used, size - used, "%s", lacks_bias(call) && !call->n[6] ? " plain" : "");
-    return buf;
-}
-
-static const char *product_words(const struct pp_call *call, char *buf, size_t size)
-{
-    *buf = '\0';
-    if (call->n[5]) snprintf(buf, size, " times%d", call->n[5]);
-    return buf;
-}
-
-/* By positions. */
-static const char *const embed_words[] = {
-    [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
-
-/* What tells calls of one shape apart. */
-static const char *words_of(const struct pp_call *call, char *buf, size_t size)
-{
-    if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
-    if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
-    switch (call->kernel) {
-    case PP_KERNEL_EMBED:
-        return embed_words[call->n[4]];
-    case PP_KERNEL_GELU:
-    case PP_KERNEL_GELU_GRAD:
-        snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", lacks_bias(call) ? " nobias" : "");
-        return buf;
-    case PP_KERNEL_ATTENTION:
-    case PP_KERNEL_ATTENTION_GRAD:
-    case PP_KERNEL_FLASH:
-    case PP_KERNEL_FLASH_GRAD:
-    case PP_KERNEL_ROPE:
-    case PP_KERNEL_ROPE_GRAD:
-        return heads_words(call, buf, size);
-    default:
-        return lacks_bias(call) ? " nobias" : "";
-    }
-}
-
-/* Has it columns of no word? */
-static bool is_padded(const struct pp_call *call)
-{
-    const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
-                         call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
-    return entropy && call->n[4] != call->n[2];
-}
-
-/* Is its result wider than what it works on? */
-static bool is_wide(const struct pp_call *call)
-{
-    const bool either = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE ||
-                        call->kernel == PP_KERNEL_ALL_TO_ALL;
-    return either && call->n[4] && call->precision == PP_BF16;
-}
-
-const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
-{
-    const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
-    char words[32];
-    size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
-    for (int i = 0; i < info->dims && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
-    if (is_padded(call) && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
-    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
-    if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
-    if (call->precision != PP_FP32 && used < size)
-        snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], is_wide(call) ? " wide" : "");
-    return buf;
 }

@@ -3,7 +3,7 @@
  * The kernel table: every operation that a program may call, with its cost formulas. A backend implements all of them.
  *
  * T = rows * seq tokens. All matrices are row-major without gaps, float32 but for bf16 (core/program.h): there x, y, z,
- * xhat, u, qkv, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
+ * xhat, u, qkv, kept, P, ctx, their gradients, and A and B of products are bfloat16; biases, gamma, beta, rstd, lse,
  * embedding, logits and all of PP_MEM_PARAM and PP_MEM_GRAD are float32. "grad" operands are overwritten, or added to
  * where frame.accumulate is set. `site` != 0 and frame.training switch dropout on; f[] then holds its probability p.
  * Of frame.tensor workers one computes heads, columns and words from tensor_rank times those of the call on: embed
@@ -51,6 +51,14 @@
  *                                                        keys, their gradients
  *                 P is made again from q, k and lse; the sum of dP * P of a query is its ctx times its dctx. With
  *                 tokens of qkv the queries alone become their gradients; 0: there is no ref[5], nor ref[6]
+ * qk_norm         rows, seq, heads, dh, 0, kv  -, eps    qkv [T,width] in place, bias [width], kept
+ *                                                        [T,(heads+kv)*dh], gamma of queries, of keys [dh]
+ *                 qkv += bias; kept = queries and keys; then each head x of these becomes x * rstd * gamma, rstd = 1 /
+ *                 sqrt(mean of x^2 + eps)
+ * qk_norm_grad    rows, seq, heads, dh, 0, kv  -, eps    dqkv [T,width] in place, kept, gamma of queries, of keys,
+ *                                                        their gradients [dh]
+ *                 dq and dk become gradients at what is kept, from which rstd is made again. The gradients of gamma are
+ *                 of all heads of all tokens of the call
  * rope            rows, seq, heads, dh, 0, kv  theta     qkv [T,width] in place, bias [width]
  *                 qkv += bias; then queries and keys of the row's token t are rotated: columns i and
  *                 i + dh/2 of a head, x and y, become x cos a - y sin a and y cos a + x sin a, a = t * theta^(-2i/dh)
@@ -161,7 +169,7 @@
 #include "core/program.h"
 #include "kernels/places.h"
 
-/* Heads of keys and values of a call of attention or rope; heads that a token has in all. */
+/* Heads of keys and values of a call of attention, qk_norm or rope; heads that a token has in all. */
 #define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
 #define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
 /* Keys of a row. */
@@ -190,6 +198,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
     X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
     X(FLASH_GRAD, flash_grad, 5, PP_SCORES(n) * (10 * n[3] + PP_SOFTMAX_AGAIN_FLOPS))                                  \
+    X(QK_NORM, qk_norm, 4,                                                                                             \
+      n[0] * n[1] * n[3] * ((bare ? 4 : 5) * (n[2] + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))                   \
+    X(QK_NORM_GRAD, qk_norm_grad, 4, 11 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                \
     X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((bare ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))    \
     X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
     X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
@@ -289,6 +300,9 @@ struct pp_operand {
 /* i: index of ref[]. */
 struct pp_operand pp_call_operand(const struct pp_call *call, int i);
 
+/* Could it have a bias, and has none? */
+bool pp_call_lacks_bias(const struct pp_call *call);
+
 /* Arithmetic and bytes of operands read and written of one call. */
 double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
@@ -304,12 +318,12 @@ struct pp_join_work pp_call_join(const struct pp_call *call);
 void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
 
 /* "gemm_nt 175x600x200", the key of kernel times; further words where a call is not plain: the columns of padded logits
- * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention and
- * rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that has its
- * last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind, "nobias"
- * where that spares a pass over memory, "times8" for so many products, "of4096" for queries of some of so many tokens,
- * "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands. Returns buf.
- */
+ * ("/28800"), "kv2" where there are fewer heads of keys and values, "plain" for a call that is, and for attention,
+ * qk_norm and rope without a bias, "learned" for an embedding with such positions, "sum" for a norm (its gradient) that
+ * has its last operand, "unsent" for a norm without its first one, "tanh" for a gelu (its gradient) of that kind,
+ * "nobias" where that spares a pass over memory, "times8" for so many products, "of4096" for queries of some of so many
+ * tokens, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
+ * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
 
 /* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients

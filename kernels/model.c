@@ -2,100 +2,16 @@
 #include "kernels/model.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
+#include "kernels/model_rows.h"
 
 enum { TENSOR_ALIGNMENT = 64 }; /* bytes: one cache line, one AVX-512 vector; more than products on a GPU ask for */
 _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of copies too, are aligned as tensors are");
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. */
 static const int64_t most_parameters = INT64_C(1) << 58;
-
-/* A dimension of a tensor, in terms of the shape. DIM_LINEAR1, DIM_LINEAR2: columns of the outputs of these; of all
- * experts, where there are such. */
-enum dim {
-    DIM_NONE,
-    DIM_D,
-    DIM_QKV,
-    DIM_CONTEXT,
-    DIM_FF,
-    DIM_LINEAR1,
-    DIM_LINEAR2,
-    DIM_EXPERTS,
-    DIM_VOCAB,
-    DIM_POSITIONS
-};
-
-/* How the bound of a tensor follows from the shape. */
-enum rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
-
-/* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers. */
-enum {
-    OF_ANY = 0,
-    OF_BIAS = 1,
-    OF_LAYERNORM = 2,
-    OF_LAST_NORM = 4,
-    OF_DECODER_BIAS = 8,
-    OF_POSITIONS = 16,
-    OF_EXPERTS = 32
-};
-
-struct tensor_row {
-    const char *name;
-    enum dim dim[2];
-    enum rule rule[2]; /* tutorial, lab; with init_std see rule_of() */
-    unsigned of;
-    enum pp_split split; /* see split_of() */
-};
-
-static const struct tensor_row embedding_rows[] = {
-    {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_ANY, PP_SPLIT_ROWS},
-    {"positions.weight", {DIM_POSITIONS, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_POSITIONS},
-};
-
-static const struct tensor_row layer_rows[] = {
-    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
-    {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
-    {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}, OF_ANY, PP_SPLIT_COLUMNS},
-    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
-    {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
-    {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
-    {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
-    {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
-    {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
-    {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
-    {"norm2.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
-};
-
-/* Behind the layers. The norm, nn.TransformerEncoder's, is of the output of layers that begin with theirs. */
-static const struct tensor_row last_rows[] = {
-    {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
-    {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
-    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS}, /* see is_copy() */
-    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_DECODER_BIAS, PP_SPLIT_ROWS},
-};
-
-#define ROWS(table) ((int)(sizeof(table) / sizeof(table)[0]))
-
-static int64_t dim_size(const struct pp_shape *shape, enum dim dim)
-{
-    const int64_t experts = shape->experts ? shape->experts : 1;
-    const int64_t size[] = {[DIM_NONE] = 1,
-                            [DIM_D] = shape->d_model,
-                            [DIM_QKV] = pp_qkv_width(shape),
-                            [DIM_CONTEXT] = pp_context_width(shape),
-                            [DIM_FF] = shape->d_ff,
-                            [DIM_LINEAR1] = experts * pp_linear1_width(shape),
-                            [DIM_LINEAR2] = experts * shape->d_model,
-                            [DIM_EXPERTS] = shape->experts,
-                            [DIM_VOCAB] = shape->vocab,
-                            [DIM_POSITIONS] = shape->max_positions};
-    return size[dim];
-}
 
 /* What a worker computes of it. */
 static struct pp_shape local_shape(const struct pp_shape *shape)
@@ -115,92 +31,13 @@ static struct pp_shape local_shape(const struct pp_shape *shape)
 }
 
 /* Rows that are shared out together; experts as they are. */
-static void set_blocks(const struct pp_shape *shape, enum dim dim, int64_t blocks[PP_SPLIT_BLOCKS])
+static void set_blocks(const struct pp_shape *shape, enum pp_dim dim, int64_t blocks[PP_SPLIT_BLOCKS])
 {
     const int64_t keys = (int64_t)pp_kv_heads(shape) * pp_head_dim(shape);
     const bool gates = dim == DIM_LINEAR1 && !shape->experts && shape->activation == PP_SWIGLU;
-    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : gates ? shape->d_ff : dim_size(shape, dim);
+    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : gates ? shape->d_ff : pp_dim_size(shape, dim);
     if (dim == DIM_QKV) blocks[1] = blocks[2] = keys;
     if (gates) blocks[1] = shape->d_ff;
-}
-
-static bool has_row(const struct pp_shape *shape, const struct tensor_row *row)
-{
-    const unsigned had = (shape->bias != PP_NO_BIAS ? OF_BIAS : 0) | (shape->bias == PP_BIAS ? OF_DECODER_BIAS : 0) |
-                         (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
-                         (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
-                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0);
-    return !(row->of & ~had);
-}
-
-static int place_of(const struct pp_shape *shape, const struct tensor_row *rows, int row)
-{
-    int place = 0;
-    if (!has_row(shape, &rows[row])) return -1;
-    for (int i = 0; i < row; i++) place += has_row(shape, &rows[i]);
-    return place;
-}
-
-static int count_rows(const struct pp_shape *shape, const struct tensor_row *rows, int n)
-{
-    int count = 0;
-    for (int i = 0; i < n; i++) count += has_row(shape, &rows[i]);
-    return count;
-}
-
-int pp_shape_layer_tensors(const struct pp_shape *shape) { return count_rows(shape, layer_rows, ROWS(layer_rows)); }
-int pp_shape_layer_place(const struct pp_shape *shape, int tensor) { return place_of(shape, layer_rows, tensor); }
-int pp_shape_last_place(const struct pp_shape *shape, int tensor) { return place_of(shape, last_rows, tensor); }
-
-static int64_t rows_elements(const struct pp_shape *shape, const struct tensor_row *rows, int n)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++)
-        if (has_row(shape, &rows[i])) sum += dim_size(shape, rows[i].dim[0]) * dim_size(shape, rows[i].dim[1]);
-    return sum;
-}
-
-int64_t pp_shape_embedding(const struct pp_shape *shape)
-{
-    return rows_elements(shape, embedding_rows, ROWS(embedding_rows));
-}
-
-int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shape, layer_rows, ROWS(layer_rows)); }
-
-int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, last_rows, ROWS(last_rows)); }
-
-static enum rule rule_of(const struct pp_shape *shape, const struct tensor_row *row)
-{
-    const enum rule rule = row->rule[shape->lab_init];
-    if (shape->init_std == 0 || rule == RULE_ONE) return rule;
-    return row->dim[1] == DIM_NONE ? RULE_ZERO : RULE_NORMAL;
-}
-
-/* Of normal weights. What writes into the residual stream is what tensor ranks cut by
- * columns, where there are no experts. */
-static double deviation(const struct pp_shape *shape, const struct tensor_row *row)
-{
-    if (shape->init_std == 0) return 1;
-    return row->split == PP_SPLIT_COLUMNS ? shape->init_std / sqrt(2. * shape->layers) : shape->init_std;
-}
-
-static void set_init(const struct pp_shape *shape, const struct tensor_row *row, struct pp_tensor *tensor)
-{
-    const enum rule rule = rule_of(shape, row);
-    const double d = shape->d_model;
-    const struct {
-        enum pp_init init;
-        double bound;
-    } init[] = {[RULE_ZERO] = {PP_INIT_ZERO, 0},
-                [RULE_ONE] = {PP_INIT_ONE, 1},
-                [RULE_TENTH] = {PP_INIT_UNIFORM, 0.1},
-                [RULE_XAVIER] = {PP_INIT_UNIFORM, sqrt(6 / (d + (double)pp_qkv_width(shape)))},
-                [RULE_FAN_D] = {PP_INIT_UNIFORM, 1 / sqrt(d)},
-                [RULE_FAN_CONTEXT] = {PP_INIT_UNIFORM, 1 / sqrt(pp_context_width(shape))},
-                [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
-                [RULE_NORMAL] = {PP_INIT_NORMAL, deviation(shape, row)}};
-    tensor->init = init[rule].init;
-    tensor->bound = init[rule].bound;
 }
 
 /* So many that the next ones are aligned. */
@@ -209,28 +46,28 @@ static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE -
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
 
 /* Is it looked up by word or place, and no factor of a product? */
-static bool is_embedding(const struct tensor_row *row)
+static bool is_embedding(const struct pp_tensor_row *row)
 {
-    for (int i = 0; i < ROWS(embedding_rows); i++)
-        if (row == &embedding_rows[i]) return true;
+    for (int i = 0; i < PP_EMBEDDING_ROWS; i++)
+        if (row == &pp_embedding_rows[i]) return true;
     return false;
 }
 
 /* Is it of experts? */
-static bool is_experts(const struct pp_shape *shape, const struct tensor_row *row)
+static bool is_experts(const struct pp_shape *shape, const struct pp_tensor_row *row)
 {
     return shape->experts && (row->dim[0] == DIM_LINEAR1 || row->dim[0] == DIM_LINEAR2);
 }
 
 /* What one expert has is shared by none. */
-static enum pp_split split_of(const struct pp_shape *shape, const struct tensor_row *row)
+static enum pp_split split_of(const struct pp_shape *shape, const struct pp_tensor_row *row)
 {
     if (is_experts(shape, row)) return pp_shape_sharers(shape) > 1 ? PP_SPLIT_ROWS : PP_SPLIT_NONE;
     return pp_shape_tensor(shape) > 1 ? row->split : PP_SPLIT_NONE;
 }
 
 /* The shape of what a worker has of it: not of all the experts that it sends tokens to. */
-static struct pp_shape held_of(const struct pp_model *model, const struct tensor_row *row)
+static struct pp_shape held_of(const struct pp_model *model, const struct pp_tensor_row *row)
 {
     const struct pp_shape *shape = &model->shape;
     struct pp_shape held = split_of(shape, row) == PP_SPLIT_NONE ? *shape : model->local;
@@ -239,14 +76,14 @@ static struct pp_shape held_of(const struct pp_model *model, const struct tensor
 }
 
 /* The decoder's weight, where it is the embedding's. */
-static bool is_copy(const struct pp_shape *shape, const struct tensor_row *row)
+static bool is_copy(const struct pp_shape *shape, const struct pp_tensor_row *row)
 {
     return shape->tied && row->dim[0] == DIM_VOCAB && row->dim[1] == DIM_D && !is_embedding(row);
 }
 
 /* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and so has what it is a copy of; what
  * products read has a bfloat16 copy. */
-static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct tensor_row *row,
+static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct pp_tensor_row *row,
                          struct pp_tensor *t)
 {
     const bool embedding = is_embedding(row);
@@ -272,27 +109,27 @@ static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const
 }
 
 /* Appends the tensors of `rows` that the model has to the stage. prefix: "layers.3." or "". */
-static pp_status add_tensors(struct pp_model *model, int stage, const char *prefix, const struct tensor_row *rows,
+static pp_status add_tensors(struct pp_model *model, int stage, const char *prefix, const struct pp_tensor_row *rows,
                              int n)
 {
     const struct pp_shape *shape = &model->shape;
     struct pp_stage *s = &model->stages[stage];
     for (int i = 0; i < n; i++) {
-        if (!has_row(shape, &rows[i])) continue;
+        if (!pp_has_row(shape, &rows[i])) continue;
         struct pp_tensor *t = &model->tensors[model->ntensors++];
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
         t->split = split_of(shape, &rows[i]);
         const struct pp_shape held = held_of(model, &rows[i]);
-        for (int k = 0; k < 2; k++) t->shape[k] = dim_size(shape, rows[i].dim[k]);
-        for (int k = 0; k < 2; k++) t->local[k] = dim_size(&held, rows[i].dim[k]);
+        for (int k = 0; k < 2; k++) t->shape[k] = pp_dim_size(shape, rows[i].dim[k]);
+        for (int k = 0; k < 2; k++) t->local[k] = pp_dim_size(&held, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
         t->local_elements = t->local[0] * t->local[1];
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
         t->of_experts = is_experts(shape, &rows[i]);
-        set_init(shape, &rows[i], t);
+        pp_row_init(shape, &rows[i], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
         if (!t->copy) model->parameters += t->elements;
@@ -312,14 +149,14 @@ static pp_status fill_stage(struct pp_model *model, int stage)
     struct pp_stage *s = &model->stages[stage];
     s->first_tensor = model->ntensors;
     s->layer_tensors = pp_shape_layer_tensors(&model->shape);
-    if (s->embed) PP_TRY(add_tensors(model, stage, "", embedding_rows, ROWS(embedding_rows)));
+    if (s->embed) PP_TRY(add_tensors(model, stage, "", pp_embedding_rows, PP_EMBEDDING_ROWS));
     s->embed_tensors = s->tensors;
     for (int i = 0; i < s->layers; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
-        PP_TRY(add_tensors(model, stage, prefix, layer_rows, ROWS(layer_rows)));
+        PP_TRY(add_tensors(model, stage, prefix, pp_layer_rows, PP_LAYER_ROWS));
     }
-    return s->decode ? add_tensors(model, stage, "", last_rows, ROWS(last_rows)) : PP_OK;
+    return s->decode ? add_tensors(model, stage, "", pp_last_rows, PP_LAST_ROWS) : PP_OK;
 }
 
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
@@ -364,7 +201,7 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
     model->local = local_shape(shape);
     model->nstages = stages;
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
-    int tensors = ROWS(embedding_rows) + shape->layers * ROWS(layer_rows) + ROWS(last_rows);
+    int tensors = PP_EMBEDDING_ROWS + shape->layers * PP_LAYER_ROWS + PP_LAST_ROWS;
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
     PP_TRY_DONE(fill_model(model, layers));
     *out = model;

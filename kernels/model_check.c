@@ -72,7 +72,7 @@ static pp_status check_experts(const struct pp_shape *shape)
         return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",
                        shape->capacity_factor);
     if (!(shape->aux_loss >= 0)) return pp_fail(PP_USAGE, "--aux-loss %g is less than 0", shape->aux_loss);
-    if (shape->bias != PP_NO_BIAS)
+    if (shape->bias != PP_NO_BIAS && shape->bias != PP_BIAS_QKV)
         return pp_fail(PP_USAGE, "--experts %d have no biases: add --bias no", shape->experts);
     if (shape->experts * width > INT_MAX)
         return pp_fail(PP_USAGE, "--experts %d of --d-ff %d and --d-model %d are too large for one layer",

@@ -6,7 +6,7 @@
 
 enum {
     MAX_LAYER_CALLS =
-        80, /* B: 26 to make it again, 27 for the inputs, 12 for the weights, 13 to clear; STEP: one a tensor */
+        84, /* B: 27 to make it again, 28 for the inputs, 12 for the weights, 15 to clear; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     /* Where sums are cut into pieces, for each, of 4 calls at most: of a B 4 products to make a layer again, 4 for the
      * inputs, 4 gatherings for the weights; beside the layers the embedding, its gradient, and of the decoder the

@@ -9,6 +9,7 @@
  *   xhat2 [T,d]  rstd2 [T]
  * q = pp_qkv_width(): 3d, or less where heads share keys and values; c = pp_context_width(): d, unless heads have a
  * width of their own. flash has lse [rows,heads,seq] in the place of P, float32.
+ * Where queries and keys are normalised, kept [T,k], k = pp_qk_width(), has them as they were before.
  * With gelu of either kind also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x
  * is the first norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the
  * last stage holds xhat and rstd of the norm before the decoder.
@@ -65,17 +66,17 @@ struct pp_buffer {
     int64_t offset, row_bytes; /* row_bytes: of one row of the batch */
 };
 
-/* Those of layer l (within the stage) are kept + (l - again) * layer_bytes further on. */
+/* Those of layer l (within the stage) are others + (l - again) * layer_bytes further on. */
 struct pp_slot {
-    struct pp_buffer x, qkv, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
+    struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
     struct pp_buffer received, received_gates, received_dy;                        /* where workers share them */
     int64_t layer_bytes;
-    bool activation_again;          /* there is no u: it is scratch, made again of a */
-    int again;                      /* the first layers of the stage, of which nothing but a checkpoint is kept */
-    struct pp_buffer checkpoint;    /* of the first one; those of the others are checkpoint_bytes further on each */
-    int64_t checkpoint_bytes, kept; /* kept: where the buffers of the other layers begin */
-    struct pp_buffer xhat, rstd;    /* of the norm before the decoder */
+    bool activation_again;            /* there is no u: it is scratch, made again of a */
+    int again;                        /* the first layers of the stage, of which nothing but a checkpoint is kept */
+    struct pp_buffer checkpoint;      /* of the first one; those of the others are checkpoint_bytes further on each */
+    int64_t checkpoint_bytes, others; /* others: where the buffers of the other layers begin */
+    struct pp_buffer xhat, rstd;      /* of the norm before the decoder */
     struct pp_buffer decoder_input, logits, dlogits;
     struct pp_buffer input_grad; /* gradient at the embedding's output */
     int64_t bytes;
@@ -97,6 +98,8 @@ enum pp_layer_tensor {
     PP_LINEAR1_BIAS,
     PP_LINEAR2_WEIGHT,
     PP_LINEAR2_BIAS,
+    PP_Q_NORM_WEIGHT,
+    PP_K_NORM_WEIGHT,
     PP_NORM1_WEIGHT,
     PP_NORM1_BIAS,
     PP_NORM2_WEIGHT,
@@ -163,7 +166,7 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
 {
     const struct pp_slot *slot = &w->slot;
     if (l < slot->again) return pp_ref_to(PP_MEM_WORK, w->again.offset + buffer.offset);
-    const int64_t layer = slot->kept + (l - slot->again) * slot->layer_bytes;
+    const int64_t layer = slot->others + (l - slot->again) * slot->layer_bytes;
     return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
 }
 

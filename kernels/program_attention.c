@@ -3,6 +3,8 @@
  * Attention between in_proj and out_proj, forward and backward. Where workers have parts of the tokens of the same rows
  * (context parallelism), they get from each other what it needs of the others' tokens, in one of two ways.
  *
+ * Before either a worker normalises queries and keys, where the model does: those of its tokens, of all its heads.
+ *
  * All to all: attention is of all tokens and a part of the heads. What in_proj has made of a worker's tokens is laid
  * out in pieces, head part after head part, and all to all brings each worker those of its heads, in the order of the
  * tokens; what attention makes goes back the same way (Jacobs et al. 2023, "DeepSpeed Ulysses"). So attention and
@@ -71,6 +73,37 @@ static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel m
     return call;
 }
 
+/* The norm of queries and keys, or its gradient, in place: of the worker's tokens, before it gives any to others. */
+static struct pp_call *write_qk_norm(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
+{
+    const struct pp_shape *shape = &w->model->local;
+    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, pp_head_dim(shape));
+    call->n[5] = pp_kv_heads(shape);
+    call->f[1] = (float)pp_norm_epsilon(shape);
+    call->ref[0] = qkv;
+    return call;
+}
+
+/* qkv: as in_proj has made it. */
+static void write_norm_of_heads(struct pp_writer *w, int l, struct pp_ref qkv, struct pp_ref bias)
+{
+    const struct pp_ref refs[] = {bias, pp_ref_act(w, l, w->slot.kept),
+                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
+                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT)};
+    struct pp_call *call = write_qk_norm(w, PP_KERNEL_QK_NORM, qkv);
+    for (int i = 0; i < 4; i++) call->ref[1 + i] = refs[i];
+}
+
+static void write_norm_of_heads_grad(struct pp_writer *w, int l, struct pp_ref dqkv)
+{
+    const struct pp_ref refs[] = {pp_ref_act(w, l, w->slot.kept), pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
+                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT),
+                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_Q_NORM_WEIGHT),
+                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_K_NORM_WEIGHT)};
+    struct pp_call *call = write_qk_norm(w, PP_KERNEL_QK_NORM_GRAD, dqkv);
+    for (int i = 0; i < 5; i++) call->ref[1 + i] = refs[i];
+}
+
 /* The rotation of queries and keys, or its gradient, in place. */
 static void write_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv, struct pp_ref bias)
 {
@@ -125,11 +158,15 @@ struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l)
     return is_apart(w) ? w->pieces[0] : pp_ref_act(w, l, w->slot.qkv);
 }
 
-/* The bias, if there is one, comes first: on the way, with the rotation, or with attention. */
+/* The bias, if there is one, comes first: with the norm, on the way, with the rotation, or with attention. */
 void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
 {
     const struct pp_ref none = {0}, qkv = pp_ref_act(w, l, w->slot.qkv), ctx = context_of(w, l);
     struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
+    if (w->model->local.qk_norm) {
+        write_norm_of_heads(w, l, pp_ref_in_proj(w, l), bias);
+        bias = none;
+    }
     if (is_apart(w)) {
         write_pieces(w, PP_KERNEL_TO_PIECES, w->pieces[1], w->pieces[0], key_width(w))->ref[2] = bias;
         write_all_to_all(w, false, qkv, w->pieces[1], (int)pp_qkv_width(&w->model->local));
@@ -172,9 +209,11 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
     call->ref[flash ? 4 : 3] = scratch;
     if (gathers(w)) write_gathering_grad(w, dqkv);
     if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD, dqkv, (struct pp_ref){0});
-    if (!is_apart(w)) return;
-    write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
-    write_pieces(w, PP_KERNEL_FROM_PIECES, dqkv, w->pieces[1], key_width(w));
+    if (is_apart(w)) {
+        write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
+        write_pieces(w, PP_KERNEL_FROM_PIECES, dqkv, w->pieces[1], key_width(w));
+    }
+    if (w->model->local.qk_norm) write_norm_of_heads_grad(w, l, dqkv);
 }
 
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)

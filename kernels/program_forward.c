@@ -5,9 +5,6 @@
  */
 #include "kernels/model_program.h"
 
-/* nn.LayerNorm's default, and what Llama 2 gives its RMSNorm. */
-static const float norm_eps = 1e-5f;
-
 /* Brings the stage's input into x, and into the checkpoint where the task has one and x is not that. */
 static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
@@ -111,7 +108,7 @@ static struct pp_call *write_norm(struct pp_writer *w, bool plain)
     const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM : PP_KERNEL_LAYERNORM;
     struct pp_call *call = pp_writer_pass(w, kernel, plain);
-    call->f[1] = norm_eps;
+    call->f[1] = (float)pp_norm_epsilon(shape);
     return call;
 }
 

@@ -48,14 +48,17 @@ static void write_gradient_sum(struct pp_writer *w, const struct pp_tensor *firs
     pp_writer_all_reduce(w, pp_ref_to(PP_MEM_GRAD, begin), 1, (int)(bytes / (int64_t)sizeof(float)), true);
 }
 
-/* Each of them has seen its part of the tokens: of norms, which it has whole. */
+/* Of norms, which each of them has whole: it has seen its heads of queries and keys, and where each has a part of the
+ * tokens these alone. */
 static void write_norm_sums(struct pp_writer *w)
 {
-    const bool rms = w->model->shape.normalization == PP_RMSNORM;
-    for (int l = 0; l < w->stage->layers; l++)
-        write_gradient_sum(w, pp_writer_layer_tensor(w, l, PP_NORM1_WEIGHT),
-                           pp_writer_layer_tensor(w, l, rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS));
-    if (w->stage->decode && pp_writer_norm_first(w))
+    const bool rms = w->model->shape.normalization == PP_RMSNORM, heads = w->model->shape.qk_norm;
+    const enum pp_layer_tensor first = heads ? PP_Q_NORM_WEIGHT : PP_NORM1_WEIGHT,
+                               of_tokens = rms ? PP_NORM2_WEIGHT : PP_NORM2_BIAS,
+                               last = w->by_tokens ? of_tokens : PP_K_NORM_WEIGHT;
+    for (int l = 0; l < w->stage->layers && (heads || w->by_tokens); l++)
+        write_gradient_sum(w, pp_writer_layer_tensor(w, l, first), pp_writer_layer_tensor(w, l, last));
+    if (w->by_tokens && w->stage->decode && pp_writer_norm_first(w))
         write_gradient_sum(w, pp_writer_last_tensor(w, PP_LAST_NORM_WEIGHT),
                            pp_writer_last_tensor(w, PP_LAST_NORM_BIAS));
 }
@@ -82,7 +85,7 @@ static void write_expert_rank_sums(struct pp_writer *w)
 /* Before anything else is done with the gradients: in NORM, or where nothing is clipped in STEP. */
 static void write_sums(struct pp_writer *w)
 {
-    if (w->by_tokens) write_norm_sums(w);
+    write_norm_sums(w);
     if (pp_shape_expert_parallel(&w->model->local) > 1) write_expert_rank_sums(w);
 }
 

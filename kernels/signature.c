@@ -26,9 +26,11 @@ static void write_vocabulary(const struct pp_writer *w, bool tensors, char *text
 /* Where only the decoder lacks a bias, nothing else differs. */
 static const char *bias_word(const struct pp_writer *w)
 {
+    static const char *const words[] = {
+        [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
     const int bias = w->model->shape.bias;
     const bool decode = w->stage->decode && w->part.highest;
-    return bias == PP_NO_BIAS ? " nobias" : bias == PP_BIAS_LAYERS && decode ? " layerbias" : "";
+    return bias == PP_BIAS_LAYERS && !decode ? "" : words[bias];
 }
 
 /* Rotations are in all layers, and have no tensors; learnt positions are the embedding's: how many there are, the step
@@ -50,8 +52,9 @@ static void write_layer_words(const struct pp_writer *w, bool tensors, char *tex
     const bool activation = told && shape->activation != PP_RELU;
     char positions[24];
     write_positions(w, tensors, positions, sizeof positions);
-    snprintf(text, size, "%s%s%s%s%s%s", pre ? norm_words[shape->norm] : "", normalization_words[shape->normalization],
-             activation ? " " : "", activation ? pp_activation_names[shape->activation] : "", bias_word(w), positions);
+    snprintf(text, size, "%s%s%s%s%s%s%s", pre ? norm_words[shape->norm] : "",
+             normalization_words[shape->normalization], shape->qk_norm ? " qknorm" : "", activation ? " " : "",
+             activation ? pp_activation_names[shape->activation] : "", bias_word(w), positions);
 }
 
 /* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */

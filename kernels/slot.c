@@ -82,6 +82,7 @@ static void place_attention(struct placing *p, const struct pp_shape *shape, str
     const bool flash = shape->attention == PP_ATTENTION_FLASH;
     const int e = p->element_bytes;
     out->qkv = place(p, pp_qkv_width(shape), e);
+    if (shape->qk_norm) out->kept = place(p, pp_qk_width(shape), e);
     if (flash)
         out->lse = place(p, shape->heads, sizeof(float));
     else
@@ -145,8 +146,8 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
         p.end = 0;
         out->checkpoint = place_stream(&p, shape->d_model);
         out->checkpoint_bytes = p.end;
-        out->kept = times(out->checkpoint_bytes, out->again);
-        p.end = bounded(out->kept + times(out->layer_bytes, s->layers - out->again));
+        out->others = times(out->checkpoint_bytes, out->again);
+        p.end = bounded(out->others + times(out->layer_bytes, s->layers - out->again));
     }
     if (s->decode) place_decoder(&p, shape, spec->training, out);
     if (s->embed && split) out->input_grad = place_stream(&p, shape->d_model);

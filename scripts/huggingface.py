@@ -8,7 +8,6 @@ import json
 import weight_files
 from weight_files import Refused
 
-EPSILON = 1e-5  # ppkit's, of all norms
 LARGEST_FLOAT = 3.4028234663852886e38
 MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
 MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
@@ -62,10 +61,12 @@ class Config:
         if value != default:
             self.differ(name, value, why)
 
-    def must_norm(self, name, default):
+    def epsilon(self, name, default):
+        """Of all norms. ppkit has it as a float."""
         value = self.get(name, default)
-        if value != EPSILON:
-            self.differ(name, value, f"ppkit's norms have {EPSILON}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-37 <= value <= 1:
+            self.refuse(name, value, "must be a number above 0, at most 1")
+        return value
 
 
 class Row:
@@ -116,13 +117,13 @@ def gpt2(config):
     activations = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
     activation = config.choice("activation_function", "gelu_new", activations)
     config.must_divide("n_head", heads, d)
-    config.must_norm("layer_norm_epsilon", EPSILON)
     config.must("scale_attn_weights", True, "ppkit divides scores by the root of a head's columns")
     config.must("scale_attn_by_inverse_layer_idx", False, "ppkit scales the scores of all layers alike")
     config.must("add_cross_attention", False, "ppkit has no cross-attention")
     tied = config.flag("tie_word_embeddings", True)
     options = dict(d_model=d, heads=heads, d_ff=ff, layers=layers, vocab=vocab, normalization="layernorm")
-    options.update(activation=activation, bias="layers", positions="learned", max_positions=places)
+    options.update(norm_epsilon=config.epsilon("layer_norm_epsilon", 1e-5), activation=activation, bias="layers")
+    options.update(positions="learned", max_positions=places)
     rows = [Row("embedding.weight", d, [("transformer.wte.weight", vocab)])]
     rows += [Row("positions.weight", d, [("transformer.wpe.weight", places)])]
     for i in range(layers):
@@ -149,7 +150,27 @@ MIXTRAL = dict(num_key_value_heads=8, rms_norm_eps=1e-5, rope_theta=1e6, num_loc
 def mixtral(config):
     config.values = {**MIXTRAL, **config.values}
     config.must("router_jitter_noise", 0, "ppkit's routers see what there is, without noise")
-    return llama(config, experts_of(config))
+    return llama(config, OLD_MIXTRAL, experts_of(config))
+
+
+QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
+
+
+def qwen(kind, values):
+    """What a file means that does not name it: values."""
+
+    def make(config):
+        config.values = {"use_sliding_window": False, **values, **config.values}
+        without_window(config)
+        return like_mixtral(config, kind) if "num_experts" in values else llama(config, kind)
+
+    return make
+
+
+def without_window(config):
+    """There is none where a file says so, whatever its width."""
+    if config.get("use_sliding_window") is False:
+        config.values["sliding_window"] = None
 
 
 def experts_of(config):
@@ -163,12 +184,25 @@ def experts_of(config):
     return dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen, aux_loss=loss)
 
 
-def experts_rows(mine, theirs, experts, ff, d):
-    """A layer's feed-forward. Of an expert w1 makes gates, w3 what they open; names are those of files that every
+class Kind:
+    """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
+    are in, and the names of what makes their gates, what these open, and the way back: those of files that every
     version of transformers reads."""
-    old, new = theirs + "block_sparse_moe.", theirs + "mlp."
-    parts = [(f"{old}experts.{i}.{name}.weight", ff) for i in range(experts) for name in ("w1", "w3")]
-    down = [(f"{old}experts.{i}.w2.weight", d) for i in range(experts)]
+
+    def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj")):
+        self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts
+
+
+LLAMA = Kind()
+OLD_MIXTRAL = Kind(experts="block_sparse_moe.", parts=("w1", "w3", "w2"))
+QWEN2, QWEN3 = Kind(qkv_bias=True), Kind(qk_norm=True)
+
+
+def experts_rows(kind, mine, theirs, experts, ff, d):
+    """A layer's feed-forward."""
+    old, new = theirs + kind.experts, theirs + "mlp."
+    parts = [(f"{old}experts.{i}.{name}.weight", ff) for i in range(experts) for name in kind.parts[:2]]
+    down = [(f"{old}experts.{i}.{kind.parts[2]}.weight", d) for i in range(experts)]
     gate, ups, downs = (experts, d), (experts, 2 * ff, d), (experts, d, ff)
     return [
         Row(mine + "router.weight", d, [(old + "gate.weight", experts)], fused=(new + "gate.weight", gate)),
@@ -177,7 +211,7 @@ def experts_rows(mine, theirs, experts, ff, d):
     ]
 
 
-def llama(config, mixture=None):
+def llama(config, kind=LLAMA, mixture=None):
     """(options, rows); mixture: options of experts."""
     d, heads = config.count("hidden_size"), config.count("num_attention_heads")
     experts = mixture["experts"] if mixture else 0
@@ -190,25 +224,27 @@ def llama(config, mixture=None):
     if columns % 2:
         config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
-    config.must_norm("rms_norm_eps", 1e-6)
     for name in ("attention_bias", "mlp_bias"):
-        config.must(name, False, "ppkit has biases in all linears of a layer, or in none")
+        config.must(name, False, "ppkit has biases in all linears of a layer, in none, or in in_proj alone")
     config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
-    options.update(normalization="rmsnorm", activation="swiglu", bias="no")
+    options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
+    options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rope_theta(config), **(mixture or {}))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
         parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
         parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
-        rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d))
+        rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d, bias=kind.qkv_bias))
         rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
         if experts:
-            rows += experts_rows(mine, theirs, experts, ff, d)
+            rows += experts_rows(kind, mine, theirs, experts, ff, d)
         else:
             rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
             rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
+        for name in ("q_norm", "k_norm") if kind.qk_norm else ():
+            rows += norm(mine + "self_attn." + name, theirs + "self_attn." + name, columns)
         rows += norm(mine + "norm1", theirs + "input_layernorm", d)
         rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
     rows += norm("norm", "model.norm", d)
@@ -241,12 +277,13 @@ MODELS = {
     "llama": (llama, "LlamaForCausalLM"),
     "mistral": (mistral, "MistralForCausalLM"),
     "mixtral": (mixtral, "MixtralForCausalLM"),
+    "qwen2": (qwen(QWEN2, dict(num_key_value_heads=32)), "Qwen2ForCausalLM"),
+    "qwen3": (qwen(QWEN3, dict(num_key_value_heads=32, head_dim=128)), "Qwen3ForCausalLM"),
+    "qwen3_moe": (qwen(QWEN3, dict(QWEN3_MOE, norm_topk_prob=False)), "Qwen3MoeForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
 LIKE_LLAMA = {  # what a file means that does not name it, and what is another: these have Llama's sizes, but for little
-    "qwen2": (dict(num_key_value_heads=32), "biases of queries, keys and values"),
-    "qwen3": (dict(num_key_value_heads=32, head_dim=128), "norms of queries and keys"),
     "gemma": (dict(GEMMA, num_key_value_heads=16), "a norm that adds 1 to its weight"),
     "gemma2": (GEMMA, "two more norms in a layer, windows in every second one, and capped logits"),
     "gemma3_text": (GEMMA, "norms of queries and keys, two more in a layer, and windows in most layers"),
@@ -259,9 +296,7 @@ LIKE_LLAMA = {  # what a file means that does not name it, and what is another: 
         "two more norms in a layer, biases of queries, keys and values, and half of a head rotated",
     ),
 }
-QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
 LIKE_MIXTRAL = {  # the same, of experts; all their layers have them
-    "qwen3_moe": (dict(QWEN3_MOE, norm_topk_prob=False, sliding_window=None), "norms of queries and keys"),
     "olmoe": (dict(num_experts=64, num_experts_per_tok=8, norm_topk_prob=False), "norms of queries and keys"),
     "granitemoe": (dict(num_local_experts=8, num_experts_per_tok=2), "constant factors"),
     "phimoe": (
@@ -299,23 +334,22 @@ SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")
 def like_llama(config, kind):
     values, other = LIKE_LLAMA[kind] if kind in LIKE_LLAMA else LIKE_MIXTRAL[kind]
     config.values = {**values, **config.values}
-    if config.get("use_sliding_window") is False:
-        config.values["sliding_window"] = None
+    without_window(config)
     config.values["hidden_act"] = config.get("hidden_activation", config.get("hidden_act"))
     if other:
         mine = "Mixtral" if kind in LIKE_MIXTRAL else "Llama"
         config.notes.append(f"model_type is {json.dumps(kind)}: taken for a {mine} of these sizes, it has {other}")
-    return like_mixtral(config) if kind in LIKE_MIXTRAL else llama(config)
+    return like_mixtral(config, OLD_MIXTRAL) if kind in LIKE_MIXTRAL else llama(config)
 
 
-def like_mixtral(config):
+def like_mixtral(config, kind):
     for name, default in (("decoder_sparse_step", 1), ("mlp_only_layers", [])):
         value = config.get(name, default)
         if value != default:
             config.refuse(name, value, "all layers of a mixture of ppkit have experts")
     config.must("norm_topk_prob", True, "ppkit's gates of a token add up to 1")
     config.values["intermediate_size"] = config.get("moe_intermediate_size", config.get("intermediate_size"))
-    return llama(config, experts_of(config))
+    return llama(config, kind, experts_of(config))
 
 
 def plan(config):
@@ -324,7 +358,7 @@ def plan(config):
         if config.get(name, 0) != 0:
             config.refuse(name, config.get(name), "ppkit has no shared experts")
     kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
-    mixture = kind == "mixtral" or kind in LIKE_MIXTRAL
+    mixture = kind in ("mixtral", "qwen3_moe") or kind in LIKE_MIXTRAL
     for name in EXPERTS:
         if not mixture and config.get(name, 0) not in (0, 1):
             config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")

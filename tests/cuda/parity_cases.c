@@ -174,6 +174,17 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 131, 4, 192, 1, 2}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 131, 3, 16, 1, 1}, LARGE},
     {PP_KERNEL_FLASH_GRAD, {1, 64, 85, 260, 0}, LARGE}, /* gradients do not fit into scratch at once */
+    /* rows, seq, heads, dh, 0, kv */
+    {PP_KERNEL_QK_NORM, {1, 1, 1, 1, 0, 1}, PLAIN},
+    {PP_KERNEL_QK_NORM, {2, 9, 4, 6, 0, 2}, PLAIN},
+    {PP_KERNEL_QK_NORM, {3, 35, 8, 64, 0, 2}, PLAIN},
+    {PP_KERNEL_QK_NORM, {2, 5, 2, 128}, LARGE},
+    {PP_KERNEL_QK_NORM, {1, 3, 10, 131, 0, 1}, LARGE}, /* more than a warp has at a time */
+    {PP_KERNEL_QK_NORM_GRAD, {1, 1, 1, 1, 0, 1}, PLAIN},
+    {PP_KERNEL_QK_NORM_GRAD, {2, 9, 4, 6, 0, 2}, PLAIN},
+    {PP_KERNEL_QK_NORM_GRAD, {3, 35, 8, 64, 0, 2}, PLAIN}, /* several slices of heads */
+    {PP_KERNEL_QK_NORM_GRAD, {2, 5, 2, 128}, LARGE},
+    {PP_KERNEL_QK_NORM_GRAD, {1, 60, 10, 131, 0, 1}, LARGE},
     /* rows, seq, heads, dh, 0, kv, plain; theta */
     {PP_KERNEL_ROPE, {1, 1, 1, 2, 0, 1}, 10000, false},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false},

@@ -19,6 +19,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
     [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
     [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
+    [PP_KERNEL_QK_NORM] = {.variants = PARITY_ABSENT, .absent = 1, .tolerance = {1e-5, 1e-5, 4e-3}},
+    [PP_KERNEL_QK_NORM_GRAD] = {.variants = PARITY_ACCUMULATE, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_ROPE] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_ROPE_GRAD] = {.probability = 1, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_LAYERNORM] = {.variants = PARITY_DROP | PARITY_ABSENT | PARITY_ALIAS,

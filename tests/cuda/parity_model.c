@@ -340,6 +340,8 @@ void parity_model(const struct parity_device *d)
     llama.rope_theta = 1000;
     llama.scale_embedding = false;
     mixtral = llama;
+    llama.qk_norm = true;
+    llama.norm_epsilon = 1e-3;
     mixtral.experts = 3;
     mixtral.experts_per_token = 2;
     mixtral.capacity_factor = 1;

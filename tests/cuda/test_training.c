@@ -186,7 +186,7 @@ static void with_layers_of_gpt_and_heads_of_llama(void **state)
 {
     (void)state;
     leave_out_where_slow();
-    same_bits(1, GPT "--chunks 2 --dropout 0.2 --kv-heads 1 --head-dim 6 --positions rope");
+    same_bits(1, GPT "--chunks 2 --dropout 0.2 --kv-heads 1 --head-dim 6 --positions rope --qk-norm yes");
 }
 
 static void with_tied_embeddings(void **state)
@@ -250,7 +250,8 @@ static void with_workers_that_share_rows(void **state)
     check_shared(GPT2 "--tokens 9 --heads 6 --head-dim 4 --chunks 2 --dropout 0.2 --gpus 1", "--context-parallel", 3);
     check_shared(GPT "--tokens 8 --heads 4 --kv-heads 2 --positions rope --chunks 2 --replicas 2 --zero 1",
                  "--context-parallel", 2);
-    check_shared(LLAMA "--tokens 8 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel",
+    check_shared(LLAMA "--tokens 8 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel "
+                       "--qk-norm yes",
                  "--context-parallel", 2);
     check_shared(EXPERTS_OF_ALL "--tokens 8 --chunks 2 --replicas 2 --expert-parallel 2", "--context-parallel", 2);
 }

@@ -39,7 +39,7 @@ compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --attention flash -
 compare 3 --schedule 1f1b --stages 1 --replicas 3 --chunks 2 --clip 0
 compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 1
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 3 --checkpoint always
-compare 2 --schedule gpipe --stages 1 --replicas 2 --tensor 2 --sequence-parallel --chunks 3 --zero 3 --tie-embeddings yes
+compare 2 --schedule gpipe --stages 1 --replicas 2 --tensor 2 --sequence-parallel --chunks 3 --zero 3 --tie-embeddings yes --qk-norm yes
 compare 2 --schedule gpipe --stages 1 --tensor 2 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 6 --checkpoint always
 compare 2 --schedule zb-h1 --stages 2 --tensor 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 1
@@ -56,7 +56,7 @@ compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --bias no --experts
     --overlap-grad-reduce --bucket-size 1B --overlap-param-gather
 compare 4 --schedule zbv --stages 2 --context-parallel 2 --tokens 10 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --replicas 2 --tokens 10 --chunks 3 --attention flash --norm pre --optimizer adamw --lr 0.01 --zero 1 --tie-embeddings yes
-compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope
+compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes --norm-epsilon 1e-6
 compare 4 --schedule 1f1b --stages 1 --context-parallel 2 --tensor 2 --sequence-parallel --tokens 10 --heads 4 --chunks 3 --overlap-grad-reduce --bucket-size 1B
 compare 2 --schedule zbv --stages 2 --replicas 2 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --zero 1
 compare 4 --schedule gpipe --stages 2 --tensor 2 --replicas 2 --chunks 3 --tie-embeddings yes --clip 0

@@ -32,6 +32,10 @@ TOLERANCE = 1e-5
 GPT2 = dict(vocab_size=97, n_embd=24, n_head=4, n_layer=3, n_positions=32)
 LLAMA = dict(vocab_size=97, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_hidden_layers=3)
 LLAMA.update(rms_norm_eps=1e-5)
+SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
+QWEN2 = dict(SMALL, num_key_value_heads=2)
+QWEN3 = dict(QWEN2, head_dim=8)
+QWEN3_MOE = dict(QWEN3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
 MIXTRAL = dict(LLAMA, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
 CASES = {  # kind, configuration, how it is saved
     "gpt2": ("GPT2", GPT2, {}),
@@ -47,6 +51,7 @@ CASES = {  # kind, configuration, how it is saved
     "llama-parts": ("Llama", dict(LLAMA, num_key_value_heads=2), dict(max_shard_size="12KB")),
     "llama-bfloat16": ("Llama", LLAMA, dict(dtype=torch.bfloat16)),
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),
+    "llama-epsilon": ("Llama", SMALL, {}),
     "mistral": ("Mistral", dict(LLAMA, num_key_value_heads=2, head_dim=8, sliding_window=None), {}),
     "mixtral": ("Mixtral", MIXTRAL, {}),
     "mixtral-chosen": ("Mixtral", dict(MIXTRAL, num_local_experts=7, num_experts_per_tok=3), {}),
@@ -54,6 +59,12 @@ CASES = {  # kind, configuration, how it is saved
     "mixtral-parts": ("Mixtral", MIXTRAL, dict(max_shard_size="12KB")),
     "mixtral-fused": ("Mixtral", MIXTRAL, dict(save_original_format=False)),
     "mixtral-bfloat16": ("Mixtral", MIXTRAL, dict(dtype=torch.bfloat16)),
+    "qwen2": ("Qwen2", QWEN2, {}),
+    "qwen2-tied": ("Qwen2", dict(QWEN2, tie_word_embeddings=True), dict(max_shard_size="12KB")),
+    "qwen3": ("Qwen3", QWEN3, {}),
+    "qwen3-bfloat16": ("Qwen3", dict(QWEN3, tie_word_embeddings=True), dict(dtype=torch.bfloat16)),
+    "qwen3-experts": ("Qwen3Moe", QWEN3_MOE, {}),
+    "qwen3-experts-fused": ("Qwen3Moe", dict(QWEN3_MOE, num_experts=7), dict(save_original_format=False)),
 }
 
 
@@ -120,24 +131,28 @@ def saved_tensors(folder):
     return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
 
 
-def split(tensors):
+def split(tensors, kind):
     """Experts one by one, with the names that they have then."""
+    place, ups, down = "block_sparse_moe", ("w1", "w3"), ("w2",)
+    if kind == "Qwen3Moe":
+        place, ups, down = "mlp", ("gate_proj", "up_proj"), ("down_proj",)
     made = {}
     for name, tensor in tensors.items():
-        name = name.replace(".mlp.gate.", ".block_sparse_moe.gate.")
+        name = name.replace(".mlp.gate.", f".{place}.gate.")
         layer, _, what = name.partition(".mlp.experts.")
-        for i, expert in enumerate(tensor if what else ()):
-            names = ("w1", "w3") if what == "gate_up_proj" else ("w2",)
+        fused = what in ("gate_up_proj", "down_proj")
+        for i, expert in enumerate(tensor if fused else ()):
+            names = ups if what == "gate_up_proj" else down
             for part, matrix in zip(names, expert.chunk(len(names))):
-                made[f"{layer}.block_sparse_moe.experts.{i}.{part}.weight"] = matrix
-        if not what:
+                made[f"{layer}.{place}.experts.{i}.{part}.weight"] = matrix
+        if not fused:
             made[name] = tensor
     return made
 
 
-def compare_tensors(first, back):
+def compare_tensors(first, back, kind):
     """16 bits come back as 32."""
-    mine, theirs = saved_tensors(back), split(saved_tensors(first))
+    mine, theirs = saved_tensors(back), split(saved_tensors(first), kind)
     if set(mine) != set(theirs):
         raise Failure(f"tensors that only one has: {sorted(set(mine) ^ set(theirs))}")
     for name, tensor in theirs.items():
@@ -160,7 +175,7 @@ def check(args, kind, values, how, folder):
     for file in ("first.st", "same.st"):
         back = folder / f"back-{file}"
         run(CONVERT, "--to-huggingface", folder / "first" / "config.json", folder / file, back)
-        compare_tensors(folder / "first", back)
+        compare_tensors(folder / "first", back, kind)
     again = loss_of(read_model(type(model), back), tokens["train"])
     expect_close("the loss of what came back", again, loss_of(model, tokens["train"]))
     return f"loss {result['loss'][0]:.6f}, off by {max(trained, evaluated):.0e}"

@@ -84,7 +84,9 @@ def random_options(dice):
         norm=dice.choice(("post", "pre")),
         normalization=dice.choice(("layernorm", "rmsnorm")),
         activation=dice.choice(("relu", "gelu", "gelu-tanh", "swiglu")),
-        bias=dice.choice(("yes", "yes", "no", "layers")),
+        norm_epsilon=dice.choice((1e-5, 1e-5, 1e-6, 1e-2)),
+        qk_norm=dice.choice(("no", "yes")),
+        bias=dice.choice(("yes", "yes", "no", "layers", "qkv")),
         mask=dice.choice(("none", "causal")),
         dropout=dice.choice((0.0, 0.0, 0.2, 0.55)),
         rows=rows,
@@ -130,7 +132,7 @@ def random_options(dice):
     if made.get("lr_schedule", "constant") != "constant":
         made.update(lr_steps=made["warmup_steps"] + dice.randint(1, 8), min_lr=dice.choice((0.0, 0.001)))
     if dice.random() < 0.4:
-        made.update(bias="no", experts=dice.choice((2, 4, 8) if shared else (1, 2, 3, 4, 5, 8)))
+        made.update(bias=dice.choice(("no", "qkv")), experts=dice.choice((2, 4, 8) if shared else (1, 2, 3, 4, 5, 8)))
         made.update(experts_per_token=min(made["experts"], dice.choice((1, 2, 2, 3))))
         made.update(capacity_factor=dice.choice((0.3, 1.0, 1.25, 8.0)), aux_loss=dice.choice((0.0, 0.01, 0.3)))
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
@@ -237,12 +239,23 @@ def judge(measured, start, o, parts):
     return good, f"{evidence} ({len(samples)} samples)"
 
 
+def spread_norms_of_heads(model, seed, folder):
+    """Weights that are all 1 would hide which of them stands where."""
+    dice = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                weight.uniform_(0.5, 1.5, generator=dice)
+    make_golden.save(folder / "init.safetensors", dict(model.named_parameters()))
+
+
 def compare(runner, given, keep):
     """None, or what the comparison found where rounding explains it; raises check_golden.Failure."""
     options = {**RUN_DEFAULTS, **given}
     layout = {key: options.pop(key) for key in LAYOUT if key in options}
     folder = pathlib.Path(keep) / "case"
     o, parts, model = make_golden.prepare("case", options, folder)
+    spread_norms_of_heads(model, o["seed"], folder)
     start = copy.deepcopy(model.double())
     make_golden.record("case", options, folder, model, o, parts)
     case = check_golden.load_case(folder)
@@ -302,7 +315,8 @@ def check_facts(args):
         ("llama-3-70b", 70553706496),
         ("mistral-nemo-12b", 12247782400),
         ("mixtral-8x7b", 46702792704),
-        ("qwen3-30b-a3b", 30532110336),
+        ("qwen3-8b", 8190735360),
+        ("qwen3-30b-a3b", 30532122624),
         ("gpt-175b", 174604259328),
         ("llama-3-405b", 405853388800),
     ):

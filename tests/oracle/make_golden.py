@@ -160,6 +160,8 @@ CASES["d24-experts"] = dict(
     lr=0.003,
     adam_eps=1e-4,
 )
+# Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
+CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 SAME_INIT["d24-cosine"] = "d24-gpt"
 

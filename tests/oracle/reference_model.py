@@ -2,9 +2,9 @@
 """The model and the training loop that ppkit reproduces, in plain PyTorch: the oracle of losses, gradients and
 trained weights.
 
-The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads
-and --positions rope, which is made of its scaled_dot_product_attention, and for --experts; options have the names of
-ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
+The modules are PyTorch's own (nn.Embedding, nn.TransformerEncoderLayer, nn.Linear), but for the attention of --kv-heads,
+--positions rope, --qk-norm and --bias qkv, which is made of its scaled_dot_product_attention, and for --experts;
+options have the names of ppkit's, as a dict: options({"preset": "lab", "layers": 8}). Targets are paired rightly (row first, like the logits),
 the loss is the mean over all tokens of all replicas, so D replicas of r rows train like one batch of D*r rows.
 """
 
@@ -107,6 +107,8 @@ COMMON = dict(
     optimizer="sgd",
     norm="post",
     normalization="layernorm",
+    norm_epsilon=1e-5,
+    qk_norm="no",
     activation="relu",
     bias="yes",
     kv_heads=0,
@@ -144,8 +146,8 @@ def rotate(x, theta):
 
 
 class Attention(nn.Module):
-    """What nn.MultiheadAttention does not have: fewer heads of keys and values, rotary positions. Parameters have its
-    names, and take its place in nn.TransformerEncoderLayer."""
+    """What nn.MultiheadAttention does not have: fewer heads of keys and values, rotary positions, norms of queries and
+    keys, a bias of in_proj alone. Parameters have its names, and take its place in nn.TransformerEncoderLayer."""
 
     def __init__(self, o):
         super().__init__()
@@ -153,11 +155,14 @@ class Attention(nn.Module):
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
         self.theta = o["rope_theta"] if o["positions"] == "rope" else None
         width = (self.heads + 2 * self.kv) * self.columns
-        bias = o["bias"] != "no"
+        bias = o["bias"] in ("yes", "layers")
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
-        self.register_parameter("in_proj_bias", nn.Parameter(torch.zeros(width)) if bias else None)
+        self.register_parameter("in_proj_bias", nn.Parameter(torch.zeros(width)) if o["bias"] != "no" else None)
         self.out_proj = nn.Linear(self.heads * self.columns, d, bias=bias)
         self.embed_dim, self.dropout = d, 0.0
+        self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
+        if o["qk_norm"] == "yes":
+            self.q_norm, self.k_norm = (nn.RMSNorm(self.columns, eps=o["norm_epsilon"]) for _ in range(2))
         nn.init.xavier_uniform_(self.in_proj_weight)
         if bias:
             nn.init.zeros_(self.out_proj.bias)
@@ -168,6 +173,7 @@ class Attention(nn.Module):
         qkv = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias)
         parts = qkv.reshape(rows, tokens, -1, self.columns).transpose(1, 2)
         q, k, v = parts.split((self.heads, self.kv, self.kv), dim=1)
+        q, k = self.q_norm(q), self.k_norm(k)
         return (q, k, v) if self.theta is None else (rotate(q, self.theta), rotate(k, self.theta), v)
 
     def forward(self, x, _key, _value, attn_mask=None, **_other):
@@ -255,7 +261,8 @@ ACTIVATIONS = {"swiglu": swiglu, "gelu-tanh": functools.partial(nn.functional.ge
 
 
 def make_norm(o):
-    return nn.RMSNorm(o["d_model"], eps=1e-5) if o["normalization"] == "rmsnorm" else nn.LayerNorm(o["d_model"])
+    kind = nn.RMSNorm if o["normalization"] == "rmsnorm" else nn.LayerNorm
+    return kind(o["d_model"], eps=o["norm_epsilon"])
 
 
 def make_layer(o):
@@ -265,7 +272,7 @@ def make_layer(o):
         "lab": (LabLayer, LabExperts),
     }[o["style"]]
     kind = sparse if o["experts"] else dense
-    gated, bias = o["activation"] == "swiglu", o["bias"] != "no"
+    gated, bias = o["activation"] == "swiglu", o["bias"] in ("yes", "layers")
     layer = kind(
         o["d_model"],
         o["heads"],
@@ -304,7 +311,7 @@ class Model(nn.Module):
             self.decoder.weight = self.embedding.weight
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
-        if o["kv_heads"] or o["head_dim"] or self.rotary:
+        if o["kv_heads"] or o["head_dim"] or self.rotary or o["qk_norm"] == "yes" or o["bias"] == "qkv":
             for layer in self.layers:
                 layer.self_attn = Attention(o)
         self.scale = math.sqrt(d) if self.tutorial and o["positions"] == "sinusoidal" else 1.0
@@ -326,8 +333,9 @@ class Model(nn.Module):
             return
         for layer in self.layers:  # the lab has separate nn.Linear for q, k, v and the output
             bound = 1 / math.sqrt(layer.self_attn.embed_dim)
-            for p in layer.self_attn.parameters():
-                nn.init.uniform_(p, -bound, bound)
+            for name, p in layer.self_attn.named_parameters():
+                if "norm" not in name:
+                    nn.init.uniform_(p, -bound, bound)
 
     def sinusoids(self, tokens, d, like):
         index = torch.arange(tokens, dtype=torch.float64).unsqueeze(1)

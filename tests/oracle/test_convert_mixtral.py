@@ -20,8 +20,7 @@ REFUSED = [
     (dict(router_aux_loss_coef=math.nan), "router_aux_loss_coef is NaN"),
     (dict(router_jitter_noise=0.01), "router_jitter_noise is 0.01"),
     (dict(sliding_window=4096), "sliding_window is 4096"),
-    (dict(rms_norm_eps=1e-6), "rms_norm_eps is 1e-06"),
-    (dict(model_type="qwen3_moe"), 'model_type is "qwen3_moe", but only'),
+    (dict(model_type="olmoe"), 'model_type is "olmoe", but only'),
     (dict(intermediate_size=2), "experts.0.w1.weight is [3, 4], but by config.json [2, 4]"),
 ]
 
@@ -35,8 +34,9 @@ class There(Case):
         self.assertEqual(
             options,
             "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
-            "--vocab 5 --normalization rmsnorm --activation swiglu --bias no --positions rope --rope-theta 500000.0 "
-            "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.02 --tie-embeddings no",
+            "--vocab 5 --normalization rmsnorm --norm-epsilon 1e-05 --activation swiglu --bias no --positions rope "
+            "--rope-theta 500000.0 --experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.02 "
+            "--tie-embeddings no",
         )
 
     def test_what_a_mixtral_means_by_itself(self):

@@ -16,12 +16,14 @@ from tiny_models import ABSENT, Case, convert, numbered, raw_tensors, write
 
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral are known'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe are'),
     (dict(model_type=None), "model_type is null"),
     (dict(architectures=["LlamaForSequenceClassification"]), "only LlamaForCausalLM can be converted"),
     (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
-    (dict(rms_norm_eps=1e-6), "rms_norm_eps is 1e-06"),
-    (dict(rms_norm_eps=None), "rms_norm_eps is 1e-06"),
+    (dict(rms_norm_eps="1e-6"), 'rms_norm_eps is "1e-6", but must be a number above 0, at most 1'),
+    (dict(rms_norm_eps=True), "rms_norm_eps is true"),
+    (dict(rms_norm_eps=math.nan), "rms_norm_eps is NaN"),
+    (dict(rms_norm_eps=1e-40), "rms_norm_eps is 1e-40"),
     (dict(attention_bias=True), "attention_bias is true"),
     (dict(mlp_bias=True), "mlp_bias is true"),
     (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), "rope_scaling is"),
@@ -58,7 +60,7 @@ REFUSED_GPT2 = [
     (dict(activation_function=dict(gelu="gelu")), 'activation_function is {"gelu": "gelu"}'),
     (dict(n_head=3), "n_head is 3, but 2 cannot be divided by it"),
     (dict(n_layer=10**9), "n_layer is 1000000000"),
-    (dict(layer_norm_epsilon=1e-6), "layer_norm_epsilon is 1e-06"),
+    (dict(layer_norm_epsilon=2), "layer_norm_epsilon is 2, but must be a number above 0, at most 1"),
     (dict(scale_attn_weights=False), "scale_attn_weights is false"),
     (dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is true"),
     (dict(add_cross_attention=True), "add_cross_attention is true"),
@@ -85,7 +87,8 @@ class There(Case):
         self.assertEqual(
             options,
             "--norm pre --mask causal --dropout 0 --d-model 2 --heads 1 --d-ff 3 --layers 1 --vocab 4 --normalization "
-            "layernorm --activation gelu-tanh --bias layers --positions learned --max-positions 5 --tie-embeddings yes",
+            "layernorm --norm-epsilon 1e-05 --activation gelu-tanh --bias layers --positions learned --max-positions 5 "
+            "--tie-embeddings yes",
         )
         with mock.patch.object(convert.weight_files, "BLOCK", 8):  # read in many pieces
             self.convert()
@@ -115,14 +118,23 @@ class There(Case):
         self.assertEqual(
             options,
             "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
-            "--vocab 5 --normalization rmsnorm --activation swiglu --bias no --positions rope --rope-theta 500000.0 "
-            "--tie-embeddings no",
+            "--vocab 5 --normalization rmsnorm --norm-epsilon 1e-05 --activation swiglu --bias no --positions rope "
+            "--rope-theta 500000.0 --tie-embeddings no",
         )
         self.assertEqual(self.run_script(self.folder), (0, options + "\n", ""))
         changed = dict(LLAMA, model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=None)
         changed.update(rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=1e6))
         self.put(changed, tensors)
         self.assertEqual(self.convert(), options.replace("500000.0", "1000000.0"))
+
+    def test_another_epsilon(self):
+        tensors = numbered(LLAMA_SHAPES)
+        for given, mine in ((1e-6, "1e-06"), (None, "1e-06"), (3e-5, "3e-05")):
+            self.put(dict(LLAMA, rms_norm_eps=given), tensors)
+            self.assertIn(f" --norm-epsilon {mine} ", self.convert())
+        tensors = numbered(GPT2_SHAPES)
+        self.put(dict(GPT2, layer_norm_epsilon=1e-6), tensors)
+        self.assertIn(" --norm-epsilon 1e-06 ", self.convert())
 
     def test_tied_llama(self):
         tensors = numbered(LLAMA_SHAPES)

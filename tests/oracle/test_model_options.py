@@ -20,11 +20,11 @@ TOLD = [  # a change of LLAMA, the lines on standard error
     ({}, []),
     (dict(rope_scaling=LLAMA3), ["rope_scaling is", "rotates by --rope-theta alone"]),
     (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "rotates without scaling"]),
-    (dict(rms_norm_eps=1e-6, attention_bias=True), ["rms_norm_eps is 1e-06", "attention_bias is true"]),
+    (dict(mlp_bias=True, attention_bias=True), ["mlp_bias is true", "attention_bias is true"]),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
     (dict(hidden_act="gelu"), ['hidden_act is "gelu"']),
     (dict(model_type="mistral"), ["sliding_window is 4096"]),
-    (dict(model_type="qwen3"), ["norms of queries and keys"]),
+    (dict(model_type="olmo2"), ["norms of queries and keys"]),
     (dict(model_type="phi3", quantization_config=dict(bits=4), num_experts=0), []),
     (dict(model_type="phi3", use_sliding_window=False, sliding_window=4096), []),
     (dict(model_type="phi3", hidden_activation="gelu_pytorch_tanh"), ['hidden_act is "gelu_pytorch_tanh"']),
@@ -39,8 +39,6 @@ TOLD_OF_EXPERTS = [  # a change of MIXTRAL, the lines besides that no token is l
     (dict(model_type="granitemoe"), ["constant factors"]),
     (dict(model_type="olmoe"), ["taken for a Mixtral of these sizes, it has norms of queries and keys", OTHER_GATES]),
     (dict(model_type="olmoe", norm_topk_prob=True), ["norms of queries and keys"]),
-    (dict(model_type="qwen3_moe", moe_intermediate_size=3, intermediate_size=7), ["norms of queries", OTHER_GATES]),
-    (dict(model_type="qwen3_moe", moe_intermediate_size=3, norm_topk_prob=True), ["norms of queries"]),
     (dict(model_type="phimoe"), ["layer norms, biases of attention and decoder"]),
     (dict(model_type="gpt_oss"), ["a sink for attention"]),
 ]
@@ -91,6 +89,22 @@ class Options(unittest.TestCase):
                 for line in [*lines, "the model leaves out no token"]:
                     self.assertIn(line, done.stderr)
 
+    def test_qwen(self):
+        plain = options(LLAMA).stdout
+        for kind, words in (("qwen2", "--bias qkv "), ("qwen3", "--bias no --qk-norm yes ")):
+            done = options(dict(LLAMA, model_type=kind, architectures=None, sliding_window=4096))
+            self.assertEqual((done.stdout, done.stderr), (plain.replace("--bias no ", words), ""))
+        done = options(dict(LLAMA, model_type="qwen2", use_sliding_window=True, sliding_window=4096))
+        self.assertIn("sliding_window is 4096", done.stderr)
+        values = dict(MIXTRAL, model_type="qwen3_moe", moe_intermediate_size=3, intermediate_size=7, architectures=None)
+        for gates, lines in ((True, 1), (False, 2)):
+            done = options(dict(values, norm_topk_prob=gates))
+            self.assertEqual(done.stdout, options(MIXTRAL).stdout.replace("--bias no ", "--bias no --qk-norm yes "))
+            self.assertEqual((done.stderr.count("\n"), OTHER_GATES in done.stderr), (lines, lines == 2))
+
+    def test_another_epsilon(self):
+        self.assertIn(" --norm-epsilon 1e-06 ", options(dict(LLAMA, rms_norm_eps=1e-6)).stdout)
+
     def test_what_is_refused(self):
         for change, message in REFUSED:
             with self.subTest(message=message):
@@ -137,8 +151,10 @@ class Options(unittest.TestCase):
     def test_parameters(self):
         """LLAMA: embedding and decoder 5 x 4; q 4 x 4, k and v 2 x 4, o 4 x 4, 3 of 3 x 4, 3 norms of 4. GPT2: 4 x 2,
         5 x 2; 2 x 6 + 6, 2 x 2 + 2, 2 x 3 + 3, 3 x 2 + 2, and 3 norms of 4. MIXTRAL: LLAMA's three linears three times,
-        and a router of 3 x 4."""
-        cases = [(LLAMA, 40 + 48 + 36 + 12), (MIXTRAL, 40 + 48 + 3 * 36 + 12 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)]
+        and a router of 3 x 4. Qwen3 has two norms of 2 more, Qwen2 a bias of 4 + 2 + 2."""
+        qwen = dict(LLAMA, architectures=None)
+        cases = [(dict(qwen, model_type="qwen3"), 136 + 2 * 2), (dict(qwen, model_type="qwen2"), 136 + 4 + 2 + 2)]
+        cases += [(LLAMA, 40 + 48 + 36 + 12), (MIXTRAL, 40 + 48 + 3 * 36 + 12 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)]
         for values, parameters in cases:
             words = ["--stages", "1", "--tensor", "1", "--tokens", "5", "--format", "json"]
             command = [PPSIM, *options(values).stdout.split(), *words]

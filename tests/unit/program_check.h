@@ -16,6 +16,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/program_bias.h"
 #include "tests/unit/program_sums.h"
 
 enum { SEQ = 5, BUFFERS = 512, BUFFER_ALIGNMENT = 64 };
@@ -270,34 +271,14 @@ static inline bool written_by_us(const struct check *c, int region)
     return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
-static inline bool is_activation(int kernel)
-{
-    return kernel == PP_KERNEL_RELU || kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_SWIGLU;
-}
-
-/* A linear layer without one, or the decoder; attention behind the rotation, which took it over, or both behind
- * pieces, which did; gradients in pieces; added gradients; an activation function that is done again. */
-static inline bool has_no_bias(const struct check *c)
-{
-    const struct pp_shape *shape = &c->model->shape;
-    const bool attends = c->call->kernel == PP_KERNEL_ATTENTION || c->call->kernel == PP_KERNEL_FLASH;
-    const bool apart = pp_shape_context(shape) > 1, rotates = c->call->kernel == PP_KERNEL_ROPE;
-    const bool returns = c->call->kernel == PP_KERNEL_TO_PIECES && c->call->n[2] == 0;
-    const bool adds = c->call->kernel == PP_KERNEL_RESIDUAL && c->call->ref[1].part_bytes > 0;
-    const bool again = c->spec.activation_again && *c->kind != 'F' && is_activation(c->call->kernel);
-    const bool decodes = strstr(pp_kernel_table[c->call->kernel].name, "cross_entropy");
-    return shape->bias == PP_NO_BIAS || (decodes && shape->bias == PP_BIAS_LAYERS) ||
-           (attends && shape->positions == PP_POSITIONS_ROPE) || (apart && (attends || rotates || returns)) || adds ||
-           again;
-}
-
 static inline void check_operand(struct check *c, int i, const struct pp_program *program)
 {
     const struct pp_operand o = pp_call_operand(c->call, i);
     const int region = c->call->ref[i].region;
     if (!o.name) require(c, region == PP_MEM_NONE, i);
     if (!o.name || (may_be_missing(c, i) && region == PP_MEM_NONE)) return;
-    const bool bare = strcmp(o.name, "bias") == 0 && has_no_bias(c);
+    const bool again = c->spec.activation_again && *c->kind != 'F';
+    const bool bare = strcmp(o.name, "bias") == 0 && has_no_bias(&c->model->shape, c->call, again);
     require(c, bare == (region == PP_MEM_NONE), i);
     if (bare) return;
     check_place(c, &o, i, program);

@@ -232,7 +232,8 @@ static void test_presets(void **state)
         {"--preset gpt-175b", 174604259328, 32},
         {"--preset llama-3-405b", 405853388800, 32},
         {"--preset mixtral-8x7b", 46702792704, 32},
-        {"--preset qwen3-30b-a3b", 30532110336, 32},
+        {"--preset qwen3-8b", 8190735360, 32},
+        {"--preset qwen3-30b-a3b", 30532122624, 32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;

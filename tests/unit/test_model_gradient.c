@@ -111,20 +111,23 @@ static void share_weights(struct runner *biased, struct runner *bare)
     }
 }
 
-/* A model without biases, or without the decoder's, is one whose biases are zero. Its norms keep theirs. */
+/* A model without biases, or without some, is one whose biases are zero. Its norms keep theirs. */
 static void test_no_bias(void **state)
 {
     (void)state;
+    static const struct {
+        int bias, of_layer; /* missing: of a layer, beside the decoder's */
+    } kinds[] = {{PP_BIAS_LAYERS, 0}, {PP_NO_BIAS, 4}, {PP_BIAS_QKV, 3}};
     for (int way = 0; way < 2 * KINDS; way++) {
         struct runner biased = make_runner(of_kind(tiny, way / 2), 2), bare;
         biased.shape.attention = way % 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
         biased.shape.bias = PP_BIAS;
         bare = biased;
-        bare.shape.bias = way % 3 ? PP_NO_BIAS : PP_BIAS_LAYERS;
+        bare.shape.bias = kinds[way % 3].bias;
         bare.recompute = way % 2;
         runner_open(&biased);
         runner_open(&bare);
-        assert_int_equal(biased.model->ntensors - bare.model->ntensors, way % 3 ? 4 * tiny.layers + 1 : 1);
+        assert_int_equal(biased.model->ntensors - bare.model->ntensors, kinds[way % 3].of_layer * tiny.layers + 1);
         share_weights(&biased, &bare);
         assert_true(runner_gradients(&biased) == runner_gradients(&bare));
         for (int i = 0; i < bare.model->ntensors; i++) {

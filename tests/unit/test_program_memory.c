@@ -63,6 +63,7 @@ static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *sta
     const int64_t kept = s->attention == PP_ATTENTION_FLASH ? 4 * s->heads : s->heads * seq * e;
     const int64_t keys = (s->kv_heads ? s->kv_heads : s->heads) * (d / s->heads);
     int64_t per_token = stage->layers * ((6 * d + 2 * keys + ff) * e + kept + 8);
+    if (s->qk_norm) per_token += stage->layers * (d + keys) * e;
     if (split && s->activation != PP_SWIGLU) per_token += stage->layers * ff * e;
     if (s->activation != PP_RELU) per_token += stage->layers * (s->activation == PP_SWIGLU ? 2 : 1) * ff * e;
     if (s->norm == PP_NORM_FIRST) per_token += (split ? stage->layers * d * e : 0) + (stage->decode ? d * e + 4 : 0);
@@ -84,6 +85,7 @@ static void test_memory_formula(void **state)
             shape.activation = turn / 4 % 3;
             shape.normalization = shape.bias = shape.activation == PP_SWIGLU;
             shape.kv_heads = turn / 4 % 2 ? 4 : 0;
+            shape.qk_norm = turn / 3 % 2;
             shape.precision = precision;
             shape.attention = turn / 12 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             if (pp_model_create(&shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of calls and programs: keys of measured times. What stays as it was is found in old databases. Names of
- * tensors: those of PyTorch's modules.
+ * Names of programs: keys of measured times. What stays as it was is found in old databases. Names of tensors: those of
+ * PyTorch's modules.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -15,59 +15,6 @@
 #include "kernels/model.h"
 
 enum { SEQ = 5 };
-
-static void check_text(struct pp_call call, const char *expected)
-{
-    char text[96];
-    assert_string_equal(pp_call_text(&call, text, sizeof text), expected);
-}
-
-static void test_names_of_calls(void **state)
-{
-    (void)state;
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}}, "gemm_nt 175x600x200");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}, .precision = PP_TF32}, "gemm_nt 175x600x200 tf32");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}, .precision = PP_BF16},
-               "gemm_nt 175x600x200 bf16 wide");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1, 2}, .ref[3] = {.region = PP_MEM_PARAM}},
-               "flash 5x35x2x100x1");
-    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 8, 100, 1, 2}, .site = 3, .ref[3] = {PP_MEM_PARAM}},
-               "attention 5x35x8x100x1 kv2 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}, .precision = PP_BF16},
-               "flash 5x35x8x100x1 kv2 plain bf16");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 36, 8, 100, 1, 2, 144}, .precision = PP_BF16},
-               "flash 5x36x8x100x1 kv2 of144 bf16");
-    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
-    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
-    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
-    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .site = 1},
-               "positions_grad 5x35x200x64 drop");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
-               "relu 5x35x200 drop bf16");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
-               "gemm_nt 175x600x200 times8 bf16 wide");
-    check_text((struct pp_call){PP_KERNEL_ROUTE, {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
-    const struct pp_ref there = {.region = PP_MEM_WORK};
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3, .ref[0] = there},
-               "layernorm 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 unsent drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}, .ref[0] = there}, "layernorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[0] = there, .ref[7] = there},
-               "layernorm_grad 5x35x200 plain sum");
-    check_text((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}, .ref[0] = there}, "rmsnorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
-               "swiglu 5x35x200 nobias drop bf16");
-    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");
-    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200, 1}, .site = 3}, "gelu 5x35x200 tanh nobias drop");
-    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, "gelu 5x35x200 nobias");
-    check_text((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 35, 200, 1}}, "gelu_grad 5x35x200 tanh");
-    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}, .ref[3] = {.region = PP_MEM_PARAM}},
-               "attention 5x35x2x100x1");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
-}
 
 static struct pp_model *make_model(const struct pp_shape *shape, int stages)
 {
@@ -130,6 +77,16 @@ static void test_signatures(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm swiglu nobias");
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu nobias");
+    shape.qk_norm = true;
+    shape.norm_epsilon = 1e-6; /* takes no time */
+    check_signature(shape, PP_B, 1,
+                    "B 1l+dec d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm qknorm swiglu nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 v101 rmsnorm qknorm swiglu nobias");
+    shape.qk_norm = false;
+    shape.bias = PP_BIAS_QKV;
+    check_signature(shape, PP_F, 0,
+                    "F 1l+emb d12 h3 ff20 v101 causal flash p0.1 pre rmsnorm swiglu qkvbias seq5 rows3");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu qkvbias");
 }
 
 /* Times depend on how many experts there are, a token has, and have room; of norm and step on how many there are. */
@@ -262,6 +219,7 @@ static void test_long_signature(void **state)
     pp_program_free(&program);
     pp_model_free(model);
     struct pp_shape longer = shape;
+    longer.qk_norm = true;
     longer.positions = PP_POSITIONS_ROPE;
     longer.rope_theta = 500000;
     longer.kv_heads = 8;
@@ -276,7 +234,7 @@ static void test_long_signature(void **state)
     if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     assert_string_equal(program.signature,
                         "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 v128255/16128 tp8 sp causal flash "
-                        "p0.125r bf16 pre rmsnorm swiglu nobias rope layers seq8192 rows2");
+                        "p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope layers seq8192 rows2");
     pp_program_free(&program);
     pp_model_free(model);
 }
@@ -386,15 +344,11 @@ static void test_signatures_of_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signatures_of_activations),
-                                       cmocka_unit_test(test_names_of_calls),
-                                       cmocka_unit_test(test_signatures),
-                                       cmocka_unit_test(test_signatures_of_parts),
-                                       cmocka_unit_test(test_signatures_of_gpt2),
-                                       cmocka_unit_test(test_tensors_of_gpt2),
-                                       cmocka_unit_test(test_long_signature),
-                                       cmocka_unit_test(test_tensors_of_llama),
-                                       cmocka_unit_test(test_signatures_of_experts),
-                                       cmocka_unit_test(test_tensors_of_mixtral)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_signatures_of_activations), cmocka_unit_test(test_signatures),
+        cmocka_unit_test(test_signatures_of_parts),       cmocka_unit_test(test_signatures_of_gpt2),
+        cmocka_unit_test(test_tensors_of_gpt2),           cmocka_unit_test(test_long_signature),
+        cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_experts),
+        cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

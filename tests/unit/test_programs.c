@@ -52,7 +52,9 @@ static void test_all_programs(void **state)
                                                    .norm = style / 2 % 2,
                                                    .activation = style / 4 % 3,
                                                    .normalization = style / 8,
-                                                   .bias = style / 8 ? PP_NO_BIAS : style / 4 * PP_BIAS_LAYERS,
+                                                   .bias = style / 8 ? (style / 2 % 2 ? PP_BIAS_QKV : PP_NO_BIAS)
+                                                                     : style / 4 * PP_BIAS_LAYERS,
+                                                   .qk_norm = (style / 4 + style + stages) % 2,
                                                    .layers = 4,
                                                    .vocab = 101,
                                                    .dropout = 0.1,

@@ -39,7 +39,8 @@ static struct pp_shape random_shape(void)
     do shape.vocab = 2 + below(30);
     while ((shape.vocab + tensor - 1) / tensor * (tensor - 1) >= shape.vocab);
     shape.activation = below(2) ? PP_SWIGLU : PP_RELU;
-    shape.bias = below(3);
+    shape.bias = below(4);
+    shape.qk_norm = below(2);
     shape.positions = below(2) ? PP_POSITIONS_LEARNED : PP_POSITIONS_SINUSOIDAL;
     shape.max_positions = 1 + below(9);
     shape.replicas = 1 + below(3);

@@ -60,6 +60,11 @@ static void test_spellings(void **state)
         {"--layers 4", "--layers 4 --split 2,2", true},
         {"--positions learned", "--positions learned --max-positions 35", true},
         {"--positions learned", "--positions learned --max-positions 36", false},
+        {"--norm-epsilon 0.00001 --qk-norm no", "--seed 1", true},
+        {"--norm-epsilon 1e-6", "--norm-epsilon 1.0e-06", true},
+        {"--norm-epsilon 1e-6", "--norm-epsilon 1.00001e-6", false},
+        {"--qk-norm yes", "--qk-norm no", false},
+        {"--bias qkv", "--bias layers", false},
         {"--layers 4 --split 3,1", "--layers 4 --split 03,1", true},
         {"--layers 4 --split 3,1", "--layers 4 --split 1,3", false},
         {"--layers 4", "--layers 4 --split 3,1", false},
@@ -88,7 +93,8 @@ static void test_long(void **state)
         snprintf(
             line[i], sizeof line[i],
             "--precision bf16 --layers 4000 --d-model 1024 --heads 16 --kv-heads 8 --norm pre --normalization rmsnorm "
-            "--activation gelu-tanh --bias layers --positions rope --rope-theta 1234567.5 --dropout 0.12345678 "
+            "--activation gelu-tanh --bias layers --positions rope --rope-theta 1234567.5 --qk-norm yes --norm-epsilon "
+            "1.2345678e-7 --dropout 0.12345678 "
             "--stages 40 --chunks 1 --split %s100,%s --attention flash",
             cut, i ? "99,101" : "101,99");
         workload(line[i], text[i]);
@@ -118,6 +124,8 @@ static void test_text(void **state)
         {"--positions learned --max-positions 64", "2l d200 h2 f200 v28782 causal learned64 p0.2 20x35 uniform"},
         {"--bias no --experts 8 --experts-per-token 1 --capacity-factor 2.0",
          "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
+        {"--normalization rmsnorm --norm-epsilon 1e-6 --qk-norm yes --bias qkv",
+         "2l d200 h2 f200 v28782 causal rmsnorm eps1e-06 qknorm qkvbias p0.2 20x35 uniform"},
         {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},
         {"--times 5,5.50,5,1 --straggler 1:1.5 --jitter 1", "5,5.5,5,1 ms, rank 1:1.5, jitter 1 %"},
     };

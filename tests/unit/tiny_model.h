@@ -26,9 +26,10 @@ static const struct pp_shape tiny = {.d_model = 12,
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
  * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
- * positions, biases and GELU. Behind those the kinds with experts, whose slots hold one microbatch, and which depend on
+ * positions, biases and GELU; and Llama's parts with Qwen2's biases, and with Qwen3's norms of queries and keys. Behind
+ * those the kinds with experts, whose slots hold one microbatch, and which depend on
  * what is in it: norm last with gelu, and norm first with Mixtral's parts; not all choices have places. */
-enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, KINDS, EXPERTS = KINDS, MIXTRAL, ALL_KINDS };
+enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS, EXPERTS = KINDS, MIXTRAL, ALL_KINDS };
 static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
 {
     shape.bias = PP_NO_BIAS;
@@ -43,6 +44,13 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
     if (kind == EXPERTS) return with_experts(of_kind(shape, 2), 3, 2, 0.9);
     if (kind == MIXTRAL) return with_experts(of_kind(shape, LLAMA), 5, 2, 1);
+    if (kind == QWEN2 || kind == QWEN3) {
+        shape = of_kind(shape, LLAMA);
+        shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
+        shape.qk_norm = kind == QWEN3;
+        shape.norm_epsilon = 1e-2; /* which no test takes for another one */
+        return shape;
+    }
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
     shape.activation = kind == SHARED_AND_ROTATED || kind == GPT2 ? PP_GELU_TANH : kind == LLAMA ? PP_SWIGLU : kind / 2;
     if (shape.activation == PP_SWIGLU) {

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of calls: the keys of kernels' times.
+ */
+#include <stdio.h>
+
+#include "kernels/kernels.h"
+
+/* What a norm is beside its usual work. */
+static const char *norm_words(const struct pp_call *call)
+{
+    static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
+    if (call->ref[0].region == PP_MEM_NONE) return " unsent"; /* then there is no sum, nor is it plain */
+    return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
+}
+
+static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const int kv = PP_KV_HEADS(call->n);
+    size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    if (call->n[6]) used += (size_t)snprintf(buf + used, size - used, " of%d", call->n[6]);
+    snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !call->n[6] ? " plain" : "");
+    return buf;
+}
+
+static const char *product_words(const struct pp_call *call, char *buf, size_t size)
+{
+    *buf = '\0';
+    if (call->n[5]) snprintf(buf, size, " times%d", call->n[5]);
+    return buf;
+}
+
+/* By positions. */
+static const char *const embed_words[] = {
+    [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
+
+/* What works on heads of queries, keys and values. */
+static const bool of_heads[PP_KERNELS] = {
+    [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
+    [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true,
+    [PP_KERNEL_ROPE] = true,       [PP_KERNEL_ROPE_GRAD] = true};
+
+/* What tells calls of one shape apart. */
+static const char *words_of(const struct pp_call *call, char *buf, size_t size)
+{
+    if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
+    if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
+    if (of_heads[call->kernel]) return heads_words(call, buf, size);
+    switch (call->kernel) {
+    case PP_KERNEL_EMBED:
+        return embed_words[call->n[4]];
+    case PP_KERNEL_GELU:
+    case PP_KERNEL_GELU_GRAD:
+        snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
+        return buf;
+    default:
+        return pp_call_lacks_bias(call) ? " nobias" : "";
+    }
+}
+
+/* Has it columns of no word? */
+static bool is_padded(const struct pp_call *call)
+{
+    const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
+                         call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
+    return entropy && call->n[4] != call->n[2];
+}
+
+/* Is its result wider than what it works on? */
+static bool is_wide(const struct pp_call *call)
+{
+    const bool either = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE ||
+                        call->kernel == PP_KERNEL_ALL_TO_ALL;
+    return either && call->n[4] && call->precision == PP_BF16;
+}
+
+const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
+{
+    const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
+    char words[32];
+    size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
+    for (int i = 0; i < info->dims && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
+    if (is_padded(call) && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
+    if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
+    if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
+    if (call->precision != PP_FP32 && used < size)
+        snprintf(buf + used, size - used, " %s%s", pp_precision_names[call->precision], is_wide(call) ? " wide" : "");
+    return buf;
+}

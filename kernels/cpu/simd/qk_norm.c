@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Queries and keys divided by their root mean square, head by head, with in_proj's bias, and the gradients of that.
+ */
+#include <math.h>
+
+#include "kernels/cpu/simd/kernels.h"
+
+/* A call taken apart: of a token the heads of queries, all heads that are normalised, the columns of these, and all. */
+struct qk_norm {
+    int64_t tokens;
+    int queries, heads, dh, columns, width;
+    float eps;
+};
+
+static struct qk_norm qk_norm_of(const struct pp_cpu_call *c)
+{
+    const int32_t *n = c->call->n;
+    const int heads = n[2] + PP_KV_HEADS(n);
+    return (struct qk_norm){.tokens = (int64_t)n[0] * n[1],
+                            .queries = n[2],
+                            .heads = heads,
+                            .dh = n[3],
+                            .columns = heads * n[3],
+                            .width = PP_QKV_HEADS(n) * n[3],
+                            .eps = c->call->f[1]};
+}
+
+/* x += bias of n columns; kept: unless NULL the same numbers. */
+static void add_bias(float *x, const float *bias, float *kept, int n)
+{
+    for (int j = 0; j < n; j += VL) {
+        const vf v = vf_load(x + j, n - j) + vf_load_any(bias, j, n - j);
+        vf_store(x + j, n - j, v);
+        if (kept) vf_store(kept + j, n - j, v);
+    }
+}
+
+static float scale_of(const float *x, int dh, float eps)
+{
+    vf squares = {0};
+    for (int j = 0; j < dh; j += VL) {
+        const vf v = vf_load(x + j, dh - j);
+        squares += v * v;
+    }
+    return 1 / sqrtf(vf_sum(squares) / (float)dh + eps);
+}
+
+void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
+{
+    const struct qk_norm q = qk_norm_of(c);
+    float *x = c->p[0], *kept = c->p[2];
+    const float *bias = c->p[1];
+    for (int64_t t = 0; t < q.tokens; t++, x += q.width, kept += q.columns) {
+        add_bias(x, bias, kept, q.columns);
+        if (bias) add_bias(x + q.columns, bias + q.columns, NULL, q.width - q.columns);
+        for (int h = 0; h < q.heads; h++) {
+            const float *gamma = h < q.queries ? c->p[3] : c->p[4];
+            float *head = x + (int64_t)h * q.dh;
+            const float scale = scale_of(head, q.dh, q.eps);
+            for (int j = 0; j < q.dh; j += VL) {
+                const int left = q.dh - j;
+                vf_store(head + j, left, vf_load(head + j, left) * scale * vf_load(gamma + j, left));
+            }
+        }
+    }
+}
+
+/* One head of one token: dx is in place of dy; x as it was before the norm. dgamma is added to. */
+static void grad_head(const struct qk_norm *q, float *dy, const float *x, const float *gamma, float *dgamma)
+{
+    const float scale = scale_of(x, q->dh, q->eps);
+    vf sum = {0};
+    for (int j = 0; j < q->dh; j += VL) {
+        const int left = q->dh - j;
+        const vf xhat = vf_load(x + j, left) * scale, d = vf_load(dy + j, left);
+        vf_store(dgamma + j, left, vf_load(dgamma + j, left) + d * xhat);
+        sum += d * vf_load(gamma + j, left) * xhat;
+    }
+    const float mean = vf_sum(sum) / (float)q->dh;
+    for (int j = 0; j < q->dh; j += VL) {
+        const int left = q->dh - j;
+        const vf g = vf_load(dy + j, left) * vf_load(gamma + j, left);
+        vf_store(dy + j, left, (g - vf_load(x + j, left) * scale * mean) * scale);
+    }
+}
+
+void PP_SIMD(pp_cpu_qk_norm_grad)(const struct pp_cpu_call *c)
+{
+    const struct qk_norm q = qk_norm_of(c);
+    float *dy = c->p[0];
+    const float *x = c->p[1];
+    for (int i = 4; i < 6 && !c->frame->accumulate; i++) memset(c->p[i], 0, sizeof(float) * (size_t)q.dh);
+    for (int64_t t = 0; t < q.tokens; t++, dy += q.width, x += q.columns)
+        for (int h = 0; h < q.heads; h++) {
+            const int of = h < q.queries ? 0 : 1;
+            grad_head(&q, dy + (int64_t)h * q.dh, x + (int64_t)h * q.dh, c->p[2 + of], c->p[4 + of]);
+        }
+}
