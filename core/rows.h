@@ -41,7 +41,7 @@ struct pp_row_column {
     void (*show)(const json_t *row, const char *key, char *buf, size_t size);
     bool left;         /* texts stand left, numbers right */
     bool if_known;     /* left out where all its cells are "-" */
-    bool if_mixed;     /* left out where all its cells are alike */
+    bool if_mixed;     /* left out where all its cells but "-" are alike */
     const char *usual; /* left out where all its cells are that; NULL: of no text */
 };
 

@@ -52,6 +52,17 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size)
     show(value, pp_json_most(value) / (1 << 20), 1, buf, size);
 }
 
+/* A stage of ZeRO; nothing where there is nobody to share with. */
+static void show_zero(const json_t *row, const char *key, char *buf, size_t size)
+{
+    const json_int_t sharers = json_integer_value(json_object_get(row, "replicas")) *
+                               json_integer_value(json_object_get(row, "context_parallel"));
+    if (sharers > 1)
+        pp_show_count(row, key, buf, size);
+    else
+        snprintf(buf, size, "-");
+}
+
 static const struct pp_row_column configuration[] = {
     {"machine", "for_machine", pp_show_text, .left = true, .if_known = true},
     {"schedule", "schedule", pp_show_text, .left = true},
@@ -64,7 +75,7 @@ static const struct pp_row_column configuration[] = {
     {"K", "overlap_tensor_sums", pp_show_count, .if_mixed = true},
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
     {"CP", "context_parallel", pp_show_count, .usual = "1"},
-    {"zero", "zero", pp_show_count, .if_mixed = true},
+    {"zero", "zero", show_zero, .if_mixed = true},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_figure},
 };
@@ -82,14 +93,14 @@ static const char *cell(const struct pp_row_column *column, const json_t *row, c
 /* How wide its widest cell is; 0: it is left out. */
 static int width_of(const struct pp_row_column *column, const json_t *rows)
 {
-    char buf[CELL_BYTES], first[CELL_BYTES];
+    char buf[CELL_BYTES], first[CELL_BYTES] = "-";
     int width = (int)strlen(column->heading);
     bool known = !column->if_known, mixed = !column->if_mixed, other = !column->usual;
-    cell(column, json_array_get(rows, 0), first);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const char *text = cell(column, json_array_get(rows, i), buf);
+        if (strcmp(first, "-") == 0) cell(column, json_array_get(rows, i), first);
         known |= strcmp(text, "-") != 0;
-        mixed |= strcmp(text, first) != 0;
+        mixed |= strcmp(text, "-") != 0 && strcmp(text, first) != 0;
         other |= column->usual && strcmp(text, column->usual) != 0;
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
