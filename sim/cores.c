@@ -13,6 +13,7 @@ struct piece {
     int64_t length_ns;           /* its length at the present rate; -1 = no rate yet */
     int64_t since_ns, finish_ns; /* when the rate was set, and when it ends at that rate */
     double left;                 /* part of the work left at since_ns */
+    double idle;                 /* part of the work in which nothing is computed */
 };
 
 static int smaller(int a, int b) { return a < b ? a : b; }
@@ -120,7 +121,7 @@ static pp_status new_piece(struct cores *c, int32_t *out)
     return PP_OK;
 }
 
-pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns)
+pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns, double idle)
 {
     int32_t id = -1;
     PP_TRY(new_piece(c, &id));
@@ -134,7 +135,8 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
                         .length_ns = -1,
                         .since_ns = c->now_ns,
                         .finish_ns = c->now_ns + ns,
-                        .left = 1.0};
+                        .left = 1.0,
+                        .idle = idle};
     if (core < 0) {
         put_in_heap(c, id);
         return PP_OK;
@@ -166,9 +168,10 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
 static void set_rate(struct cores *c, int32_t id)
 {
     struct piece *p = &c->pieces[id];
-    const double speed = c->collectives[p->core] > 0 ? 1 - c->cost->taken : 1;
+    const double taken = c->collectives[p->core] > 0 ? c->cost->taken : 0,
+                 longer = p->idle + (1 - p->idle) / (1 - taken);
     const double length_alone = length_in_domain(c->cost, p, c->active[p->core / c->width] * c->alike);
-    const int64_t length = llround(length_alone * c->load[p->core] / speed);
+    const int64_t length = llround(length_alone * c->load[p->core] * longer);
     if (length == p->length_ns) return;
     if (p->length_ns > 0) p->left = fmax(0.0, p->left - (double)(c->now_ns - p->since_ns) / (double)p->length_ns);
     p->since_ns = c->now_ns;

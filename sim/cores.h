@@ -38,8 +38,10 @@ struct cores {
 
 pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks) PP_MUST_CHECK;
 void pp_cores_release(struct cores *c);
-/* core: a rank, or -1 for a delay (loaded_ns is then not looked at). */
-pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns) PP_MUST_CHECK;
+/* core: a rank, or -1 for a delay (the rest is then not looked at). idle: the part of it, from 0 to 1, in which the
+ * core computes nothing: collectives take nothing from that. */
+pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns,
+                         double idle) PP_MUST_CHECK;
 /* From now on `more` collectives take from the core; negative: fewer. */
 void pp_cores_collect(struct cores *c, int core, int more);
 /* Goes to the next end of a piece; false if there is none. */

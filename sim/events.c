@@ -10,6 +10,7 @@
  * Hosts that issue are lanes too, behind those of the plan: all that they do is a delay. What a host has begun counts
  * as sent.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/given_times.h"
@@ -250,6 +251,12 @@ static void collect(struct events *e, const struct work *work, const struct phas
         pp_cores_collect(&e->cores, pp_lane_rank(&s->plan->lanes[work->lane], i), more);
 }
 
+/* Of a computation's time what sums inside it take. */
+static double idle_part(const struct pp_class_cost *cost)
+{
+    return cost->sums_ns > 0 && cost->ns > 0 ? fmin((double)cost->sums_ns / (double)cost->ns, 1) : 0;
+}
+
 /* Goes on with `phase`; what takes no time is done at once. */
 static pp_status proceed(struct events *e, struct work work)
 {
@@ -262,10 +269,11 @@ static pp_status proceed(struct events *e, struct work work)
         if (ns > 0) {
             const struct pp_lane *lane = host ? NULL : &s->plan->lanes[work.lane];
             int core = phase->place == NOWHERE ? -1 : phase->place == ON_SOURCE ? lane->src : lane->dst;
-            if (core >= 0 && lane->kind == PP_LANE_COMPUTE)
-                loaded_ns = s->cost->classes[s->plan->tasks[work.task].cls].loaded_ns;
+            const struct pp_class_cost *cost = &s->cost->classes[s->plan->tasks[work.task].cls];
+            const bool computes = core >= 0 && lane->kind == PP_LANE_COMPUTE;
+            if (computes) loaded_ns = cost->loaded_ns;
             collect(e, &work, phase, 1);
-            return pp_cores_start(&e->cores, work, core, ns, loaded_ns);
+            return pp_cores_start(&e->cores, work, core, ns, loaded_ns, computes ? idle_part(cost) : 0);
         }
         mark(e, &work, phase->marks);
         if (phase->marks & LAST) return PP_OK;

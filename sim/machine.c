@@ -242,7 +242,7 @@ static pp_status check_tiles(const char *where, const struct pp_machine *m)
 static pp_status check_sums(const char *where, const struct pp_machine *m)
 {
     const struct spot spot = {where, "reduce", "takes"};
-    if (m->reduce_takes > most_taken) return bad(spot, "is more than 0.9: what computes beside a sum goes on");
+    if (m->reduce_takes > most_taken) return bad(spot, "is more than 0.9: a computation beside a sum must go on");
     if (m->reduce_takes > 0 && m->cores > 0)
         return bad(spot, "must be 0 where \"cores\" is not: sums share the workers' cores");
     return PP_OK;

@@ -13,7 +13,8 @@ static void set_ns(struct sim_case *c, int kind, const int64_t *parts, int64_t w
     }
 }
 
-static void expect_steps(bool zero, bool gather, double taken, int64_t makespan, int64_t batch)
+/* inside: the part of computations that their own sums take. */
+static void expect_steps(bool zero, bool gather, double taken, double inside, int64_t makespan, int64_t batch)
 {
     static const int64_t f[] = {40, 50, 20}, b[] = {90, 100, 110}, sums[] = {150, 20, 200}, gathers[] = {170, 30, 80};
     for (int events = 0; events < 2; events++) {
@@ -28,6 +29,9 @@ static void expect_steps(bool zero, bool gather, double taken, int64_t makespan,
         set_ns(&c, PP_GATHER_PARAM, gathers, 280);
         set_ns(&c, PP_STEP, NULL, 13);
         c.cost->taken = taken;
+        for (int k = 0; k < c.plan->nclasses; k++)
+            if (pp_kinds[c.plan->classes[k].kind].computes)
+                c.cost->classes[k].sums_ns = llround(inside * (double)c.cost->classes[k].ns);
         simulate(&c, events);
         assert_int_equal(c.result.metrics.makespan_ns, makespan);
         assert_int_equal(c.result.batch_ns, batch);
@@ -43,9 +47,9 @@ static void expect_steps(bool zero, bool gather, double taken, int64_t makespan,
 static void test_by_hand(void **state)
 {
     (void)state;
-    expect_steps(false, false, 0, 1013, 1013);
-    expect_steps(true, false, 0, 1013, 1013 + 280);
-    expect_steps(true, true, 0, 1213 - 170, 1213);
+    expect_steps(false, false, 0, 0, 1013, 1013);
+    expect_steps(true, false, 0, 0, 1013, 1013 + 280);
+    expect_steps(true, true, 0, 0, 1213 - 170, 1213);
 }
 
 /* The same where sums take half of the speed of what is computed beside them. The second part of the backward has done
@@ -56,9 +60,12 @@ static void test_by_hand(void **state)
 static void test_taken_by_hand(void **state)
 {
     (void)state;
-    expect_steps(false, false, 0.5, 1098, 1098);
-    expect_steps(true, false, 0.5, 1098, 1098 + 280);
-    expect_steps(true, true, 0.5, 1098 + 235 - 170, 1098 + 235);
+    expect_steps(false, false, 0.5, 0, 1098, 1098);
+    expect_steps(true, false, 0.5, 0, 1098, 1098 + 280);
+    expect_steps(true, true, 0.5, 0, 1098 + 235 - 170, 1098 + 235);
+    /* Where half of a computation is sums of its own, what takes two thirds of the other half leaves half as well. */
+    expect_steps(false, false, 2.0 / 3, 0.5, 1098, 1098);
+    expect_steps(true, true, 0.9, 1, 1213 - 170, 1213);
 }
 
 /* The longest chain of one microbatch is all there is: its tasks are there in parts alone, and the bound is the sum of
