@@ -82,11 +82,11 @@ struct pp_cost {
      * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
     int sharers;
     /* While a rank sums or gathers, what it computes beside that loses this part of its speed, from 0 to below 1: a
-     * GPU's collectives are kernels, too. Left out with jitter. */
+     * GPU's collectives are kernels, too. */
     double taken;
     /* Each computation takes up to this part of its time longer or shorter (pp_jitter_ns), on each replica by itself;
-     * 0: all take their time. With several replicas only where nothing shares a core or a device, and no host
-     * issues. */
+     * 0: all take their time. With several replicas only where nothing shares a core or a device, nothing is
+     * taken, and no host issues. */
     double jitter;
     uint64_t seed; /* of the jitter */
     int source;    /* the worst of the classes': enum pp_cost_source */

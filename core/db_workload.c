@@ -116,9 +116,6 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     if (config->cp_comm_type == PP_CONTEXT_ALL_GATHER) add(t, "all_gather ");
 }
 
-static const char *const bias_words[] = {
-    [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
-
 /* What layers are beside the tutorials'. */
 static void add_layer_words(struct text *t, const struct pp_config *config)
 {
@@ -128,7 +125,7 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->norm_epsilon != PP_NORM_EPSILON) add_real(t, " eps", config->norm_epsilon);
     if (config->qk_norm) add(t, " qknorm");
     if (config->activation != PP_RELU) add(t, " %s", pp_activation_names[config->activation]);
-    add(t, "%s", bias_words[config->bias]);
+    add(t, "%s", pp_bias_words[config->bias]);
     if (config->tie_embeddings) add(t, " tied");
     if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
     if (config->positions == PP_POSITIONS_LEARNED) add(t, " learned%d", pp_config_max_positions(config));

@@ -26,6 +26,7 @@ enum pp_activation { PP_RELU, PP_GELU, PP_SWIGLU, PP_GELU_TANH };
 extern const char *const pp_activation_names[];
 /* Which linears have one: all, none, (GPT-2) those of layers and not the decoder, or (Qwen2) in_proj alone. */
 enum pp_bias { PP_BIAS, PP_NO_BIAS, PP_BIAS_LAYERS, PP_BIAS_QKV };
+extern const char *const pp_bias_words[]; /* in names of work and its parts: " nobias", ...; of all "" */
 /* How a model knows where a word stands: sines and cosines added to the embedding (Vaswani et al. 2017), queries and
  * keys of each layer rotated (Su et al. 2021), or a row of weights for each place, added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };

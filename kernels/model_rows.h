@@ -26,8 +26,7 @@ enum pp_dim {
 /* How the bound of a tensor follows from the shape. */
 enum pp_rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
 
-/* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers, but for
- * that of in_proj. */
+/* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers, but for that of in_proj. */
 enum {
     OF_ANY = 0,
     OF_BIAS = 1,

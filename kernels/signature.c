@@ -26,11 +26,9 @@ static void write_vocabulary(const struct pp_writer *w, bool tensors, char *text
 /* Where only the decoder lacks a bias, nothing else differs. */
 static const char *bias_word(const struct pp_writer *w)
 {
-    static const char *const words[] = {
-        [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
     const int bias = w->model->shape.bias;
     const bool decode = w->stage->decode && w->part.highest;
-    return bias == PP_BIAS_LAYERS && !decode ? "" : words[bias];
+    return bias == PP_BIAS_LAYERS && !decode ? "" : pp_bias_words[bias];
 }
 
 /* Rotations are in all layers, and have no tensors; learnt positions are the embedding's: how many there are, the step

@@ -225,7 +225,7 @@ def llama(config, kind=LLAMA, mixture=None):
         config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
     for name in ("attention_bias", "mlp_bias"):
-        config.must(name, False, "ppkit has biases in all linears of a layer, in none, or in in_proj alone")
+        config.must(name, False, "ppkit has biases in all linears of a layer, in none, or of queries, keys and values alone")
     config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")

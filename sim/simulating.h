@@ -104,7 +104,7 @@ static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_l
 static inline bool pp_sim_takes(const struct sim *s, int lane)
 {
     const int kind = s->plan->lanes[lane].kind;
-    return s->cost->taken > 0 && s->cost->jitter == 0 && (kind == PP_LANE_REDUCE || kind == PP_LANE_TIED);
+    return s->cost->taken > 0 && (kind == PP_LANE_REDUCE || kind == PP_LANE_TIED);
 }
 
 /* Ranks whose hosts issue the task. */
