@@ -60,6 +60,8 @@ def edges_of(tasks):
             needs[task] = [made[kind[-1], stage, m] for m in group]
         elif kind == "REDUCE_GRAD":
             needs[task] = made.get(("grad", stage), [])
+        elif kind == "REDUCE_SHARE":
+            needs[task] = [made.get(("sum", stage))]
         elif kind == "REDUCE_TIED":
             needs[task] = [t for s in (0, last) for t in final(made, s)]
             made["sum", 0] = made["sum", last] = task
@@ -99,7 +101,7 @@ def keep(made, task, kind, stage, group):
             made["F" if kind in ("F", "XFER_F") else "B", stage, m] = task
     if kind in ("B", "W"):
         made.setdefault(("grad", stage), []).append(task)
-    if kind == "REDUCE_GRAD":
+    if kind in ("REDUCE_GRAD", "REDUCE_SHARE"):
         made["sum", stage] = task
     if kind == "NORM":
         made.setdefault("norm", []).append(task)

@@ -30,6 +30,7 @@ static const uint8_t cause_of[PP_KINDS] = {
     [PP_REDUCE_TIED] = PP_CAUSE_COMBINING,
     [PP_PUT_PARAM] = PP_CAUSE_COMBINING,
     [PP_ADD_GRAD] = PP_CAUSE_COMBINING,
+    [PP_REDUCE_SHARE] = PP_CAUSE_COMBINING,
 };
 
 /* Time alone against time with most workers busy, of the tasks of a kind together: of the newest profile of the model,

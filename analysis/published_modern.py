@@ -62,7 +62,7 @@ class Run:
         self.model, self.source = model, source
         self.machine, _, self.network = machine.partition("/")  # "a100/4": with a quarter of the network between hosts
         (self.gpus, self.tensor, self.ranks, self.virtual, self.rows, self.batch) = cells[:6]
-        (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate) = cells[6:]
+        (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate, self.group) = cells[6:]
         self.replicas = self.gpus // self.tensor // self.ranks
 
     def tokens(self, seconds):
@@ -92,7 +92,11 @@ class Run:
 
     def part(self):
         """What runs that differ in replicas only have in common"""
-        return self.machine, self.tensor, self.ranks, self.virtual, self.rows, self.checkpoint
+        return self.machine, self.tensor, self.ranks, self.virtual, self.rows, self.checkpoint, self.group
+
+    def but_for_groups(self):
+        """What runs that differ in who shares the optimizer only have in common"""
+        return self.model.name, self.gpus, self.part()[:-1]
 
     def on(self, folder):
         """What --machine takes: a name, or a copy of its file in the folder, with a part of its network"""
@@ -120,6 +124,7 @@ class Run:
             *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows, "--schedule", *schedule),
             *("--zero", 1, *OVERLAP[self.overlap], *(["--sequence-parallel"] if self.sequence == "yes" else [])),
             *(["--overlap-tensor-sums", PIECES] if self.hides_sums() else []),
+            *(["--shard-degree", self.group] if self.group else []),
         ]
 
 
@@ -141,10 +146,11 @@ def table(runs, found):
     for run, (rate, sums, arena) in zip(runs, found):
         errors.append(percent(rate, run.measured()))
         row = [run.model.name, run.machine, run.gpus, run.tensor, run.ranks, run.virtual]
-        row += [run.replicas, run.rows, "" if run.checkpoint == "never" else "yes"]
+        row += [run.replicas, run.group or "", run.rows, "" if run.checkpoint == "never" else "yes"]
         row += [f"{run.measured():.0f}", f"{rate:.0f}", f"{errors[-1]:+.0f}"]
         rows.append([*row, f"{100 * sums:.0f}", f"{arena:.0f}", f"{100 * run.products():.0f}"])
-    head = ["model", "machine", "GPUs", "T", "P", "V", "D", "rows", "recomputed", "tokens/s", "ppsim", "error %"]
+    head = ["model", "machine", "GPUs", "T", "P", "V", "D", "of each", "rows"]
+    head += ["recomputed", "tokens/s", "ppsim", "error %"]
     return markdown([*head, "sums %", "arena GiB", "products %"], rows), errors
 
 
@@ -197,6 +203,19 @@ def computing(runs, errors):
     return [error for run, host, error in zip(runs, on_host, errors) if host or run.hides_sums()]
 
 
+def of_groups(runs, found, errors):
+    """(table of runs whose replicas share in groups, beside those that all share; {word of the text: figure})"""
+    rows, grouped = [], [i for i, run in enumerate(runs) if run.group]
+    together = {run.but_for_groups(): i for i, run in enumerate(runs) if not run.group}
+    for i in grouped:
+        run, other = runs[i], together[runs[i].but_for_groups()]
+        gains = [percent(run.measured(), runs[other].measured()), percent(found[i][0], found[other][0])]
+        rows.append([run.gpus, run.tensor, run.group, *(f"{gain:+.0f}" for gain in gains)])
+    errors = [errors[i] for i in grouped]
+    figures = {"modern_groups": span(errors), "modern_groups_mean": f"{statistics.mean(errors):+.0f}"}
+    return markdown(["GPUs", "T", "of each", "measured %", "predicted %"], rows), figures
+
+
 def section(program, facts):
     """({name: table}, {word of the text: figure})"""
     runs = runs_of(facts)
@@ -204,8 +223,8 @@ def section(program, facts):
     hiding = [i for i, run in enumerate(runs) if run.hides_sums()]
     waiting = [runs[i].that_waits() for i in hiding]
     intern = [i for i, run in enumerate(runs) if run.source == "internlm"]
-    host, few = ([i for i in intern if runs[i].gpus <= gpus] for gpus in (8, 128))
-    (largest,) = (i for i in intern if runs[i].gpus == 1024)
+    host, few = ([i for i in intern if runs[i].gpus <= gpus and not runs[i].group] for gpus in (8, 128))
+    largest = [i for i in intern if runs[i].gpus == 1024 and not runs[i].group]
     with tempfile.TemporaryDirectory() as folder:
         found, narrow, waited = (
             [predicted(program, run, folder) for run in these] for these in (runs, wide, waiting)
@@ -236,9 +255,10 @@ def section(program, facts):
         "modern_host": span([errors[i] for i in host]),
         "modern_few": span([errors[i] for i in few]),
         "modern_few_mean": f"{statistics.mean(errors[i] for i in few):+.0f}",
-        "modern_largest": f"{errors[largest]:+.0f}",
+        "modern_largest": span([errors[i] for i in largest]),
         **of_first(first, *seconds),
         **of_models(runs, found, errors),
     }
     figures["modern_hosts"] = of_hosts(figures)
-    return {"modern": lines}, figures
+    groups, words = of_groups(runs, found, errors)
+    return {"modern": lines, "groups": groups}, {**figures, **words}

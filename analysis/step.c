@@ -291,13 +291,15 @@ static int32_t summed_for(const struct pp_step *s, int32_t task)
 {
     const int stage = s->nodes[task].stage;
     const int32_t tied = stage == 0 || stage == s->stages - 1 ? last_of(s, task, 1u << PP_REDUCE_TIED, 0) : -1;
-    return tied >= 0 ? tied : last_of(s, task, 1u << PP_REDUCE_GRAD, stage);
+    const int32_t share = last_of(s, task, 1u << PP_REDUCE_SHARE, stage);
+    if (tied >= 0 || share >= 0) return tied >= 0 ? tied : share;
+    return last_of(s, task, 1u << PP_REDUCE_GRAD, stage);
 }
 
 /* What made, or summed over replicas, a stage's last gradients before the task. */
 static int32_t made_for(const struct pp_step *s, int32_t task, int stage)
 {
-    const int32_t sum = last_of(s, task, 1u << PP_REDUCE_GRAD, stage);
+    const int32_t sum = last_of(s, task, 1u << PP_REDUCE_GRAD | 1u << PP_REDUCE_SHARE, stage);
     return sum >= 0 ? sum : last_of(s, task, 1u << PP_B | 1u << PP_W, stage);
 }
 
@@ -310,11 +312,21 @@ static int32_t delivered_to(const struct pp_step *s, int32_t task)
     return later_of(s, node->kind == PP_R ? -1 : from_stage(s, node, from, gradient), gathered_for(s, task));
 }
 
-/* Kinds of tasks of the same stage, of which the last one makes what a collective, or ADD_GRAD, works on. */
+/* Kinds of tasks of the same stage, of which the last one makes what a collective, or ADD_GRAD, works on; 0: none. */
 static unsigned makers_for(const struct pp_step *s, int kind)
 {
-    if (kind == PP_GATHER_PARAM) return 1u << (has_shards(s) ? PP_PUT_PARAM : PP_STEP);
-    return kind == PP_ADD_GRAD ? 1u << PP_REDUCE_GRAD : 1u << PP_B | 1u << PP_W;
+    switch (kind) {
+    case PP_GATHER_PARAM:
+        return 1u << (has_shards(s) ? PP_PUT_PARAM : PP_STEP);
+    case PP_REDUCE_GRAD:
+        return 1u << PP_B | 1u << PP_W;
+    case PP_ADD_GRAD:
+        return 1u << PP_REDUCE_GRAD;
+    case PP_REDUCE_SHARE:
+        return 1u << (has_shards(s) ? PP_ADD_GRAD : PP_REDUCE_GRAD);
+    default:
+        return 0;
+    }
 }
 
 int32_t pp_step_needs(const struct pp_step *s, int32_t task)
@@ -332,11 +344,6 @@ int32_t pp_step_needs(const struct pp_step *s, int32_t task)
     case PP_XFER_B:
         found = *place(s, s->made, node->stage, node->microbatch, node->kind == PP_XFER_B);
         break;
-    case PP_REDUCE_GRAD:
-    case PP_GATHER_PARAM:
-    case PP_ADD_GRAD:
-        found = last_of(s, task, makers_for(s, node->kind), node->stage);
-        break;
     case PP_NORM:
         found = summed_for(s, task);
         break;
@@ -350,6 +357,7 @@ int32_t pp_step_needs(const struct pp_step *s, int32_t task)
         found = later_of(s, made_for(s, task, 0), made_for(s, task, s->stages - 1));
         break;
     default:
+        found = last_of(s, task, makers_for(s, node->kind), node->stage);
         break;
     }
     return found < task ? found : -1; /* edges point to smaller ids; a damaged file may not */

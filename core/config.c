@@ -95,6 +95,14 @@ int pp_config_copies(const struct pp_config *config)
     return (config->replicas > n ? config->replicas / n : 1) * pp_config_context(config);
 }
 
+int pp_config_shard_group(const struct pp_config *config, int degree)
+{
+    const int copies = pp_config_copies(config);
+    const int64_t group = (int64_t)copies * degree / config->replicas;
+    if (degree == 0 || degree >= config->replicas) return copies;
+    return group > 1 ? (int)group : 1;
+}
+
 bool pp_config_sums_parts(const struct pp_config *config)
 {
     return config->overlap_grad_reduce && pp_config_copies(config) > 1 && !config->times;
@@ -142,13 +150,12 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .expert_parallel = config->expert_parallel,
         .context = pp_config_context(config),
         .context_kind = config->cp_comm_type,
-        .replicas = pp_config_copies(config),
-        .zero = config->zero.v[0] && pp_config_copies(config) > 1,
-        .shards = config->zero.v[0] == 3 && pp_config_copies(config) > 1,
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums.v[0],
         .tied = config->tie_embeddings,
     };
+    pp_shape_share(out, config->zero.v[0], pp_config_copies(config),
+                   pp_config_shard_group(config, config->shard_degree.v[0]));
 }
 
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)

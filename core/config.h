@@ -48,6 +48,7 @@ struct pp_config {
     struct pp_ints overlap_tensor_sums; /* pieces in which their sums run beside products; 1: they do not */
     int tie_embeddings;                 /* 1: the decoder's weight is the embedding's */
     struct pp_ints zero; /* 1: replicas share what the optimizer does and keeps; 3: and parameters and gradients */
+    struct pp_ints shard_degree;     /* ... in groups of so many, or all that there are; 0: all */
     bool overlap_param_gather;       /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;        /* gradients are summed beside their backward */
     int64_t bucket_size;             /* ... in parts whose layers have so many bytes */
@@ -125,6 +126,9 @@ double pp_config_price(const struct pp_config *config);
 pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
+/* Of these so many share, where each so many replicas do (0: all). PP_USAGE where they are no whole groups. */
+int pp_config_shard_group(const struct pp_config *config, int degree);
+pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);
 /* Places that have a row of weights, where positions are learnt. */

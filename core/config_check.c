@@ -114,6 +114,20 @@ pp_status pp_config_check_replicas(const struct pp_config *config, int replicas)
                    pp_plural(replicas));
 }
 
+pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree)
+{
+    const int replicas = config->replicas, n = config->expert_parallel;
+    if (degree == 0 || degree >= replicas) return PP_OK;
+    if (replicas % degree)
+        return pp_fail(PP_USAGE, "--shard-degree %d does not divide the %d replicas, which share in groups", degree,
+                       replicas);
+    if (n <= 1 || degree % n == 0) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "--shard-degree %d is no multiple of --expert-parallel %d: replicas that share experts "
+                   "are in one group",
+                   degree, n);
+}
+
 /* Of a list, or 1 where it is empty. */
 static int most_of(const struct pp_ints *list)
 {
@@ -287,6 +301,8 @@ void pp_config_remarks(const struct pp_config *config)
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     remark_on_sharers(config);
+    if (!has(&config->shard_degree, 0) && !has(&config->zero, 1) && !has(&config->zero, 3))
+        pp_warn("--shard-degree changes nothing without --zero 1 or 3");
     if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";

@@ -206,6 +206,12 @@ const struct pp_opt pp_config_rows[] = {
      "parameters are gathered, and behind its backward its gradients are summed, of each microbatch (ZeRO stage 3, "
      "PyTorch's FSDP)",
      TIMED},
+    {"shard-degree", PP_OPT_INTS, AT(shard_degree), PP_RUNS, PIPELINE, NULL, "0", 0, 65536, NULL,
+     "with --zero: each so many replicas, a divisor of --replicas, share, not all (0, and any number from --replicas "
+     "on); gradients are then summed in each group, and its shares over the groups, so only these sums leave a host "
+     "that holds a group (FSDP's HYBRID_SHARD, torchtitan's data_parallel_shard_degree, Megatron-LM's "
+     "--num-distributed-optimizer-instances)",
+     TIMED},
     {"overlap-grad-reduce", PP_OPT_FLAG, AT(overlap_grad_reduce), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --replicas or --context-parallel: sum a stage's gradients in parts beside its last backward, each as soon "
      "as it is made, as PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",

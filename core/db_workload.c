@@ -96,7 +96,9 @@ static void add_experts(struct text *t, const struct pp_config *config)
 static void add_replicas(struct text *t, const struct pp_config *config, const struct pp_shape *shape)
 {
     const int zero = shape ? pp_shape_zero(shape) : pp_config_copies(config) > 1 ? config->zero.v[0] : 0;
-    if (zero) add(t, "zero %d ", zero);
+    if (zero) add(t, "zero %d", zero);
+    if (zero && shape && pp_shape_shard_groups(shape) > 1) add(t, "/%d", shape->replicas);
+    if (zero) add(t, " ");
     if (!pp_config_sums_parts(config) || zero == 3) return;
     add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
     if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);

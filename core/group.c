@@ -20,16 +20,24 @@ struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_
 
 struct pp_group pp_replica_group(const struct pp_plan *plan, int worker)
 {
-    return (struct pp_group){.first = pp_worker_at(plan, 0, pp_worker_rank(plan, worker), worker % plan->members),
+    const int first = pp_worker_replica(plan, worker) - pp_worker_share(plan, worker);
+    return (struct pp_group){.first = pp_worker_at(plan, first, pp_worker_rank(plan, worker), worker % plan->members),
                              .stride = plan->members,
-                             .n = plan->replicas,
+                             .n = plan->shard_group,
                              .run = plan->context,
                              .jump = pp_worker_at(plan, plan->context, 0, 0)};
 }
 
+struct pp_group pp_share_group(const struct pp_plan *plan, int worker)
+{
+    const int stride = pp_worker_at(plan, plan->shard_group, 0, 0);
+    return (struct pp_group){worker % stride, stride, pp_plan_shard_groups(plan)};
+}
+
 struct pp_group pp_norm_group(const struct pp_plan *plan, int worker)
 {
-    if (plan->zero) return (struct pp_group){0, 1, pp_plan_workers(plan)};
+    const int all = pp_norm_workers(plan);
+    if (plan->zero) return (struct pp_group){worker - worker % all, 1, all};
     return (struct pp_group){.first = pp_worker_at(plan, pp_worker_replica(plan, worker), 0, 0),
                              .stride = 1,
                              .n = plan->ranks * plan->members,

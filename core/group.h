@@ -32,9 +32,11 @@ struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_
 /* How many: of any worker's. */
 int pp_join_size(const struct pp_plan *plan, enum pp_join_group group);
 
-/* Gradients: a worker's replicas, in their order. */
+/* Gradients: a worker's replicas, in their order, or those of its group that shares. */
 struct pp_group pp_replica_group(const struct pp_plan *plan, int worker);
-/* The norm: a worker's replica (rank by rank), or all. */
+/* Shares of them: of each group the worker that has the same share. */
+struct pp_group pp_share_group(const struct pp_plan *plan, int worker);
+/* The norm: a worker's replica (rank by rank), or the group that shares. */
 struct pp_group pp_norm_group(const struct pp_plan *plan, int worker);
 /* Gradients of the embedding's copies: of a replica the workers of the first and of the last stage that have the same
  * part; one, where it has both. */

@@ -84,6 +84,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .context = pp_config_context(config),
                                  .zero = job->point.zero,
                                  .shards = job->point.zero == 3,
+                                 .shard_group = pp_config_shard_group(config, job->point.shard_degree),
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),
@@ -119,8 +120,8 @@ done:
     return status;
 }
 
-/* Evaluation: forward only, one replica; with shards all of them, on the same rows. Whatever the schedule, batches are
- * cut in the same way, so that losses have the same bits. */
+/* Evaluation: forward only, one replica; with shards a group that shares, on the same rows. Whatever the schedule,
+ * batches are cut in the same way, so that losses have the same bits. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
@@ -128,7 +129,7 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
-    if (!job->train->shards) spec.replicas = job->train->context;
+    spec.replicas = job->train->shards ? job->train->shard_group : job->train->context;
     PP_TRY(schedules->build(&spec, &job->eval));
     return pp_plan_check(job->eval);
 }
@@ -241,6 +242,14 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
     return PP_OK;
 }
 
+/* "D8", "D8/4" where each four share. */
+static const char *replicas_text(const struct pp_job *job, char buf[32])
+{
+    const int n = snprintf(buf, 32, "D%d", job->config->replicas), degree = job->point.shard_degree;
+    if (degree) snprintf(buf + n, 32 - (size_t)n, "/%d", degree);
+    return buf;
+}
+
 static pp_status name_key(struct pp_job *job)
 {
     uint32_t order;
@@ -248,7 +257,7 @@ static pp_status name_key(struct pp_job *job)
     const struct pp_shape *shape = &job->model->shape, *local = &job->model->local;
     const char *flash = shape->attention == PP_ATTENTION_FLASH ? " flash" : "";
     char precision[16] = "", columns[24] = "", rows[48], batch[24] = "", ordered[24] = "", tensor[48] = "",
-         experts[24] = "", context[40] = "", pieces[16] = "";
+         experts[24] = "", context[40] = "", pieces[16] = "", replicas[32];
     PP_TRY(other_order(job, &order));
     if (shape->precision != PP_FP32) snprintf(precision, sizeof precision, " %s", pp_precision_names[shape->precision]);
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
@@ -264,9 +273,9 @@ static pp_status name_key(struct pp_job *job)
     const char *each = plan->shards && plan->microbatches > 1 ? " summed each" : "";
     const size_t size = sizeof job->accumulation_key;
     const int used =
-        snprintf(job->accumulation_key, size, "D%d M%d%s%s%s%s threads %d%s%s%s rows %s%s%s", job->config->replicas,
-                 plan->microbatches, each, tensor, experts, context, job->config->threads, precision, columns, flash,
-                 pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+        snprintf(job->accumulation_key, size, "%s M%d%s%s%s%s threads %d%s%s%s rows %s%s%s",
+                 replicas_text(job, replicas), plan->microbatches, each, tensor, experts, context, job->config->threads,
+                 precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }
@@ -289,8 +298,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;
-    shape.zero = point->zero && shape.replicas > 1;
-    shape.shards = point->zero == 3 && shape.replicas > 1;
+    pp_shape_share(&shape, point->zero, pp_config_copies(config), pp_config_shard_group(config, point->shard_degree));
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

@@ -43,6 +43,7 @@ struct pp_point {
     int tensor;                         /* T; 0: 1 */
     int sum_pieces;                     /* pp_shape.sum_pieces; without T > 1: 1 */
     int zero;                           /* stage of ZeRO; without several replicas 0 */
+    int shard_degree;                   /* so many replicas share; 0: all, or none */
 };
 
 static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
@@ -58,7 +59,7 @@ struct pp_tails {
 
 /* Holds the longest key: what is cut off would make unequal keys look equal. */
 enum {
-    PP_ACCUMULATION_KEY = sizeof "D2147483647 M2147483647 summed each T2147483647/2147483647 sequence "
+    PP_ACCUMULATION_KEY = sizeof "D2147483647/2147483647 M2147483647 summed each T2147483647/2147483647 sequence "
                                  "experts/2147483647 context/2147483647 "
                                  "all_gather threads 2147483647 fp32 logits 2147483647 flash rows "
                                  "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
@@ -77,6 +78,9 @@ struct pp_job {
     /* equal keys: equal bits (design: M, D, order and batching of W, kernel variant) */
     char accumulation_key[PP_ACCUMULATION_KEY];
 };
+
+/* For messages: ", zero 3 in groups of 8", or "" where nothing is shared. Returns buf. */
+const char *pp_sharing_text(int zero, int degree, char *buf, size_t size);
 
 /* For messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always"; neither one stage a rank is told nor that there are
  * no checkpoints. Returns buf, of PP_POINT_TEXT bytes; a longer path of a schedule is cut off. */

@@ -83,6 +83,8 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     if (plan->members > 1) hash = pp_plan_hash_word(hash, (uint64_t)plan->members);
     if (plan->expert_parallel > 1) hash = pp_plan_hash_word(hash, UINT64_C(1) << 32 | (uint64_t)plan->expert_parallel);
     if (plan->context > 1) hash = pp_plan_hash_word(hash, UINT64_C(2) << 32 | (uint64_t)plan->context);
+    if (plan->shard_group < plan->replicas)
+        hash = pp_plan_hash_word(hash, UINT64_C(3) << 32 | (uint64_t)plan->shard_group);
     if (pp_checkpoint_in_slots(plan->checkpoint)) /* tasks are those of never */
         hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);

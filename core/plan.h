@@ -10,7 +10,7 @@
  *   - lanes 0 .. ranks-1 are the compute lanes of the ranks;
  *   - then one lane per directed channel (source rank, destination rank, activation or gradient) that is used;
  *   - then, if there are replicas, one collective lane per rank (sums of gradients, and what shares of the optimizer's
- *     work make of the parameters);
+ *     work make of the parameters), and, if they share in several groups, one more for the sums between groups;
  *   - then, if embedding and decoder are tied, one collective lane for the sum of their gradients;
  *   - then, if the gradient is clipped, one collective lane for the global norm.
  * A transfer is one task, on its channel's lane. Its two ends stand in the issue lists of two ranks.
@@ -29,6 +29,7 @@
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients,
  *     ADD_GRAD for its REDUCE_GRAD;
+ *   - REDUCE_SHARE waits for its REDUCE_GRAD, with shards for the last ADD_GRAD of its part;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *
@@ -65,7 +66,8 @@
     X(GATHER_PARAM, "GATHER_PARAM", false, "a stage's parameters, of which each replica has stepped a share")          \
     X(REDUCE_TIED, "REDUCE_TIED", false, "sum of the gradients of embedding and decoder, which are one tensor")        \
     X(PUT_PARAM, "PUT_PARAM", true, "a replica's share of the parameters of a part, to where they are gathered")       \
-    X(ADD_GRAD, "ADD_GRAD", true, "its share of the summed gradients of a part, to those of other microbatches")
+    X(ADD_GRAD, "ADD_GRAD", true, "its share of the summed gradients of a part, to those of other microbatches")       \
+    X(REDUCE_SHARE, "REDUCE_SHARE", false, "sum of a share of gradients over the groups of replicas that share")
 
 enum pp_kind {
 #define X(id, name, computes, meaning) PP_##id,
@@ -194,6 +196,7 @@ struct pp_plan_spec {
     int tensor, expert_parallel, context;    /* T, N and C, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     bool shards;                             /* see struct pp_plan; with zero. Adds PUT_PARAM and ADD_GRAD, too */
+    int shard_group;                         /* see struct pp_plan; 0: all replicas. Fewer add REDUCE_SHARE */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
     int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots at all: nothing is limited */
@@ -248,6 +251,11 @@ struct pp_plan {
      * it keeps, or adds it, in the order of the microbatches. Plans that do not train gather, too. Not with split
      * backwards. */
     bool shards;
+    /* Each so many successive replicas share, a divisor of all of them and a multiple of `context`. What a group has
+     * summed is summed over the groups, share by share: REDUCE_SHARE, behind REDUCE_GRAD, with shards behind the last
+     * ADD_GRAD of a part (PyTorch's HYBRID_SHARD; MiCS, Zhang et al. 2022). NORM_ALL is among the workers of a group.
+     * Where nothing is shared, it is all replicas. */
+    int shard_group;
     /* Microbatches that an activation slot holds, in each of its buffers one behind the other: microbatch m is number
      * m % slot_microbatches of its slot, at row first_row[m] - first_row[pp_slot_first()]. 1 unless W is
      * batched. */
@@ -307,14 +315,11 @@ static inline bool pp_goes_back(int kind)
     return kind != PP_F && kind != PP_R && kind != PP_GATHER_PARAM && kind != PP_PUT_PARAM;
 }
 
-/* Do the replicas meet in this task? */
-static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
-{
-    return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || (plan->zero && kind == PP_NORM_ALL);
-}
-
 /* Does it move a rank's own shares? It may stand between parts of a computation, whose scratch it leaves alone. */
 static inline bool pp_keeps_shards(int kind) { return kind == PP_PUT_PARAM || kind == PP_ADD_GRAD; }
+
+/* Groups of replicas that share; what they have is alike. */
+static inline int pp_plan_shard_groups(const struct pp_plan *plan) { return plan->replicas / plan->shard_group; }
 
 /* The stage of ZeRO; 0: replicas share nothing. */
 static inline int pp_plan_zero(const struct pp_plan *plan) { return plan->shards ? 3 : plan->zero; }
@@ -322,7 +327,7 @@ static inline int pp_plan_zero(const struct pp_plan *plan) { return plan->shards
 /* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
 static inline bool pp_combines(int kind)
 {
-    return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || kind == PP_REDUCE_TIED;
+    return kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM || kind == PP_REDUCE_SHARE || kind == PP_REDUCE_TIED;
 }
 
 /* Does a rank sum tied gradients with another one? Where first and last stage are on one rank, it has both copies. */

@@ -15,7 +15,7 @@ struct slot_use {
 
 /* Tasks of a stage; -1: none yet. */
 struct passed {
-    int32_t forward, gather, last_gather, step, sum;
+    int32_t forward, gather, last_gather, step;
 };
 
 struct check {
@@ -24,7 +24,6 @@ struct check {
     uint8_t *seen;          /* [stages * row]; see row_of() */
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
     int32_t *open;          /* [ranks] the last computation, if the next one is its next part; -1: it is not */
-    int32_t *made;          /* [stages] the last B or W, or part of one; -1: none yet */
     struct passed *passed;  /* [stages] what edges into the next step join */
     struct pp_wrap *wraps;  /* [nwraps] sorted */
     int32_t before;         /* the part before the task; -1: it is not the next part of an open one */
@@ -189,37 +188,6 @@ static pp_status check_first(struct check *c, int32_t id)
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
-/* What norms and steps are of has been summed over the replicas, the last part too. (plan_tied.c: of what is tied.) */
-static pp_status check_summed(const struct check *c, int32_t id)
-{
-    const struct pp_plan *plan = c->plan;
-    const struct pp_task *t = &plan->tasks[id];
-    const bool tied = plan->tied && (t->stage == 0 || t->stage == plan->stages - 1);
-    if (t->kind != (plan->clip ? PP_NORM : PP_STEP) || plan->replicas == 1 || tied) return PP_OK;
-    const int32_t sum = c->passed[t->stage].sum;
-    if (sum >= 0 && t->dep[0] == sum && plan->tasks[sum].dep[0] == c->made[t->stage]) return PP_OK;
-    return pp_plan_bad(plan, id, "it does not wait for the sum of its stage's gradients");
-}
-
-/* What is summed has been made: by the task before, whole or the same part. Parts are summed in their order, and all of
- * them. */
-static pp_status check_sum(struct check *c, int32_t id)
-{
-    const struct pp_task *t = &c->plan->tasks[id];
-    if (c->plan->shards) return PP_OK; /* plan_shards.c */
-    if (t->kind == PP_B || t->kind == PP_W) c->made[t->stage] = id;
-    if (t->kind != PP_REDUCE_GRAD) return check_summed(c, id);
-    const int32_t before = c->passed[t->stage].sum;
-    const struct pp_class *sum = &c->plan->classes[t->cls];
-    if (sum->part != (before < 0 ? 0 : c->plan->classes[c->plan->tasks[before].cls].part + 1))
-        return pp_plan_bad(c->plan, id, "it is another part than the one that is due");
-    c->passed[t->stage].sum = id;
-    const bool waits = t->dep[0] >= 0 && t->dep[0] == c->made[t->stage];
-    const struct pp_class *made = waits ? &c->plan->classes[c->plan->tasks[t->dep[0]].cls] : NULL;
-    if (waits && made->part == sum->part && made->parts == sum->parts) return PP_OK;
-    return pp_plan_bad(c->plan, id, "it sums gradients before they are made");
-}
-
 static pp_status check_complete(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -355,7 +323,6 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_part(c, id));
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
-        PP_TRY(check_sum(c, id));
         PP_TRY(check_place(c, id));
         PP_TRY(check_parameters(c, id));
         PP_TRY(check_input(c, id));
@@ -365,8 +332,9 @@ static pp_status run_checks(struct check *c)
     }
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
-    if (plan->tied) PP_TRY(pp_tied_check(plan));
     if (plan->shards) PP_TRY(pp_shards_check(plan));
+    if (plan->replicas > 1 && !plan->shards) PP_TRY(pp_sums_check(plan));
+    if (plan->tied) PP_TRY(pp_tied_check(plan));
     return pp_issue_check_end(&c->issue);
 }
 
@@ -379,11 +347,9 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
     PP_TRY_DONE(PP_NEW(&c.open, plan->ranks));
-    PP_TRY_DONE(PP_NEW(&c.made, plan->stages));
     PP_TRY_DONE(PP_NEW(&c.passed, plan->stages));
     memset(c.passed, 0xff, (size_t)plan->stages * sizeof *c.passed);
     memset(c.open, 0xff, (size_t)plan->ranks * sizeof *c.open);
-    memset(c.made, 0xff, (size_t)plan->stages * sizeof *c.made);
     PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
     memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);
     status = run_checks(&c);
@@ -392,7 +358,6 @@ done:
     free(c.seen);
     free(c.begun);
     free(c.open);
-    free(c.made);
     free(c.passed);
     free(c.wraps);
     pp_issue_check_release(&c.issue);

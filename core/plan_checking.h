@@ -16,6 +16,10 @@ pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what
  * ranks that there are. */
 pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
+/* plan_sums.c: of a plan with replicas and without shards: gradients are summed when they are made, part by part, where
+ * replicas share in groups then over these, and before what needs them. */
+pp_status pp_sums_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
 /* plan_tied.c: the sum of tied gradients is there once, behind what makes them, and before what needs it. */
 pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
 

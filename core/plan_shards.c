@@ -21,6 +21,7 @@ struct shards {
     int32_t *parts;    /* [stages] */
     int32_t *before;   /* [stages] parts of earlier stages */
     int32_t *taken;    /* [parts of all stages] microbatches whose gradients were taken */
+    int32_t *last;     /* [parts of all stages] what took the last of them, or summed them over groups */
 };
 
 static int32_t part_of(const struct shards *c, const struct pp_task *t)
@@ -32,9 +33,9 @@ static int32_t part_of(const struct shards *c, const struct pp_task *t)
 /* Stages have as many parts in all the tasks that have any, and each class is one of them. */
 static pp_status count_parts(struct shards *c)
 {
-    static const bool is_cut[PP_KINDS] = {[PP_F] = true,           [PP_R] = true,        [PP_B] = true,
-                                          [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true, [PP_GATHER_PARAM] = true,
-                                          [PP_PUT_PARAM] = true};
+    static const bool is_cut[PP_KINDS] = {[PP_F] = true,           [PP_R] = true,           [PP_B] = true,
+                                          [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true,    [PP_GATHER_PARAM] = true,
+                                          [PP_PUT_PARAM] = true,   [PP_REDUCE_SHARE] = true};
     const struct pp_plan *plan = c->plan;
     for (int i = 0; i < plan->nclasses; i++) {
         const struct pp_class *cls = &plan->classes[i];
@@ -64,6 +65,7 @@ static pp_status begin(struct shards *c)
         c->before[s] = (int32_t)parts;
         parts += c->parts[s];
     }
+    PP_TRY(PP_NEW(&c->last, parts));
     return PP_NEW(&c->taken, parts);
 }
 
@@ -117,19 +119,32 @@ static pp_status check_gradients(struct shards *c, int32_t id)
                                                      : "it takes gradients before they are summed");
     held->last = id;
     if (t->kind == PP_REDUCE_GRAD) return PP_OK;
+    c->last[c->before[t->stage] + held->part] = id;
     const bool first = c->taken[c->before[t->stage] + held->part]++ == 0;
     if (first == ((t->flags & PP_TASK_FIRST) != 0)) return PP_OK;
     return pp_plan_bad(c->plan, id,
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
-/* Norms and steps are of gradients that all microbatches have added to. */
+/* What is summed over groups has been taken of all microbatches. */
+static pp_status check_share(struct shards *c, int32_t id)
+{
+    const struct pp_task *t = &c->plan->tasks[id];
+    const int32_t part = c->before[t->stage] + part_of(c, t);
+    if (c->taken[part] != c->plan->microbatches || t->dep[0] != c->last[part] || pp_plan_shard_groups(c->plan) == 1)
+        return pp_plan_bad(c->plan, id, "it sums shares of gradients that are not summed");
+    c->last[part] = id;
+    return PP_OK;
+}
+
+/* Norms and steps are of gradients that all microbatches have added to, in all groups. */
 static pp_status check_taken(const struct shards *c, int32_t id)
 {
-    const int stage = c->plan->tasks[id].stage;
-    for (int32_t i = 0; i < c->parts[stage]; i++)
-        if (c->taken[c->before[stage] + i] != c->plan->microbatches)
-            return pp_plan_bad(c->plan, id, "it does not wait for all of its stage's gradients");
+    const struct pp_plan *plan = c->plan;
+    const int stage = plan->tasks[id].stage, last = pp_plan_shard_groups(plan) > 1 ? PP_REDUCE_SHARE : PP_ADD_GRAD;
+    for (int32_t i = c->before[stage]; i < c->before[stage] + c->parts[stage]; i++)
+        if (c->taken[i] != plan->microbatches || plan->tasks[c->last[i]].kind != last)
+            return pp_plan_bad(plan, id, "it does not wait for all of its stage's gradients");
     return PP_OK;
 }
 
@@ -150,6 +165,8 @@ static pp_status check_task(struct shards *c, int32_t id)
     case PP_REDUCE_GRAD:
     case PP_ADD_GRAD:
         return check_gradients(c, id);
+    case PP_REDUCE_SHARE:
+        return check_share(c, id);
     case PP_NORM:
     case PP_STEP:
         return check_taken(c, id);
@@ -170,5 +187,6 @@ done:
     free(c.parts);
     free(c.before);
     free(c.taken);
+    free(c.last);
     return status;
 }

@@ -30,18 +30,50 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, s
     return pp_fail(PP_USAGE, "--schedule: there is no schedule \"%s\"; the schedules are %s", name, schedules->names());
 }
 
-/* Stages of ZeRO that are worth a point each: where there is one replica they are all alike. */
-static int zeros_of(const struct pp_config *config) { return pp_config_copies(config) > 1 ? config->zero.n : 1; }
+/* How replicas share. */
+struct sharing {
+    int zero, degree;
+};
+enum { MOST_SHARINGS = PP_LIST_MAX * PP_LIST_MAX };
 
-/* All stages of ZeRO, chunks and checkpoint modes of a shape; how many there are. */
+/* A group of one shares nothing, and one of all is so however it was asked for. What is impossible stays as it is. */
+static struct sharing sharing_of(const struct pp_config *config, int zero, int degree)
+{
+    const int group = pp_config_shard_group(config, degree);
+    if (zero > 0 && pp_config_check_shard_degree(config, degree) != PP_OK) return (struct sharing){zero, degree};
+    if (zero == 0 || group == 1) return (struct sharing){0, 0};
+    return (struct sharing){zero, group < pp_config_copies(config) ? degree : 0};
+}
+
+/* Those that are worth a point each; how many. out: NULL to count them. */
+static int sharings_of(const struct pp_config *config, struct sharing *out)
+{
+    struct sharing found[MOST_SHARINGS];
+    int n = 0;
+    for (int i = 0; i < config->zero.n * config->shard_degree.n; i++) {
+        const int zero = config->zero.v[i / config->shard_degree.n],
+                  degree = config->shard_degree.v[i % config->shard_degree.n];
+        int same = 0;
+        found[n] = sharing_of(config, zero, degree);
+        while (found[same].zero != found[n].zero || found[same].degree != found[n].degree) same++;
+        n += same == n;
+    }
+    if (out) memcpy(out, found, (size_t)n * sizeof *out);
+    return n;
+}
+
+/* All ways to share, chunks and checkpoint modes of a shape; how many there are. */
 static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
 {
+    struct sharing sharings[MOST_SHARINGS];
+    const int nsharings = sharings_of(config, sharings);
     int n = 0;
-    for (int z = 0; z < zeros_of(config); z++)
+    for (int s = 0; s < nsharings; s++)
         for (int c = 0; c < config->chunks.n; c++)
             for (int k = 0; k < config->checkpoint.n; k++) {
                 out[n] = *shape;
-                out[n].zero = pp_config_copies(config) > 1 ? config->zero.v[z] : 0;
+                out[n].zero = sharings[s].zero;
+                out[n].shard_degree = sharings[s].degree;
                 out[n].chunks = config->chunks.v[c];
                 out[n++].checkpoint = config->checkpoint.v[k];
             }
@@ -59,8 +91,8 @@ static int sums_of(const struct pp_config *config, int tensor)
     return tensor > 1 ? config->overlap_tensor_sums.n : 1;
 }
 
-/* Points of a schedule and number of tensor ranks: so many, with all that they may have but ZeRO, chunks and checkpoint
- * modes. */
+/* Points of a schedule and number of tensor ranks: so many, with all that they may have but ways to share, chunks and
+ * checkpoint modes. */
 static int shapes_of(const struct pp_config *config, int tensor)
 {
     const int nv = config->virtual_stages.n;
@@ -113,7 +145,7 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     *n = 0;
     PP_TRY(find_schedules(config, schedules, asked, &nschedules));
     for (int t = 0; t < tensor->n; t++) shapes += shapes_of(config, tensor->v[t]);
-    const int64_t total = nschedules * shapes * zeros_of(config) * config->chunks.n * config->checkpoint.n;
+    const int64_t total = nschedules * shapes * sharings_of(config, NULL) * config->chunks.n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
@@ -123,15 +155,26 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     return PP_OK;
 }
 
+const char *pp_sharing_text(int zero, int degree, char *buf, size_t size)
+{
+    char groups[24] = "";
+    if (degree) snprintf(groups, sizeof groups, " in groups of %d", degree);
+    if (zero)
+        snprintf(buf, size, ", zero %d%s", zero, groups);
+    else
+        buf[0] = '\0';
+    return buf;
+}
+
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", zero[16] = "",
+    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", zero[32] = "",
          mode[PP_CHECKPOINT_TEXT];
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
         snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_text(point->checkpoint, mode));
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
-    if (point->zero) snprintf(zero, sizeof zero, ", zero %d", point->zero);
+    pp_sharing_text(point->zero, point->shard_degree, zero, sizeof zero);
     if (point->sum_pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", point->sum_pieces);
     snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
              pp_plural(point->stages), virtual_stages, tensor, sums, zero, point->chunks, pp_plural(point->chunks),
@@ -154,6 +197,7 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
                        "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "
                        "be at most %d",
                        point->stages, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
+    if (point->zero) PP_TRY(pp_config_check_shard_degree(config, point->shard_degree));
     if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",

@@ -33,6 +33,11 @@ int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
     return most;
 }
 
+int64_t pp_most_share_bytes(const struct pp_job *job, int rank)
+{
+    return pp_most_gradient_bytes(job, rank) / job->train->shard_group;
+}
+
 /* The most that the programs of a job ask of the joins of a group. */
 struct most_joins {
     enum pp_join_group group;
@@ -103,15 +108,17 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
     for (int i = 0; i < job->model->ntensors; i++)
         if (job->train->stage_rank[job->model->tensors[i].stage] == rank)
             elements += job->model->tensors[i].local_elements;
-    return elements * (int64_t)sizeof(float) / (job->model->shape.shards ? job->train->replicas : 1);
+    return elements * (int64_t)sizeof(float) / (job->model->shape.shards ? job->train->shard_group : 1);
 }
 
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
-    const int rank = pp_worker_rank(job->train, worker), replicas = job->train->replicas;
+    const int rank = pp_worker_rank(job->train, worker);
+    const int replicas = job->train->shard_group, groups = pp_plan_shard_groups(job->train);
     int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     if (replicas > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
+    if (groups > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(groups, pp_most_share_bytes(job, rank)));
     if (pp_ties_ranks(job->train, rank))
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(2, pp_tied_gradient(job->model, 0, 0).bytes));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);

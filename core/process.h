@@ -20,6 +20,8 @@ int64_t pp_reduce_piece_bytes(int members, int64_t most_bytes);
 int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 /* Gradients of the largest stage of a rank. */
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
+/* Of these a share. */
+int64_t pp_most_share_bytes(const struct pp_job *job, int rank);
 
 /* The largest sum over the workers of a group that a task has: they have room for its pieces. */
 int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group);

@@ -63,6 +63,15 @@ static void show_zero(const json_t *row, const char *key, char *buf, size_t size
         snprintf(buf, size, "-");
 }
 
+/* Replicas that share; nothing where it is all of them, or none. */
+static void show_degree(const json_t *row, const char *key, char *buf, size_t size)
+{
+    if (json_integer_value(json_object_get(row, key)) > 0)
+        pp_show_count(row, key, buf, size);
+    else
+        snprintf(buf, size, "-");
+}
+
 static const struct pp_row_column configuration[] = {
     {"machine", "for_machine", pp_show_text, .left = true, .if_known = true},
     {"schedule", "schedule", pp_show_text, .left = true},
@@ -76,6 +85,7 @@ static const struct pp_row_column configuration[] = {
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
     {"CP", "context_parallel", pp_show_count, .usual = "1"},
     {"zero", "zero", show_zero, .if_mixed = true},
+    {"shard", "shard_degree", show_degree, .usual = "-"},
     {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
     {"ms/batch", "ms_per_batch", pp_show_figure},
 };

@@ -57,7 +57,8 @@ struct pp_shape {
     int normalization;    /* enum pp_normalization: of all norms but those of queries and keys */
     double norm_epsilon;  /* of all norms; 0: PP_NORM_EPSILON */
     int bias;             /* enum pp_bias; norms keep theirs */
-    int replicas;         /* that train the model together; 0 and 1: one */
+    int replicas;         /* that train the model together, or share; 0 and 1: one */
+    int shard_groups;     /* that share (struct pp_plan), which sum shares in equal pieces; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
     bool shards;          /* zero, and of parameters and gradients it keeps nothing else (struct pp_plan) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
@@ -135,6 +136,21 @@ static inline int pp_shape_parts(const struct pp_shape *shape)
 {
     const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
     return parts ? shape->replicas : 1;
+}
+
+/* Sets how replicas share, each `group` of them: by a stage of ZeRO, 0: not at all. */
+static inline void pp_shape_share(struct pp_shape *shape, int zero, int replicas, int group)
+{
+    shape->zero = zero > 0 && group > 1;
+    shape->shards = zero == 3 && group > 1;
+    shape->replicas = shape->zero ? group : replicas;
+    shape->shard_groups = shape->zero ? replicas / group : 1;
+}
+
+/* Groups of replicas that share, each of which has all parts. */
+static inline int pp_shape_shard_groups(const struct pp_shape *shape)
+{
+    return shape->zero && shape->shard_groups > 1 ? shape->shard_groups : 1;
 }
 
 /* Workers that share the tensors of a stage. */

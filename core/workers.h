@@ -75,17 +75,35 @@ static inline int pp_token_part_worker(const struct pp_plan *plan, int part, int
     return pp_worker_at(plan, part / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
 }
 
-/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards all, who
- * have parts of its parameters. */
-static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
+/* Which share a worker has, where there are any. */
+static inline int pp_worker_share(const struct pp_plan *plan, int worker)
 {
-    return plan->shards || pp_worker_replica(plan, worker) < plan->context;
+    return pp_worker_replica(plan, worker) % plan->shard_group;
 }
 
-/* Workers between which the norm is made: those of a replica, or all. */
+/* Do replicas meet in this task? And the first of those that a replica meets; where it meets none, itself. */
+static inline bool pp_joins_replicas(const struct pp_plan *plan, int kind)
+{
+    return kind == PP_REDUCE_GRAD || kind == PP_REDUCE_SHARE || kind == PP_GATHER_PARAM ||
+           (plan->zero && kind == PP_NORM_ALL);
+}
+static inline int pp_first_met(const struct pp_plan *plan, int kind, int replica)
+{
+    if (!pp_joins_replicas(plan, kind)) return replica;
+    return kind == PP_REDUCE_SHARE ? replica % plan->shard_group : replica - replica % plan->shard_group;
+}
+
+/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards all of its
+ * group, who have parts of its parameters. */
+static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
+{
+    return pp_worker_replica(plan, worker) < (plan->shards ? plan->shard_group : plan->context);
+}
+
+/* Workers between which the norm is made: those of a replica, or of a group that shares. */
 static inline int pp_norm_workers(const struct pp_plan *plan)
 {
-    return (plan->zero ? plan->ranks * plan->replicas : plan->ranks) * plan->members;
+    return (plan->zero ? plan->ranks * plan->shard_group : plan->ranks) * plan->members;
 }
 
 #endif

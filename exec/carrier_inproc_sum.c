@@ -2,7 +2,7 @@
  *
  * Sums. Each member adds one slice, in place and in the order of members, and copies the other slices from those who
  * added them. Three phases, each of which a member issues when all have issued the one before; so whatever a mark waits
- * for is in a queue already, and no wait of the devices can be in vain. Of shares one of the two is left out.
+ * for is in a queue already, and no wait of the devices can be in vain. Of shares one of the two may be left out.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -142,7 +142,7 @@ static pp_status add_slice(struct pp_sum *s, const struct pp_parcel *parcel)
     const int64_t first = slice_start(s, s->own);
     PP_TRY(hold_for_parts(s));
     if (!shares && !parcel->pieces) PP_TRY(add_parts(s, first * element_bytes(s), slice_start(s, s->own + 1) - first));
-    for (int t = 0; shares && shares->use == PP_SHARES_SCATTER && t < shares->n; t++) {
+    for (int t = 0; shares && shares->use != PP_SHARES_GATHER && t < shares->n; t++) {
         const struct pp_share_tensor *tensor = &shares->tensors[t];
         PP_TRY(add_parts(s, tensor->offset + s->own * tensor->part_bytes, tensor->part_bytes / element_bytes(s)));
     }
@@ -174,7 +174,7 @@ static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, in
     PP_TRY(s->port.backend->queue->wait(s->port.device, s->queue, m->added));
     if (parcel->pieces) return copy_pieces(s, parcel->pieces, i);
     if (!shares) return bytes ? copy_from(s, m, first * element_bytes(s), bytes) : PP_OK;
-    for (int t = 0; shares->use == PP_SHARES_GATHER && t < shares->n; t++) {
+    for (int t = 0; shares->use != PP_SHARES_SCATTER && t < shares->n; t++) {
         const struct pp_share_tensor *tensor = &shares->tensors[t];
         PP_TRY(copy_from(s, m, tensor->offset + i * tensor->part_bytes, tensor->part_bytes));
     }

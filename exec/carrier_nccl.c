@@ -19,7 +19,7 @@ struct pp_channel {
 
 struct pp_sum {
     struct pp_nccl_line line;
-    int type, own; /* enum pp_sum_type; this worker's rank */
+    int type, own, members; /* enum pp_sum_type; this worker's rank, of so many */
     /* Members that share a process and a device can not be ranks of one communicator. */
     struct pp_sum *instead; /* pp_carrier_staged's; else NULL */
 };
@@ -174,6 +174,7 @@ static pp_status sum_open(const struct pp_sum_spec *spec, struct pp_sum **out)
     *out = s; /* the caller closes it, even half open */
     s->type = spec->type;
     s->own = pp_group_member(&spec->group, spec->port.me);
+    s->members = spec->group.n;
     PP_TRY(connect_sum(s, spec));
     snprintf(s->line.name, sizeof s->line.name, "sum over workers %d to %d", pp_group_worker(&spec->group, 0),
              pp_group_worker(&spec->group, spec->group.n - 1));
@@ -184,17 +185,26 @@ static ncclResult_t share_tensor(const struct pp_sum *s, const struct pp_parcel 
                                  const struct pp_share_tensor *tensor)
 {
     const struct pp_nccl_line *line = &s->line;
-    const size_t bytes = (size_t)tensor->part_bytes;
+    const size_t bytes = (size_t)tensor->part_bytes, elements = bytes / (size_t)pp_sum_bytes(s->type);
     char *all = (char *)parcel->memory + tensor->offset, *own = all + s->own * tensor->part_bytes;
-    if (parcel->shares->use == PP_SHARES_GATHER)
+    switch (parcel->shares->use) {
+    case PP_SHARES_GATHER:
         return line->nccl->all_gather(own, all, bytes, ncclInt8, line->comm, line->stream);
-    return line->nccl->reduce_scatter(all, own, bytes / (size_t)pp_sum_bytes(s->type), pp_nccl_sum_types[s->type],
-                                      ncclSum, line->comm, line->stream);
+    case PP_SHARES_SCATTER:
+        return line->nccl->reduce_scatter(all, own, elements, pp_nccl_sum_types[s->type], ncclSum, line->comm,
+                                          line->stream);
+    default:
+        return line->nccl->all_reduce(all, all, elements * (size_t)s->members, pp_nccl_sum_types[s->type], ncclSum,
+                                      line->comm, line->stream);
+    }
 }
 
 /* All tensors in one group, so that NCCL puts them into few kernels. */
 static pp_status start_shares(struct pp_sum *s, struct pp_parcel *parcel, struct pp_mark *after)
 {
+    static const char *const calls[] = {[PP_SHARES_SCATTER] = "ncclReduceScatter",
+                                        [PP_SHARES_GATHER] = "ncclAllGather",
+                                        [PP_SHARES_SUM] = "ncclAllReduce"};
     struct pp_nccl_line *line = &s->line;
     PP_TRY(pp_nccl_line_begin(line, parcel, after));
     ncclResult_t result = line->nccl->group_start();
@@ -202,8 +212,7 @@ static pp_status start_shares(struct pp_sum *s, struct pp_parcel *parcel, struct
     for (int t = 0; t < parcel->shares->n && result == ncclSuccess; t++)
         result = share_tensor(s, parcel, &parcel->shares->tensors[t]);
     const ncclResult_t end = open ? line->nccl->group_end() : result;
-    return pp_nccl_line_end(line, parcel, result == ncclSuccess ? end : result,
-                            parcel->shares->use == PP_SHARES_GATHER ? "ncclAllGather" : "ncclReduceScatter");
+    return pp_nccl_line_end(line, parcel, result == ncclSuccess ? end : result, calls[parcel->shares->use]);
 }
 
 static ncclResult_t exchange_piece(const struct pp_sum *s, const struct pp_pieces *p, int peer, int k)

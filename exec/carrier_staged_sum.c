@@ -117,12 +117,12 @@ static pp_status copy_share(struct pp_sum *s, const struct pp_parcel *parcel, in
     return PP_OK;
 }
 
-/* Of a sum the parts of all are fetched, and this member's is brought back; else its own, and those of the others. */
+/* Of a sum the parts of all are fetched, else this member's own; those that are new to it are brought back. */
 static pp_status copy_shares(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, bool fetches)
 {
-    const bool sums = parcel->shares->use == PP_SHARES_SCATTER;
+    const bool sums = parcel->shares->use != PP_SHARES_GATHER, tells = parcel->shares->use != PP_SHARES_SCATTER;
     for (int i = 0; i < s->reduce->group.n; i++) {
-        const bool own = i == s->reduce->own, needed = fetches ? own || sums : own == sums;
+        const bool own = i == s->reduce->own, needed = own ? fetches || sums : fetches ? sums : tells;
         if (needed) PP_TRY(copy_share(s, parcel, number, i, fetches));
     }
     return PP_OK;

@@ -32,6 +32,7 @@ static void set_configuration(json_t **row, const struct pp_result *r)
     set(row, "context_parallel", json_integer(r->context_parallel));
     set(row, "cp_comm_type", json_string(pp_context_kind_names[r->cp_comm_type]));
     set(row, "zero", json_integer(r->zero));
+    set(row, "shard_degree", json_integer(r->point.shard_degree));
     set(row, "sequence_parallel", json_boolean(r->sequence_parallel));
     set(row, "overlap_grad_reduce", json_boolean(r->overlap_grad_reduce));
     set(row, "overlap_param_gather", json_boolean(r->overlap_param_gather));

@@ -131,8 +131,11 @@ pp_status pp_reduce_start_shares(struct pp_world *world, struct pp_reduce *reduc
 }
 
 /* Are there sums to be made, and are they, or what members have, for all? */
-static bool adds(const struct pp_reduce *reduce) { return !reduce->shares || reduce->shares->use == PP_SHARES_SCATTER; }
-static bool tells(const struct pp_reduce *reduce) { return !reduce->shares || reduce->shares->use == PP_SHARES_GATHER; }
+static bool adds(const struct pp_reduce *reduce) { return !reduce->shares || reduce->shares->use != PP_SHARES_GATHER; }
+static bool tells(const struct pp_reduce *reduce)
+{
+    return !reduce->shares || reduce->shares->use != PP_SHARES_SCATTER;
+}
 
 static void next_pieces(struct pp_reduce *reduce, struct pp_reduce_round *round)
 {

@@ -6,8 +6,8 @@
  * adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between
  * the kernels of whatever else the worker computes.
  *
- * Of shares (exec/shares.h) it is one half of that: the owner of a share sums it and keeps the sum, or sends to all
- * what it has. Pieces then end where tensors do.
+ * Of shares (exec/shares.h) it is all of that, or one half: the owner of a share sums it and keeps the sum, or sends to
+ * all what it has. Pieces then end where tensors do.
  */
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H

@@ -103,11 +103,11 @@ static void pipeline_line(const struct pp_job *job)
     const struct pp_plan *plan = job->train;
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
     const int pieces = pp_shape_sum_pieces(&job->model->shape);
-    char tensor[48] = "", sums[48] = "", zero[16] = "", experts[32] = "", context[48] = "", text[PP_CHECKPOINT_TEXT];
+    char tensor[48] = "", sums[48] = "", zero[32], experts[32] = "", context[48] = "", text[PP_CHECKPOINT_TEXT];
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
-    if (plan->zero) snprintf(zero, sizeof zero, ", zero %d", pp_plan_zero(plan));
+    pp_sharing_text(pp_plan_zero(plan), job->point.shard_degree, zero, sizeof zero);
     if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     const char *gathers = pp_shape_gathers_keys(&job->model->shape) ? " all_gather" : "";

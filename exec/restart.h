@@ -48,7 +48,7 @@ pp_status pp_restart_read(const char *path, const struct pp_notes *identity, con
 pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
                             const struct pp_restart_state *state, struct pp_weights_writer **out) PP_MUST_CHECK;
 
-/* All workers of the first replica, and of the others too where the optimizer's memory is shared (struct pp_plan.zero),
+/* All workers of the first replica, and of those that share the optimizer's memory with it (struct pp_plan.zero),
  * between two steps, with nothing under way; state counts at worker 0, best at all of the first replica (this worker's
  * best parameters where state->best_loss is finite). Errors are known to worker 0 only. */
 pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *worker,

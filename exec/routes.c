@@ -154,7 +154,8 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 {
     enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
     const struct pp_world *world = port->world;
-    const int sums = (job->train->replicas > 1) + (job->train->clip && pp_norm_workers(job->train) > 1);
+    const int sums = (job->train->shard_group > 1) + (pp_plan_shard_groups(job->train) > 1) +
+                     (job->train->clip && pp_norm_workers(job->train) > 1);
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
@@ -170,24 +171,37 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
                 worker, OF_A_LINE * most + OWN, world->carrier->name, QUEUES);
 }
 
-/* Of gradients, one worker of the first replica after the other. */
-static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+/* Of gradients, or of shares of them: by the group's first worker. */
+static pp_status open_sums_of(const struct pp_port *port, const struct pp_plan *plan,
+                              struct pp_group (*group_of)(const struct pp_plan *plan, int worker),
+                              const struct pp_sum_spec *spec, struct pp_sum_route *out)
 {
-    const struct pp_plan *plan = job->train;
-    const struct pp_group mine = pp_replica_group(plan, port->me);
-    for (int i = 0; i < plan->ranks * plan->members && plan->replicas > 1; i++) {
-        const int worker = pp_worker_at(plan, 0, i / plan->members, i % plan->members);
-        const int64_t most_bytes = pp_most_gradient_bytes(job, pp_worker_rank(plan, worker));
-        const struct pp_sum_spec spec = {.port = *port,
-                                         .group = mine,
-                                         .most_elements = most_bytes / (int64_t)sizeof(float),
-                                         .type = PP_SUM_FLOAT,
-                                         .sums = !plan->zero,
-                                         .shares = plan->zero};
-        if (mine.first == worker) PP_TRY(open_sum(&spec, &out->gradient));
+    for (int worker = 0; worker < pp_plan_workers(plan) && spec->group.n > 1; worker++) {
+        if (group_of(plan, worker).first != worker) continue;
+        if (spec->group.first == worker) PP_TRY(open_sum(spec, out));
         PP_TRY(meet(port));
     }
     return PP_OK;
+}
+
+static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
+{
+    const struct pp_plan *plan = job->train;
+    const int rank = pp_worker_rank(plan, port->me);
+    const struct pp_sum_spec all = {.port = *port,
+                                    .group = pp_replica_group(plan, port->me),
+                                    .most_elements = pp_most_gradient_bytes(job, rank) / (int64_t)sizeof(float),
+                                    .type = PP_SUM_FLOAT,
+                                    .sums = !plan->zero,
+                                    .shares = plan->zero};
+    const struct pp_sum_spec share = {.port = *port,
+                                      .group = pp_share_group(plan, port->me),
+                                      .most_elements = pp_most_share_bytes(job, rank) / (int64_t)sizeof(float),
+                                      .type = PP_SUM_FLOAT,
+                                      .sums = true,
+                                      .shares = !plan->shards};
+    PP_TRY(open_sums_of(port, plan, pp_replica_group, &all, &out->gradient));
+    return open_sums_of(port, plan, pp_share_group, &share, &out->share);
 }
 
 /* Of the copies of the embedding, replica after replica, one member after the other. */
@@ -209,23 +223,16 @@ static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job 
     return PP_OK;
 }
 
-/* Of squares, replica after replica; of shares one of all. */
+/* Of squares, replica after replica; of shares group after group. */
 static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
-    const struct pp_group mine = pp_norm_group(plan, port->me);
-    const int groups = pp_plan_workers(plan) / mine.n;
-    for (int i = 0; i < groups && mine.n > 1; i++) {
-        const struct pp_sum_spec spec = {.port = *port,
-                                         .group = mine,
-                                         .most_elements =
-                                             (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape),
-                                         .type = PP_SUM_DOUBLE,
-                                         .sums = true};
-        if (mine.first == pp_worker_at(plan, i, 0, 0)) PP_TRY(open_sum(&spec, &out->norm));
-        PP_TRY(meet(port));
-    }
-    return PP_OK;
+    const struct pp_sum_spec spec = {.port = *port,
+                                     .group = pp_norm_group(plan, port->me),
+                                     .most_elements = (int64_t)job->model->ntensors * pp_shape_sums(&job->model->shape),
+                                     .type = PP_SUM_DOUBLE,
+                                     .sums = true};
+    return open_sums_of(port, plan, pp_norm_group, &spec, &out->norm);
 }
 
 static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
@@ -293,6 +300,7 @@ void pp_routes_close(struct pp_routes *routes)
     for (int i = 0; i < routes->n; i++)
         if (routes->routes[i].carrier) routes->routes[i].carrier->close(routes->routes[i].channel);
     close_sum(&routes->gradient);
+    close_sum(&routes->share);
     close_sum(&routes->tied);
     close_sum(&routes->norm);
     for (int i = 0; i < ALL_JOINED; i++) close_sum(JOINED(routes, i));
@@ -313,6 +321,7 @@ pp_status pp_routes_check(const struct pp_routes *routes)
     }
     for (int i = 0; i < ALL_JOINED; i++) PP_TRY(check_sum(JOINED(routes, i)));
     PP_TRY(check_sum(&routes->gradient));
+    PP_TRY(check_sum(&routes->share));
     PP_TRY(check_sum(&routes->tied));
     return check_sum(&routes->norm);
 }
@@ -329,6 +338,7 @@ void pp_routes_abort(const struct pp_routes *routes)
         if (route->channel && route->carrier->abort) route->carrier->abort(route->channel);
     }
     abort_sum(&routes->gradient);
+    abort_sum(&routes->share);
     abort_sum(&routes->tied);
     abort_sum(&routes->norm);
     for (int i = 0; i < ALL_JOINED; i++) abort_sum(JOINED(routes, i));

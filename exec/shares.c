@@ -25,9 +25,15 @@ static struct places places_of(const struct pp_job *job, const struct pp_class *
                            -pp_part_gradients(job->model, cls).offset};
 }
 
-pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out)
+static int use_of(int kind)
 {
-    const int use = cls->kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
+    if (kind == PP_REDUCE_SHARE) return PP_SHARES_SUM;
+    return kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
+}
+
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, int own, struct pp_shares **out)
+{
+    const int use = use_of(cls->kind), groups = pp_plan_shard_groups(job->train);
     const struct pp_stage *s = &job->model->stages[cls->stage];
     const struct pp_tensor_range made = pp_part_tensors(s, cls);
     const struct places at = places_of(job, cls);
@@ -37,10 +43,9 @@ pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls,
     for (int i = made.first; i < made.first + made.n; i++) {
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
         const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
-        if (use == PP_SHARES_SCATTER) {
-            add(shares, at.gradients + t->offset, bytes);
-            continue;
-        }
+        if (use == PP_SHARES_SCATTER) add(shares, at.gradients + t->offset, bytes);
+        if (use == PP_SHARES_SUM) add(shares, at.gradients + t->offset + own * bytes, bytes / groups);
+        if (use != PP_SHARES_GATHER) continue;
         if (t->value_offset >= 0) add(shares, at.values + t->value_offset, bytes);
         if (t->offset16 >= 0) add(shares, at.copies + t->offset16, t->part_elements * pp_element_bytes(PP_BF16));
     }

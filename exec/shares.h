@@ -12,7 +12,8 @@
 
 enum pp_shares_use {
     PP_SHARES_SCATTER, /* each member gets the sum of its share; the others' stay with what they held */
-    PP_SHARES_GATHER   /* each member gets the others' shares as they are */
+    PP_SHARES_GATHER,  /* each member gets the others' shares as they are */
+    PP_SHARES_SUM      /* each member gets the sums of all shares: the first of these two, then the second */
 };
 
 struct pp_share_tensor {
@@ -35,9 +36,12 @@ struct pp_share_run {
     int64_t bytes;
 };
 
-/* Of a class of a job with shares. REDUCE_GRAD scatters gradients, GATHER_PARAM gathers what others read of a stage's
- * parameters, float32 or bfloat16; the base is the arena, or of a plan with shards the slot. free() it. */
-pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, struct pp_shares **out) PP_MUST_CHECK;
+/* Of a class of a job with shares, for a worker that has share number `own`. REDUCE_GRAD scatters gradients,
+ * GATHER_PARAM gathers what others read of a stage's parameters, float32 or bfloat16; the base is the arena, or of a
+ * plan with shards the slot. REDUCE_SHARE, without shards, sums this share of gradients, in equal parts, one of each
+ * group. free() it. */
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, int own,
+                           struct pp_shares **out) PP_MUST_CHECK;
 
 /* Memory of which each member has an equal part, one behind the other; parts are set for each use of it. free() it. */
 pp_status pp_shares_create_plain(struct pp_shares **out) PP_MUST_CHECK;

@@ -29,7 +29,8 @@ struct pp_trainee {
 static bool has_weights(const struct pp_trainee *t)
 {
     const struct pp_job *job = t->session->job;
-    return pp_worker_evaluates(job->train, t->worker->me) || pp_shape_splits_weights(&job->model->shape);
+    const bool splits = pp_shape_splits_weights(&job->model->shape) && t->worker->replica < job->train->shard_group;
+    return pp_worker_evaluates(job->train, t->worker->me) || splits;
 }
 
 /* --- a training step --- */
@@ -142,13 +143,14 @@ static struct pp_restart_state state_of(struct pp_trainee *t)
 static pp_status save_checkpoint(struct pp_trainee *t)
 {
     const struct pp_restart *restart = &t->session->restart;
+    const struct pp_plan *plan = t->session->job->train;
     if (!restart->every || t->step == t->saved) return PP_OK;
     if (t->step % restart->every && t->step < t->session->agenda->steps) return PP_OK;
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
     PP_TRY(pp_worker_gather(t->worker));
     PP_TRY(pp_losses_settle(&t->losses));
     t->saved = t->step;
-    if (t->worker->replica != 0 && !t->session->job->train->zero) return PP_OK;
+    if (t->worker->replica >= (plan->zero ? plan->shard_group : 1)) return PP_OK;
     const struct pp_restart_state state = state_of(t);
     return pp_restart_save(restart, t->worker, &state, t->best);
 }

@@ -65,8 +65,9 @@ static pp_status open_shares(const struct pp_worker *w, struct pp_track *track)
     PP_TRY(PP_NEW(&track->shares, plan->nclasses));
     for (int i = 0; i < plan->nclasses && (plan->zero || plan->shards); i++) {
         const struct pp_class *cls = &plan->classes[i];
-        if (pp_combines_on(plan, cls, w->rank) && cls->kind != PP_REDUCE_TIED)
-            PP_TRY(pp_shares_create(w->job, cls, &track->shares[i]));
+        const bool whole = cls->kind == PP_REDUCE_TIED || (plan->shards && cls->kind == PP_REDUCE_SHARE);
+        if (pp_combines_on(plan, cls, w->rank) && !whole)
+            PP_TRY(pp_shares_create(w->job, cls, pp_worker_share(w->job->train, w->me), &track->shares[i]));
     }
     return PP_OK;
 }
@@ -185,7 +186,7 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct p
 /* Of a tensor: what this worker sums with the rank that has a copy. */
 static char *tied_gradient(const struct pp_worker *w, int tensor, int64_t *bytes)
 {
-    const struct pp_extent extent = pp_tied_gradient(w->job->model, tensor, w->replica);
+    const struct pp_extent extent = pp_tied_gradient(w->job->model, tensor, pp_worker_share(w->job->train, w->me));
     *bytes = extent.bytes;
     return w->arena + w->job->layout->grad_offset[w->job->model->tensors[tensor].stage] + extent.offset;
 }
@@ -201,6 +202,18 @@ static struct pp_combining combine_tied(const struct pp_worker *w)
     return c;
 }
 
+/* A share of gradients: with shards it is all that the worker has of the part. */
+static struct pp_combining combine_share(const struct pp_worker *w, const struct pp_class *cls,
+                                         const struct pp_shares *shares)
+{
+    if (shares) return (struct pp_combining){.share = true, .memory = w->arena, .shares = shares};
+    const struct pp_extent extent = pp_part_gradients(w->job->model, cls);
+    const int parts = pp_shape_parts(&w->job->model->shape);
+    return (struct pp_combining){.share = true,
+                                 .memory = w->arena + w->job->layout->grad_offset[cls->stage] + extent.offset / parts,
+                                 .bytes = extent.bytes / parts};
+}
+
 struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
 {
     const struct pp_plan *plan = w->step.phase->plan;
@@ -208,6 +221,7 @@ struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
     const int32_t cls = task->cls;
     const struct pp_shares *shares = w->track->shares[cls];
     if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
+    if (task->kind == PP_REDUCE_SHARE) return combine_share(w, &plan->classes[cls], shares);
     if (plan->shards)
         return (struct pp_combining){.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out),
                                      .shares = shares};
@@ -231,8 +245,8 @@ static void set_share(const struct pp_worker *w, int stage, struct pp_frame *fra
     frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_sums(&model->shape) +
                   (int64_t)w->member * pp_shape_parts(&model->shape);
     if (!model->shape.zero) return;
-    frame->sums += w->replica;
-    frame->act_row = w->replica;
+    frame->act_row = pp_worker_share(w->job->train, w->me);
+    frame->sums += frame->act_row;
 }
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)

@@ -104,8 +104,9 @@ struct pp_worker {
     int nsums;
     int position;             /* stops passed in this step */
     struct pp_reduce *reduce; /* NULL with one replica */
+    struct pp_reduce *share;  /* over the groups that share; NULL with one */
     struct pp_reduce *tied;   /* with the rank that has the other copy of the embedding; NULL where none is there */
-    struct pp_reduce *busy;   /* which of the two is under way; NULL: what needs no others */
+    struct pp_reduce *busy;   /* which of these is under way; NULL: what needs no others */
     struct pp_reduce *joined[PP_JOIN_GROUPS];     /* inside tasks; NULL with one, and on devices with queues */
     struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* all to all, likewise; NULL where the group has none */
     struct pp_join join;                          /* of the rank's workers; no run() with one */

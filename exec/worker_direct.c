@@ -93,6 +93,16 @@ static pp_status open_tied(struct pp_worker *w)
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
 }
 
+static pp_status open_reduces(struct pp_worker *w)
+{
+    const struct pp_plan *plan = w->job->train;
+    const struct pp_group all = pp_replica_group(plan, w->me), share = pp_share_group(plan, w->me);
+    const int64_t most_bytes = pp_most_gradient_bytes(w->job, w->rank);
+    if (all.n > 1) PP_TRY(pp_reduce_create(all, w->me, w->backend, w->device, most_bytes, &w->reduce));
+    if (share.n == 1) return PP_OK;
+    return pp_reduce_create(share, w->me, w->backend, w->device, pp_most_share_bytes(w->job, w->rank), &w->share);
+}
+
 static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 {
     (void)traces;
@@ -110,15 +120,13 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
     PP_TRY(pp_alloc_bytes(&w->norm.blocks, (size_t)workers, (size_t)w->norm.bytes));
     PP_TRY(open_joins(w));
     PP_TRY(open_tied(w));
-    const struct pp_group group = pp_replica_group(plan, w->me);
-    return group.n > 1 ? pp_reduce_create(group, w->me, w->backend, w->device, pp_most_gradient_bytes(w->job, w->rank),
-                                          &w->reduce)
-                       : PP_OK;
+    return open_reduces(w);
 }
 
 static void close_direct(struct pp_worker *w)
 {
     pp_reduce_free(w->reduce);
+    pp_reduce_free(w->share);
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
         pp_reduce_free(w->joined[group]);
         pp_exchange_free(w->exchange[group]);
@@ -230,7 +238,7 @@ static pp_status start_reduction(struct pp_worker *w)
     const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
     const int64_t elements = c.bytes / (int64_t)sizeof(float);
     w->reduction_start_ns = pp_now_ns();
-    w->busy = c.tied ? w->tied : w->reduce;
+    w->busy = c.tied ? w->tied : c.share ? w->share : w->reduce;
     if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
     if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
@@ -259,7 +267,7 @@ static void copy_sums(struct pp_worker *w, int worker, double *block, bool into_
     const struct pp_plan *plan = w->job->train;
     const int sums_each = pp_shape_sums(&w->job->model->shape), each = sums_of_tensor(w->job);
     const int share = pp_worker_member(plan, worker) * pp_shape_parts(&w->job->model->shape) +
-                      (plan->zero ? pp_worker_replica(plan, worker) : 0);
+                      (plan->zero ? pp_worker_share(plan, worker) : 0);
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &w->job->model->stages[s];
         if (plan->stage_rank[s] != pp_worker_rank(plan, worker)) continue;

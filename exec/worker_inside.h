@@ -49,6 +49,7 @@ struct pp_combining {
     int64_t bytes;                  /* without shares */
     const struct pp_shares *shares; /* NULL: all is summed */
     bool tied;                      /* over the ranks with the copies of the embedding, not over the replicas */
+    bool share;                     /* of a share, over the groups that share */
     char *copy;                     /* of those, where this rank has both: the other one's gradient, else NULL */
 };
 struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);

@@ -30,9 +30,9 @@ static struct pp_parcel parcel_of(const struct pp_worker *w, const struct pp_par
                               .done = w->step.traced ? marks->timed_done : marks->done};
 }
 
-static pp_status start_sum(const struct pp_sum_route *route, struct pp_summing *summing)
+static pp_status start_sum(const struct pp_sum_route *route, struct pp_summing *summing, struct pp_mark *after)
 {
-    return route->carrier->sum_start(route->sum, &summing->parcel, summing->after);
+    return route->carrier->sum_start(route->sum, &summing->parcel, after);
 }
 
 /* --- tasks --- */
@@ -118,7 +118,7 @@ static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
                                          .bytes = call->elements * pp_sum_bytes(call->type),
                                          .done = mark_of(w, call)};
     PP_TRY(record(w, summing->after));
-    PP_TRY(start_sum(route, summing));
+    PP_TRY(start_sum(route, summing, summing->after));
     if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_joined, call));
     return call->beside ? PP_OK : hold_for(w, summing->parcel.done);
 }
@@ -231,7 +231,21 @@ static pp_status start_tied(struct pp_worker *w, const struct pp_combining *c, s
     if (w->reductions_done > 0) PP_TRY(hold_for(w, w->queue->gradients[w->reductions_done - 1].parcel.done));
     if (c->copy) return sum_here(w, c, &summing->parcel);
     PP_TRY(record(w, summing->after));
-    return start_sum(&w->queue->routes.tied, summing);
+    return start_sum(&w->queue->routes.tied, summing, summing->after);
+}
+
+static const struct pp_sum_route *route_of(const struct pp_routes *routes, const struct pp_combining *c)
+{
+    if (c->tied) return &routes->tied;
+    return c->share ? &routes->share : &routes->gradient;
+}
+
+/* A share is summed over groups behind the sum that has made it, in another queue; with shards behind ADD_GRAD. */
+static struct pp_mark *after_of(const struct pp_worker *w, const struct pp_combining *c,
+                                const struct pp_summing *summing)
+{
+    const bool behind = c->share && c->shares;
+    return behind ? w->queue->gradients[w->reductions_done - 1].parcel.done : summing->after;
 }
 
 /* One at a time, in the order of the plan. */
@@ -240,10 +254,10 @@ static pp_status advance_reductions(struct pp_worker *w)
     while (w->reductions_done < w->reductions_asked) {
         struct pp_summing *summing = &w->queue->gradients[w->reductions_done];
         const struct pp_combining c = pp_worker_combining(w, w->reductions_done);
-        const struct pp_sum_route *route = c.tied ? &w->queue->routes.tied : &w->queue->routes.gradient;
+        const struct pp_sum_route *route = route_of(&w->queue->routes, &c);
         if (w->reductions_begun == w->reductions_done) {
             w->reductions_begun++;
-            PP_TRY(c.tied ? start_tied(w, &c, summing) : start_sum(route, summing));
+            PP_TRY(c.tied ? start_tied(w, &c, summing) : start_sum(route, summing, after_of(w, &c, summing)));
         }
         if (!summing->parcel.issued) PP_TRY(route->carrier->sum_poll(route->sum, &summing->parcel));
         if (!summing->parcel.issued) break;
@@ -272,7 +286,7 @@ static pp_status ask_norm(struct pp_worker *w, int32_t task)
     if (!q->routes.norm.sum) return end_norm(w);
     w->norm.open = true;
     PP_TRY(prepare_sum(w, &q->norm, w->sums, w->nsums * (int64_t)sizeof *w->sums));
-    return start_sum(&q->routes.norm, &q->norm);
+    return start_sum(&q->routes.norm, &q->norm, q->norm.after);
 }
 
 static pp_status advance_norm(struct pp_worker *w)

@@ -15,10 +15,16 @@ bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
     return shape->shards || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
 }
 
+/* Where the worker's share of a tensor begins. */
+static int64_t share_start(const struct pp_worker *w, const struct pp_tensor *t)
+{
+    return pp_worker_share(w->job->train, w->me) * t->part_elements;
+}
+
 void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    const int64_t start = w->replica * t->part_elements, end = start + t->part_elements, last = *first + *n;
+    const int64_t start = share_start(w, t), end = start + t->part_elements, last = *first + *n;
     if (!pp_worker_shares(w, tensor, part)) return;
     *first = *first > start ? *first : start;
     *n = last < end ? last - *first : end - *first;
@@ -35,7 +41,7 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const int64_t value = t->value_offset / shares;
     int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + value;
     if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
-    if (shares > 1) first -= w->replica * t->part_elements;
+    if (shares > 1) first -= share_start(w, t);
     return w->arena + at + first * (int64_t)sizeof(float);
 }
 
@@ -53,7 +59,7 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
     int64_t at = t->offset16;
     if (w->job->model->shape.shards) {
         at /= pp_shape_parts(&w->job->model->shape);
-        first -= w->replica * t->part_elements;
+        first -= share_start(w, t);
     }
     char *to = w->arena + w->job->layout->param16_offset[t->stage] + at + first * (int64_t)sizeof *rounded;
     pp_status status = PP_NEW(&rounded, n < PIECE ? n : PIECE);

@@ -40,8 +40,12 @@ static void set_blocks(const struct pp_shape *shape, enum pp_dim dim, int64_t bl
     if (gates) blocks[1] = shape->d_ff;
 }
 
-/* So many that the next ones are aligned. */
-static int64_t whole_lines(int64_t elements) { return (elements + PP_PART_LINE - 1) / PP_PART_LINE * PP_PART_LINE; }
+/* So many that the next ones are aligned, and those of each of the equal pieces in which groups sum them. */
+static int64_t whole_lines(const struct pp_shape *shape, int64_t elements)
+{
+    const int64_t lines = (int64_t)PP_PART_LINE * pp_shape_shard_groups(shape);
+    return (elements + lines - 1) / lines * lines;
+}
 
 static int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT; }
 
@@ -91,7 +95,7 @@ static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const
     const int parts = pp_shape_parts(local);
     int64_t elements = (pads ? pp_padded_vocab(local) : t->local[0]) * t->local[1];
     if (parts > 1) {
-        t->part_elements = whole_lines((elements + parts - 1) / parts);
+        t->part_elements = whole_lines(local, (elements + parts - 1) / parts);
         elements = parts * t->part_elements;
     }
     const bool copied = local->precision == PP_BF16 && !embedding && t->ndim == 2;

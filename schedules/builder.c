@@ -78,6 +78,15 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
 
 static int one_at_least(int n) { return n > 1 ? n : 1; }
 
+/* What its replicas share. */
+static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
+{
+    plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
+    plan->shards = spec->shards && plan->replicas > 1;
+    plan->shard_group = (plan->zero || plan->shards) && spec->shard_group ? spec->shard_group : plan->replicas;
+    plan->gathers_first = plan->zero && spec->gather_first && !plan->shards;
+}
+
 /* Copies what the specification says into the plan. */
 static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
 {
@@ -98,9 +107,7 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->training = spec->training;
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
-    plan->zero = spec->zero && plan->optimizer && plan->replicas > 1;
-    plan->shards = spec->shards && plan->replicas > 1;
-    plan->gathers_first = plan->zero && spec->gather_first && !plan->shards;
+    set_sharing(spec, plan);
     plan->tied = spec->tied && plan->optimizer;
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
@@ -162,12 +169,16 @@ static pp_status make_lanes(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     int reduce = (plan->training && plan->replicas > 1) || plan->shards ? plan->ranks : 0;
+    if (plan->training && pp_plan_shard_groups(plan) > 1) reduce += plan->ranks;
     PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->tied + plan->clip));
     struct pp_lane *lane = plan->lanes;
     for (int r = 0; r < plan->ranks; r++) *lane++ = (struct pp_lane){PP_LANE_COMPUTE, r, r, -1};
     for (int c = 0; c < b->nchannels; c++)
         *lane++ = (struct pp_lane){PP_LANE_CHANNEL, b->channels[c].src, b->channels[c].dst, b->channels[c].transfer};
-    for (int r = 0; r < reduce; r++) *lane++ = (struct pp_lane){PP_LANE_REDUCE, r, r, -1};
+    for (int i = 0; i < reduce; i++) {
+        const int r = i % plan->ranks;
+        *lane++ = (struct pp_lane){PP_LANE_REDUCE, r, r, -1};
+    }
     if (plan->tied)
         *lane++ = (struct pp_lane){PP_LANE_TIED, plan->stage_rank[0], plan->stage_rank[plan->stages - 1], -1};
     if (plan->clip) *lane++ = (struct pp_lane){PP_LANE_NORM, -1, -1, -1};
@@ -293,8 +304,9 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(make_numbers(&b->class_id, (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows));
     PP_TRY(make_numbers(&b->part_class_id, (int64_t)PP_KINDS * b->nparts * b->nrows));
     b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1 + plan->tied;
+    const bool groups = pp_plan_shard_groups(plan) > 1;
     for (int s = 0; s < plan->stages; s++)
-        b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1);
+        b->task_capacity += (plan->gathers_first ? 4 : 2) * (int64_t)(b->parts[s] - 1) + groups * b->parts[s];
     PP_TRY(pp_shards_count(b));
     if (b->task_capacity >= INT32_MAX / 2)
         return pp_fail(PP_USAGE, "the plan would have %lld tasks, more than it can number",

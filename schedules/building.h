@@ -48,7 +48,7 @@ struct held {
 };
 struct summed {
     int32_t reduce, stage, part, slot;
-    bool first;
+    bool first, last; /* of its stage in this step */
 };
 
 /* A rank while it is built. */
@@ -145,6 +145,8 @@ pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, i
 /* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then REDUCE_TIED,
  * NORM, NORM_ALL, STEP, GATHER_PARAM. */
 pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;
+/* Where replicas share in several groups, REDUCE_SHARE of the part, behind that task. */
+pp_status pp_builder_reduce_share(struct builder *b, int stage, int part, int32_t after) PP_MUST_CHECK;
 /* Before all else, where plan->gathers_first: GATHER_PARAM. */
 pp_status pp_builder_gathers(struct builder *b) PP_MUST_CHECK;
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
@@ -154,10 +156,11 @@ int pp_builder_collective(const struct builder *b, int rank); /* its lane */
 
 /* shards.c, where plan->shards. Room for all its tasks; PP_USAGE where a backward is cut. Before part i of an
  * operation, a task that is not appended yet: its parameters, and those of the part that comes next. Behind it: what
- * was summed meanwhile is taken, and what it has made is summed. What is summed and not taken yet. */
+ * was summed meanwhile is taken, and what it has made is summed; last: nobody makes more of that in this step. What is
+ * summed and not taken yet. */
 pp_status pp_shards_count(struct builder *b) PP_MUST_CHECK;
 pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece) PP_MUST_CHECK;
-pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i) PP_MUST_CHECK;
+pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i, bool last) PP_MUST_CHECK;
 pp_status pp_shards_take(struct builder *b, int rank) PP_MUST_CHECK;
 
 /* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */

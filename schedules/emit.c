@@ -213,7 +213,7 @@ static pp_status append(struct builder *b, const struct pp_op *op, const struct 
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
-        if (shards) PP_TRY(pp_shards_behind(b, &piece, *last, i));
+        if (shards) PP_TRY(pp_shards_behind(b, &piece, *last, i, ends));
         if (ends && i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
     }
     return PP_OK;

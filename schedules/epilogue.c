@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows the last backward: gradient reduction over replicas, the sum of what tied tensors have in two stages,
- * global norm, optimizer step, and where each replica stepped a share, the gathering of parameters, unless that begins
- * the next step.
+ * What follows the last backward: gradient reduction over replicas, and over groups of them that share, the sum of what
+ * tied tensors have in two stages, global norm, optimizer step, and where each replica stepped a share, the gathering
+ * of parameters, unless that begins the next step.
  */
 #include "schedules/building.h"
 
@@ -27,6 +27,16 @@ static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
 
 int pp_builder_collective(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
 
+pp_status pp_builder_reduce_share(struct builder *b, int stage, int part, int32_t after)
+{
+    const struct pp_plan *plan = b->plan;
+    const int lane = pp_builder_collective(b, plan->ranks + plan->stage_rank[stage]);
+    struct pp_task task = pp_builder_plain(PP_REDUCE_SHARE, stage, lane, after);
+    if (pp_plan_shard_groups(plan) == 1) return PP_OK;
+    PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
+    return pp_builder_task(b, &task, &b->final_task[stage]);
+}
+
 pp_status pp_builder_reduce(struct builder *b, int stage, int part)
 {
     struct pp_plan *plan = b->plan;
@@ -38,7 +48,8 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     if (plan->replicas == 1) return PP_OK;
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, stage, pp_builder_collective(b, rank), r->last_compute);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
-    return pp_builder_task(b, &task, &b->final_task[stage]);
+    PP_TRY(pp_builder_task(b, &task, &b->final_task[stage]));
+    return pp_builder_reduce_share(b, stage, part, b->final_task[stage]);
 }
 
 static pp_status gather(struct builder *b, int stage, int part)

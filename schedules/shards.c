@@ -103,22 +103,22 @@ pp_status pp_shards_take(struct builder *b, int rank)
     PP_TRY(pp_builder_part_class(b, &task, summed.part, &task.cls));
     PP_TRY(pp_builder_task(b, &task, &r->last_compute));
     b->final_task[summed.stage] = r->last_compute;
-    return PP_OK;
+    return summed.last ? pp_builder_reduce_share(b, summed.stage, summed.part, r->last_compute) : PP_OK;
 }
 
 /* The sum of what B has just made. */
-static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t made, int i)
+static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t made, int i, bool last)
 {
     struct rank_state *r = &b->ranks[piece->lane];
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, piece->stage, pp_builder_collective(b, piece->lane), made);
     task.in = (piece->flags & PP_TASK_SECOND) != 0;
     PP_TRY(pp_builder_part_class(b, &task, i, &task.cls));
-    r->summed = (struct summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST};
+    r->summed = (struct summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST, last};
     return pp_builder_task(b, &task, &r->summed.reduce);
 }
 
-pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i)
+pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i, bool last)
 {
     PP_TRY(pp_shards_take(b, piece->lane));
-    return piece->kind == PP_B ? reduce(b, piece, id, i) : PP_OK;
+    return piece->kind == PP_B ? reduce(b, piece, id, i, last) : PP_OK;
 }

@@ -41,6 +41,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
     if (!pp_combines(cls->kind)) return 0;
     if (cls->kind == PP_REDUCE_TIED) return pp_tied_gradient(model, 0, 0).bytes;
     if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
+    if (cls->kind == PP_REDUCE_SHARE) return pp_part_gradients(model, cls).bytes / job->train->shard_group;
     return gathered_bytes(model, cls);
 }
 

@@ -116,12 +116,17 @@ static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum 
     return slowest;
 }
 
-/* The replicas of a worker of the rank, who sum gradients. */
-static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank)
+/* The replicas of a worker of the rank, who sum gradients, or shares of them. */
+static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank, bool shares)
 {
+    const struct pp_plan *plan = p->plan;
     struct pp_ring slowest = {0};
-    for (int k = 0; k < p->plan->members; k++)
-        slowest = slower_of(p, slowest, pp_replica_group(p->plan, pp_worker_at(p->plan, 0, rank, k)));
+    for (int replica = 0; replica < plan->replicas; replica++)
+        for (int k = 0; k < plan->members; k++) {
+            const int worker = pp_worker_at(plan, replica, rank, k);
+            const struct pp_group group = shares ? pp_share_group(plan, worker) : pp_replica_group(plan, worker);
+            if (group.first == worker) slowest = slower_of(p, slowest, group);
+        }
     return slowest;
 }
 
@@ -168,9 +173,9 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
                                double latency_ns, double ns_per_byte)
 {
-    const bool tied = cls->kind == PP_REDUCE_TIED;
-    const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, p->plan->stage_rank[cls->stage]);
-    return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied ? 1 : 2, bytes, latency_ns, ns_per_byte);
+    const bool tied = cls->kind == PP_REDUCE_TIED, share = cls->kind == PP_REDUCE_SHARE;
+    const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, p->plan->stage_rank[cls->stage], share);
+    return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied && !share ? 1 : 2, bytes, latency_ns, ns_per_byte);
 }
 
 /* Of each group, how long the joins in a task of the rank take. */
@@ -281,8 +286,7 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
-    if (p->plan->zero && pp_placement_several(p)) return longer(p->network.latency_ns, latency_ns);
-    const int each = p->plan->ranks * pp_plan_neighbours(p->plan);
+    const int each = p->plan->zero ? pp_norm_workers(p->plan) : p->plan->ranks * pp_plan_neighbours(p->plan);
     for (int first = 0; first < pp_plan_workers(p->plan); first += each)
         if (host_of(p, first) != host_of(p, first + each - 1)) return longer(p->network.latency_ns, latency_ns);
     return latency_ns;

@@ -52,7 +52,8 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
                              double latency_ns, double ns_per_byte);
 
 /* What combines: the sum over the replicas of the gradients of a rank's stage; where each replica has a share, one of
- * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of tied gradients. */
+ * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of a share over groups; that of tied
+ * gradients. */
 int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
                                double latency_ns, double ns_per_byte);
 

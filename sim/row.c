@@ -37,6 +37,7 @@ static void set_configuration(json_t **row, const struct pp_job *job)
     set(row, "microbatches", json_integer(plan->microbatches));
     set(row, "replicas", json_integer(pp_plan_data_parallel(plan)));
     set(row, "zero", json_integer(pp_plan_zero(plan)));
+    set(row, "shard_degree", json_integer(job->point.shard_degree));
     set(row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config) || plan->shards));
     set(row, "overlap_param_gather", json_boolean(plan->gathers_first || plan->shards));
     set(row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Jitter: durations are known beforehand, but no step is like another and no replica like another. One pass over the
- * tasks for each replica, from one collective of the replicas to the next. It is done when the last replica has come to
- * it; nothing else makes replicas wait for each other. (The global norm is among the ranks of one, or of all where each
- * has a share.)
+ * tasks for each replica, from one collective of the replicas to the next. It is done when the last replica that meets
+ * others in it has come to it; nothing else makes replicas wait for each other. (The global norm is among the ranks of
+ * one, or of all that share.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@ struct replica {
     int64_t *free_at;      /* [nlanes] when the lane is free */
     int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
     int wrap;              /* the next one to hold in this step */
+    int64_t meeting_ns;    /* when all that it meets in a task are ready; of the first of them */
 };
 
 /* When nothing in this replica keeps the task from starting. Asked once for each task, in the order of their ids. */
@@ -51,9 +52,14 @@ static void run_alone(struct replica *r, int32_t id, int step)
 
 static void run_together(struct replica *replicas, int n, int32_t id)
 {
-    int64_t start = INT64_MIN;
-    for (int i = 0; i < n; i++) start = later(start, ready_at(&replicas[i], id));
-    for (int i = 0; i < n; i++) run_from(&replicas[i], id, start, 0);
+    const struct pp_plan *plan = replicas->sim.plan;
+    const int kind = plan->tasks[id].kind;
+    for (int i = 0; i < n; i++) replicas[i].meeting_ns = INT64_MIN;
+    for (int i = 0; i < n; i++) {
+        int64_t *meeting_ns = &replicas[pp_first_met(plan, kind, i)].meeting_ns;
+        *meeting_ns = later(*meeting_ns, ready_at(&replicas[i], id));
+    }
+    for (int i = 0; i < n; i++) run_from(&replicas[i], id, replicas[pp_first_met(plan, kind, i)].meeting_ns, 0);
 }
 
 static int32_t next_meeting(const struct pp_plan *plan, int32_t id)

@@ -77,6 +77,9 @@ compare 4 "${one[@]}" --zero 3
 cmp alone threads || fail "--zero 3: other losses"
 cmp alone.safetensors threads.safetensors || fail "--zero 3: other weights"
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --zero 3 --precision bf16 --checkpoint layers
+# In groups, which sum shares: each process has a group, or a replica of each.
+compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --zero 3 --shard-degree 2 --precision bf16
+compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 "${parts[@]}" --overlap-param-gather
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 seldom compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3

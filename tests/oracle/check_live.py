@@ -40,7 +40,7 @@ RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0
 
 
 LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero", "expert_parallel")
-LAYOUT += ("overlap_tensor_sums",)
+LAYOUT += ("overlap_tensor_sums", "shard_degree")
 FLAGS = ("sequence_parallel",)
 SAMPLES = (16, 64)  # of the reference, for rounding.py: the second number where the first does not explain
 USUALLY_UNSTABLE = 0.05  # of random configurations at most; a bug that looks like rounding would make more
@@ -158,7 +158,9 @@ def random_options(dice):
             made["max_positions"] = max(made["max_positions"], made["tokens"])
     if made["replicas"] * made.get("context_parallel", 1) > 1 and dice.random() < 0.5:
         cuts = schedule not in check_golden.WHOLE or made.get("batch_w", 1) > 1
-        made.update(zero=1 if cuts else dice.choice((1, 3)))
+        groups = [n for n in range(1, made["replicas"] + 1) if made["replicas"] % n == 0]
+        possible = [n for n in groups if n % made.get("expert_parallel", 1) == 0]
+        made.update(zero=1 if cuts else dice.choice((1, 3)), shard_degree=dice.choice(possible))
     pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1

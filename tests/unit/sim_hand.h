@@ -28,6 +28,7 @@ static inline struct hand begin(int ranks, int cores, int workers)
                              .replicas = workers / ranks,
                              .members = 1,
                              .expert_parallel = 1,
+                             .shard_group = workers / ranks,
                              .context = 1,
                              .nlanes = ranks + 2};
     assert_int_equal(PP_NEW(&plan->tasks, MOST), PP_OK);

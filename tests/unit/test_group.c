@@ -12,7 +12,7 @@
 
 #include "core/group.h"
 
-enum { MOST_RANKS = 4, MOST_COPIES = 3, MOST_T = 3, MOST_N = 2, MOST_C = 4 };
+enum { MOST_RANKS = 4, MOST_COPIES = 4, MOST_T = 3, MOST_N = 2, MOST_C = 4 };
 enum { MOST_WORKERS = MOST_RANKS * MOST_COPIES * MOST_T * MOST_N * MOST_C };
 
 /* What a worker is: copy: which of those that have other rows, as far as replicas have. */
@@ -41,6 +41,17 @@ static void count_workers(struct case_plan *c)
                             copy, rank, context, expert, tensor, copy * c->C + context, expert * c->T + tensor};
 }
 
+/* With all numbers of equal groups that share. */
+static void for_groups(struct case_plan *c, void (*check)(const struct case_plan *c))
+{
+    const int copies = c->plan.replicas / c->C;
+    for (int groups = 1; groups <= copies; groups++) {
+        if (copies % groups) continue;
+        c->plan.shard_group = copies / groups * c->C;
+        check(c);
+    }
+}
+
 /* Calls back with a plan of each of many sizes. */
 static void for_plans(void (*check)(const struct case_plan *c))
 {
@@ -60,7 +71,7 @@ static void for_plans(void (*check)(const struct case_plan *c))
                                   .expert_parallel = c.N,
                                   .context = c.C};
         count_workers(&c);
-        check(&c);
+        for_groups(&c, check);
     }
 }
 
@@ -88,12 +99,20 @@ static void workers_are_numbered_as_the_comment_says(void **state)
     for_plans(check_numbers);
 }
 
+/* Which group of those that share it is in. */
+static int group_of_copy(const struct case_plan *c, const struct worker *w)
+{
+    return w->copy / (c->plan.shard_group / c->C);
+}
+
 /* Rows go to copies, and to expert ranks of each; tokens to context ranks of these. Where expert ranks have rows of
  * their own, context rank 1 of the first has its tokens behind those of all of them. */
 static void check_data(const struct case_plan *c)
 {
     const struct pp_plan *plan = &c->plan;
     const int rows = plan->replicas / c->C * c->N, parts = rows * c->C;
+    struct pp_plan shards = *plan;
+    shards.shards = true;
     int seen[MOST_WORKERS] = {0};
     assert_int_equal(pp_plan_data_parallel(plan), rows);
     assert_int_equal(pp_plan_token_parts(plan), parts);
@@ -103,6 +122,7 @@ static void check_data(const struct case_plan *c)
         assert_int_equal(pp_worker_data_rank(plan, w), is->copy * c->N + is->expert);
         assert_int_equal(part, (is->copy * c->C + is->context) * c->N + is->expert);
         assert_true(pp_worker_evaluates(plan, w) == (is->copy == 0));
+        assert_true(pp_worker_evaluates(&shards, w) == (group_of_copy(c, is) == 0));
         seen[part]++;
         if (is->tensor == 0) assert_int_equal(pp_token_part_worker(plan, part, is->rank), w);
     }
@@ -117,7 +137,7 @@ static void rows_and_tokens_are_dealt_out_evenly(void **state)
 
 /* ---- who meets ---- */
 
-enum kind { TENSOR, EXPERT, CONTEXT, REPLICAS, NORM, NORM_OF_ALL, TIED, KINDS };
+enum kind { TENSOR, EXPERT, CONTEXT, REPLICAS, SHARES, NORM, NORM_OF_SHARES, TIED, KINDS };
 
 static struct pp_group group_of(const struct pp_plan *plan, enum kind kind, int w)
 {
@@ -125,6 +145,7 @@ static struct pp_group group_of(const struct pp_plan *plan, enum kind kind, int 
     shares.zero = true;
     if (kind <= CONTEXT) return pp_join_members(plan, w, (enum pp_join_group)(PP_JOIN_TENSOR_RANKS + (int)kind));
     if (kind == REPLICAS) return pp_replica_group(plan, w);
+    if (kind == SHARES) return pp_share_group(plan, w);
     if (kind == TIED) return pp_tied_group(plan, pp_worker_replica(plan, w), pp_worker_member(plan, w));
     return pp_norm_group(kind == NORM ? plan : &shares, w);
 }
@@ -139,12 +160,15 @@ static bool meet(const struct case_plan *c, enum kind kind, const struct worker 
 {
     const bool replica = a->copy == b->copy && a->context == b->context, rank = a->rank == b->rank;
     const bool expert = a->expert == b->expert, tensor = a->tensor == b->tensor;
+    const bool group = group_of_copy(c, a) == group_of_copy(c, b), member = rank && expert && tensor;
+    const bool share = a->replica % c->plan.shard_group == b->replica % c->plan.shard_group;
     const bool pairs[KINDS] = {[TENSOR] = replica && rank && expert,
                                [EXPERT] = replica && rank && tensor,
-                               [CONTEXT] = a->copy == b->copy && rank && expert && tensor,
-                               [REPLICAS] = rank && expert && tensor,
+                               [CONTEXT] = a->copy == b->copy && member,
+                               [REPLICAS] = group && member,
+                               [SHARES] = share && member,
                                [NORM] = replica,
-                               [NORM_OF_ALL] = true,
+                               [NORM_OF_SHARES] = group,
                                [TIED] = replica && expert && tensor && is_tied(c, b)};
     return pairs[kind];
 }
@@ -153,12 +177,14 @@ static bool meet(const struct case_plan *c, enum kind kind, const struct worker 
 static int place_of(const struct case_plan *c, enum kind kind, const struct worker *w)
 {
     const int *ranks = c->stage_rank, last = ranks[c->plan.stages - 1], low = ranks[0] < last ? ranks[0] : last;
+    const int of_group = c->n / pp_plan_shard_groups(&c->plan);
     const int places[KINDS] = {[TENSOR] = w->tensor,
                                [EXPERT] = w->expert,
                                [CONTEXT] = w->context,
-                               [REPLICAS] = w->replica,
+                               [REPLICAS] = w->replica % c->plan.shard_group,
+                               [SHARES] = group_of_copy(c, w),
                                [NORM] = w->rank * c->T * c->N + w->member,
-                               [NORM_OF_ALL] = (int)(w - c->workers),
+                               [NORM_OF_SHARES] = (int)(w - c->workers) % of_group,
                                [TIED] = w->rank > low};
     return places[kind];
 }
@@ -187,7 +213,7 @@ static void check_groups(const struct case_plan *c)
     for (int kind = 0; kind < PP_JOIN_GROUPS; kind++)
         assert_int_equal(pp_join_size(&c->plan, (enum pp_join_group)kind), sizes[kind]);
     assert_int_equal(pp_norm_workers(&c->plan), c->plan.ranks * c->T * c->N);
-    assert_int_equal(pp_norm_workers(&shares), c->n);
+    assert_int_equal(pp_norm_workers(&shares) * pp_plan_shard_groups(&c->plan), c->n);
     for (int kind = 0; kind < KINDS; kind++)
         for (int w = 0; w < c->n; w++)
             if (kind != TIED || is_tied(c, &c->workers[w])) check_group(c, (enum kind)kind, w);
@@ -243,7 +269,7 @@ static void each_worker_is_in_one_group_of_a_kind(void **state)
     for_plans(check_partition);
 }
 
-/* Two copies of two ranks of context ranks that are two members each, by hand:
+/* Two copies, groups that share, of two ranks of context ranks that are two members each, by hand:
  *     rank 0: 0 1, 2 3    rank 1: 4 5, 6 7    second copy: 8 9, 10 11 and 12 13, 14 15 */
 static void numbers_by_hand(void **state)
 {
@@ -255,13 +281,17 @@ static void numbers_by_hand(void **state)
                                  .replicas = 4,
                                  .members = 2,
                                  .expert_parallel = 1,
-                                 .context = 2};
+                                 .context = 2,
+                                 .shard_group = 2};
     static const struct {
         enum kind kind;
-        int worker, n, members[4];
-    } groups[] = {{TENSOR, 7, 2, {6, 7}},           {EXPERT, 7, 1, {7}},           {CONTEXT, 7, 2, {5, 7}},
-                  {REPLICAS, 7, 4, {5, 7, 13, 15}}, {NORM, 7, 4, {2, 3, 6, 7}},    {TIED, 3, 2, {3, 7}},
-                  {REPLICAS, 0, 4, {0, 2, 8, 10}},  {NORM, 12, 4, {8, 9, 12, 13}}, {TIED, 14, 2, {10, 14}}};
+        int worker, n, members[8];
+    } groups[] = {{TENSOR, 7, 2, {6, 7}},        {EXPERT, 7, 1, {7}},
+                  {CONTEXT, 7, 2, {5, 7}},       {REPLICAS, 7, 2, {5, 7}},
+                  {REPLICAS, 8, 2, {8, 10}},     {SHARES, 7, 2, {7, 15}},
+                  {SHARES, 8, 2, {0, 8}},        {NORM, 7, 4, {2, 3, 6, 7}},
+                  {NORM, 12, 4, {8, 9, 12, 13}}, {NORM_OF_SHARES, 12, 8, {8, 9, 10, 11, 12, 13, 14, 15}},
+                  {TIED, 3, 2, {3, 7}},          {TIED, 14, 2, {10, 14}}};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         const struct pp_group group = group_of(&plan, groups[i].kind, groups[i].worker);
         assert_int_equal(group.n, groups[i].n);

@@ -26,7 +26,7 @@
 
 /* ---- what is asked for, and what must come of it ---- */
 
-enum { SUM_OF_ALL = -1, MOST_STEPS = 8 };
+enum { SUM_OF_ALL = -1, MOST_STEPS = 11 };
 
 /* One after the other, of so many elements in each member's part. */
 struct step {
@@ -35,10 +35,11 @@ struct step {
 };
 static const struct step few[] = {{PP_SHARES_SCATTER, 1},  {PP_SHARES_GATHER, 7},  {SUM_OF_ALL, 33},
                                   {PP_SHARES_SCATTER, 33}, {PP_SHARES_SCATTER, 7}, {PP_SHARES_GATHER, 33},
-                                  {SUM_OF_ALL, 1},         {PP_SHARES_GATHER, 1}};
+                                  {SUM_OF_ALL, 1},         {PP_SHARES_GATHER, 1},  {PP_SHARES_SUM, 1},
+                                  {PP_SHARES_SUM, 33},     {PP_SHARES_GATHER, 3}};
 /* Several segments of staged's, and of pp_reduce's pieces. */
 static const struct step many[] = {
-    {PP_SHARES_SCATTER, 9000001}, {PP_SHARES_GATHER, 8999999}, {PP_SHARES_SCATTER, 300001}};
+    {PP_SHARES_SCATTER, 9000001}, {PP_SHARES_GATHER, 8999999}, {PP_SHARES_SUM, 8999997}, {PP_SHARES_SCATTER, 300001}};
 
 struct plan {
     const struct pp_carrier *carrier; /* NULL: pp_reduce alone */
@@ -232,7 +233,7 @@ static void run_plans(const struct pp_carrier *carrier)
             struct plan plan = {carrier, types[i], MOST_STEPS, few};
             OK(crew_run(workers, carrier ? by_carrier : by_reduce, &plan));
             plan.steps = many;
-            plan.nsteps = 3;
+            plan.nsteps = sizeof many / sizeof *many;
             if (workers == 2) OK(crew_run(workers, carrier ? by_carrier : by_reduce, &plan));
         }
 }

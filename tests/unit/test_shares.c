@@ -189,7 +189,8 @@ static int64_t bytes_of(const struct pp_shares *shares, int members)
     return last->offset + members * last->part_bytes;
 }
 
-/* Element by element: its own share is the sum, the others' are as they were; or all have what their owners have. */
+/* Element by element: its own share is the sum, the others' are as they were; or all have what their owners have; or
+ * all are sums. */
 static pp_status check_values(const struct pp_shares *shares, const float *values, int members, int own)
 {
     for (int t = 0; t < shares->n; t++)
@@ -197,7 +198,7 @@ static pp_status check_values(const struct pp_shares *shares, const float *value
             const int64_t at = shares->tensors[t].offset / 4 + i;
             const int owner = (int)(i / (shares->tensors[t].part_bytes / 4));
             float expected = value_of(shares->use == PP_SHARES_GATHER ? owner : own, at);
-            if (shares->use == PP_SHARES_SCATTER && owner == own) {
+            if (shares->use == PP_SHARES_SUM || (shares->use == PP_SHARES_SCATTER && owner == own)) {
                 expected = value_of(0, at);
                 for (int k = 1; k < members; k++) expected += value_of(k, at);
             }
@@ -230,7 +231,7 @@ static pp_status share(struct pp_world *world, int me, void *arg)
     } list;
     list_shares(&list.shares, PP_SHARES_SCATTER, members);
     PP_TRY(pp_reduce_create_host(group, me, PP_SUM_FLOAT, bytes_of(&list.shares, members), &r->reduces[me]));
-    for (int use = PP_SHARES_SCATTER; use <= PP_SHARES_GATHER; use++) {
+    for (int use = PP_SHARES_SCATTER; use <= PP_SHARES_SUM; use++) {
         list_shares(&list.shares, use, members);
         const int64_t n = bytes_of(&list.shares, members) / 4;
         if (!r->values[me]) PP_TRY(pp_alloc_bytes(&r->values[me], (size_t)n, sizeof(float)));
