@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "core/db.h"
+#include "core/job_row.h"
 #include "exec/train.h"
 
 struct pp_exec {
@@ -30,15 +31,10 @@ struct pp_exec {
     char device_text[192];
 };
 
-/* The figures of one configuration (docs/FORMATS.md). Arrays belong to it. */
+/* The figures of one configuration (docs/FORMATS.md). Arrays, and what it says of the configuration, belong to it. */
 struct pp_result {
-    struct pp_point point;
-    char schedule[PP_SCHEDULE_NAME]; /* as the plan calls it */
-    int microbatches, replicas, tensor, overlap_tensor_sums, tensor_sum_pieces, expert_parallel, context_parallel;
-    int cp_comm_type; /* enum pp_context_kind */
+    json_t *configuration; /* pp_job_row() */
     int ranks, workers, vocabulary;
-    int zero; /* pp_plan_zero() */
-    bool sequence_parallel, overlap_grad_reduce, overlap_param_gather;
     int first_step; /* of the losses */
     int64_t parameters;
     uint64_t plan;

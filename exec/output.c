@@ -18,29 +18,6 @@ static json_t *process_bytes(const struct pp_result *r)
 
 static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
 
-static void set_configuration(json_t **row, const struct pp_result *r)
-{
-    char mode[PP_CHECKPOINT_TEXT];
-    set(row, "schedule", json_string(r->schedule));
-    set(row, "stages", json_integer(r->point.stages));
-    set(row, "virtual", json_integer(r->point.virtual_stages));
-    set(row, "chunks", json_integer(r->point.chunks));
-    set(row, "microbatches", json_integer(r->microbatches));
-    set(row, "replicas", json_integer(r->replicas));
-    set(row, "tensor", json_integer(r->tensor));
-    set(row, "expert_parallel", json_integer(r->expert_parallel));
-    set(row, "context_parallel", json_integer(r->context_parallel));
-    set(row, "cp_comm_type", json_string(pp_context_kind_names[r->cp_comm_type]));
-    set(row, "zero", json_integer(r->zero));
-    set(row, "shard_degree", json_integer(r->point.shard_degree));
-    set(row, "sequence_parallel", json_boolean(r->sequence_parallel));
-    set(row, "overlap_grad_reduce", json_boolean(r->overlap_grad_reduce));
-    set(row, "overlap_param_gather", json_boolean(r->overlap_param_gather));
-    set(row, "overlap_tensor_sums", json_integer(r->overlap_tensor_sums));
-    set(row, "tensor_sum_pieces", json_integer(r->tensor_sum_pieces));
-    set(row, "checkpoint", json_string(pp_checkpoint_text(r->point.checkpoint, mode)));
-}
-
 static void set_measurements(json_t **row, const struct pp_result *r)
 {
     set(row, "ms_per_batch", pp_json_real(r->stored.ms_per_batch));
@@ -55,8 +32,7 @@ static void set_measurements(json_t **row, const struct pp_result *r)
 static json_t *make_row(const struct pp_result *r)
 {
     char plan[24];
-    json_t *row = json_object();
-    set_configuration(&row, r);
+    json_t *row = json_copy(r->configuration);
     set_measurements(&row, r);
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
     set(&row, "first_step", json_integer(r->first_step));

@@ -91,26 +91,14 @@ static void take_losses(const struct pp_session *s, struct pp_result *out)
 pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
 {
     const struct pp_plan *plan = s->job->train;
-    *out = (struct pp_result){.point = s->job->point,
-                              .microbatches = plan->microbatches,
-                              .replicas = pp_plan_data_parallel(plan),
-                              .tensor = pp_plan_tensor(plan),
-                              .overlap_tensor_sums = pp_shape_sum_pieces(&s->job->model->shape),
-                              .tensor_sum_pieces = pp_job_sum_pieces(s->job),
-                              .expert_parallel = plan->expert_parallel,
-                              .context_parallel = plan->context,
-                              .cp_comm_type = s->job->model->shape.context_kind,
-                              .zero = pp_plan_zero(plan),
-                              .sequence_parallel = pp_shape_parts_tokens(&s->job->model->shape),
-                              .overlap_grad_reduce = pp_config_sums_parts(s->job->config) || plan->shards,
-                              .overlap_param_gather = plan->gathers_first || plan->shards,
+    *out = (struct pp_result){.configuration = pp_job_row(json_object(), s->job),
                               .ranks = plan->ranks,
                               .workers = s->world->workers,
                               .vocabulary = s->job->model->shape.vocab,
                               .first_step = s->agenda->first,
                               .parameters = s->job->model->parameters,
                               .plan = plan->hash};
-    memcpy(out->schedule, plan->schedule, sizeof out->schedule);
+    if (!out->configuration) return pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
     PP_TRY(PP_NEW(&out->peak_bytes, plan->ranks));
     PP_TRY(PP_NEW(&out->process_bytes, out->workers));
     PP_TRY(PP_NEW(&out->losses, s->journal.written));
@@ -124,6 +112,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
 
 void pp_result_free(struct pp_result *result)
 {
+    json_decref(result->configuration);
     free(result->peak_bytes);
     free(result->process_bytes);
     free(result->losses);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/job_row.h"
+
+static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
+
+static json_t *layers_by_stage(const struct pp_model *model)
+{
+    json_t *array = json_array();
+    for (int s = 0; s < model->nstages; s++) array = pp_json_append(array, json_integer(model->stages[s].layers));
+    return array;
+}
+
+json_t *pp_job_row(json_t *row, const struct pp_job *job)
+{
+    const struct pp_plan *plan = job->train;
+    char mode[PP_CHECKPOINT_TEXT];
+    set(&row, "schedule", json_string(plan->schedule));
+    set(&row, "stages", json_integer(plan->ranks));
+    set(&row, "tensor", json_integer(pp_plan_tensor(plan)));
+    set(&row, "expert_parallel", json_integer(plan->expert_parallel));
+    set(&row, "context_parallel", json_integer(plan->context));
+    set(&row, "cp_comm_type", json_string(pp_context_kind_names[job->model ? job->model->shape.context_kind : 0]));
+    set(&row, "virtual", json_integer(plan->virtual_stages));
+    set(&row, "chunks", json_integer(job->point.chunks));
+    set(&row, "microbatches", json_integer(plan->microbatches));
+    set(&row, "replicas", json_integer(pp_plan_data_parallel(plan)));
+    set(&row, "zero", json_integer(pp_plan_zero(plan)));
+    set(&row, "shard_degree", json_integer(job->point.shard_degree));
+    set(&row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config) || plan->shards));
+    set(&row, "overlap_param_gather", json_boolean(plan->gathers_first || plan->shards));
+    set(&row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
+    set(&row, "overlap_tensor_sums", json_integer(job->model ? pp_shape_sum_pieces(&job->model->shape) : 1));
+    set(&row, "tensor_sum_pieces", json_integer(job->model ? pp_job_sum_pieces(job) : 1));
+    set(&row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));
+    set(&row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
+    return row;
+}
