@@ -16,6 +16,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import arguments  # noqa: E402
+import published_fsdp  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
 import published_tensor  # noqa: E402
@@ -360,7 +361,8 @@ def page(folder):
     table_gpipe, errors_gpipe = gpipe(program, facts)
     tables_tensor, words_tensor, errors_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
     tables_llama, words_llama = published_llama.section(program, facts)
-    tables_modern, words_modern = published_modern.section(program, facts)
+    tables_modern, words_modern, errors_modern = published_modern.section(program, facts)
+    tables_fsdp, words_fsdp, errors_fsdp = published_fsdp.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -383,6 +385,7 @@ def page(folder):
         **tables_tensor,
         **tables_llama,
         **tables_modern,
+        **tables_fsdp,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -407,6 +410,8 @@ def page(folder):
         **published_tensor.ranges("sheet", sheet),
         **words_llama,
         **words_modern,
+        **words_fsdp,
+        **published_modern.of_all("today", [*errors_modern, *errors_fsdp]),
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

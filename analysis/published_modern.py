@@ -30,6 +30,18 @@ def machine_file(name):
     return json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def machine_as(name, folder):
+    """What --machine takes: a name, or of "a100/4" a copy of its file in the folder, with a quarter of its network"""
+    name, _, part = name.partition("/")
+    if not part:
+        return name
+    machine = machine_file(name)
+    machine["network"]["gb_per_s"] /= int(part)
+    path = pathlib.Path(folder) / f"{name}.json"
+    path.write_text(json.dumps(machine), encoding="utf-8")
+    return path
+
+
 class Model:
     """A row of kind "shape" of published.tsv."""
 
@@ -60,7 +72,7 @@ class Run:
 
     def __init__(self, model, source, _, machine, *cells):
         self.model, self.source = model, source
-        self.machine, _, self.network = machine.partition("/")  # "a100/4": with a quarter of the network between hosts
+        self.asked, self.machine = machine, machine.partition("/")[0]
         (self.gpus, self.tensor, self.ranks, self.virtual, self.rows, self.batch) = cells[:6]
         (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate, self.group) = cells[6:]
         self.replicas = self.gpus // self.tensor // self.ranks
@@ -99,14 +111,7 @@ class Run:
         return self.model.name, self.gpus, self.part()[:-1]
 
     def on(self, folder):
-        """What --machine takes: a name, or a copy of its file in the folder, with a part of its network"""
-        if not self.network:
-            return self.machine
-        machine = machine_file(self.machine)
-        machine["network"]["gb_per_s"] /= int(self.network)
-        path = pathlib.Path(folder) / f"{self.machine}.json"
-        path.write_text(json.dumps(machine), encoding="utf-8")
-        return path
+        return machine_as(self.asked, folder)
 
     def that_waits(self):
         """The same, but that computing waits for all sums over tensors"""
@@ -203,6 +208,12 @@ def computing(runs, errors):
     return [error for run, host, error in zip(runs, on_host, errors) if host or run.hides_sums()]
 
 
+def of_all(name, errors):
+    """{word of the text: figure} of so many runs"""
+    figures = {"mean": statistics.mean(errors), "least": min(errors), "most": max(errors)}
+    return {f"{name}_runs": len(errors), **{f"{name}_{word}": f"{figure:+.0f}" for word, figure in figures.items()}}
+
+
 def of_groups(runs, found, errors):
     """(table of runs whose replicas share in groups, beside those that all share; {word of the text: figure})"""
     rows, grouped = [], [i for i, run in enumerate(runs) if run.group]
@@ -217,7 +228,7 @@ def of_groups(runs, found, errors):
 
 
 def section(program, facts):
-    """({name: table}, {word of the text: figure})"""
+    """({name: table}, {word of the text: figure}, [error of speed in %])"""
     runs = runs_of(facts)
     wide = [run.with_narrow_heads() for run in runs if run.model.name == WIDE]
     hiding = [i for i, run in enumerate(runs) if run.hides_sums()]
@@ -238,11 +249,8 @@ def section(program, facts):
     computed = computing(runs, errors)
     figures = {
         "modern_first": command(["--machine", runs[0].machine, *runs[0].words()]),
-        "modern_runs": len(runs),
-        "modern_mean": f"{statistics.mean(errors):+.0f}",
+        **of_all("modern", errors),
         "modern_median": f"{statistics.median(errors):+.0f}",
-        "modern_least": f"{min(errors):+.0f}",
-        "modern_most": f"{max(errors):+.0f}",
         "modern_hidden": span([errors[i] for i in hiding]),
         "modern_waiting": span([percent(rate, runs[i].measured()) for i, (rate, _, _) in waits.items()]),
         "modern_pieces": PIECES,
@@ -261,4 +269,4 @@ def section(program, facts):
     }
     figures["modern_hosts"] = of_hosts(figures)
     groups, words = of_groups(runs, found, errors)
-    return {"modern": lines, "groups": groups}, {**figures, **words}
+    return {"modern": lines, "groups": groups}, {**figures, **words}, errors
