@@ -23,15 +23,19 @@ class Config:
         value = self.values.get(name)
         return default if value is None else value
 
+    def said(self, name, value):
+        """For messages: "name is value", in a word where the file says nothing of it."""
+        text = json.dumps(value) if value is not None or name in self.values else "missing"
+        return f"{name} is {text if len(text) <= 80 else text[:77] + '...'}"
+
     def refuse(self, name, value, why):
-        text = json.dumps(value)
-        raise Refused(f"{self.path}: {name} is {text if len(text) <= 80 else text[:77] + '...'}, but {why}")
+        raise Refused(f"{self.path}: {self.said(name, value)}, but {why}")
 
     def differ(self, name, value, why):
         """The sizes are the same."""
         if self.notes is None:
             self.refuse(name, value, why)
-        self.notes.append(f"{name} is {json.dumps(value)}, but {why}")
+        self.notes.append(f"{self.said(name, value)}, but {why}")
 
     def count(self, name, default=None, most=MOST):
         value = self.get(name, default)
@@ -224,7 +228,7 @@ def llama(config, kind=LLAMA, mixture=None):
     if columns % 2:
         config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
-    for name in ("attention_bias", "mlp_bias"):
+    for name in () if kind.qkv_bias else ("attention_bias", "mlp_bias"):  # a Qwen2's are what they are
         config.must(name, False, "ppkit has biases in all linears of a layer, in none, or of queries, keys and values alone")
     config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)

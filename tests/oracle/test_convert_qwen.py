@@ -83,6 +83,10 @@ class Qwen(Case):
                 expected.pop("torch_dtype", None)
                 self.assertEqual(json.loads((back / "config.json").read_text()), expected)
 
+    def test_biases_of_a_qwen2_are_what_they_are(self):
+        self.put(present(dict(QWEN2, attention_bias=True, mlp_bias=True)), numbered(QWEN2_SHAPES))
+        self.assertEqual(self.convert(), f"{SIZES}--bias qkv {ENDS}--tie-embeddings no")
+
     def test_what_a_qwen_means_by_itself(self):
         values = {name: value for name, value in QWEN3.items() if name not in ("rms_norm_eps", "num_key_value_heads")}
         self.put(dict(values, num_attention_heads=64), {})

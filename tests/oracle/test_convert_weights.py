@@ -18,6 +18,8 @@ MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
     (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe are'),
     (dict(model_type=None), "model_type is null"),
+    (dict(model_type=ABSENT), "model_type is missing, but only gpt2,"),
+    (dict(vocab_size=ABSENT), "vocab_size is missing, but must be a number of things"),
     (dict(architectures=["LlamaForSequenceClassification"]), "only LlamaForCausalLM can be converted"),
     (dict(hidden_act="gelu"), 'hidden_act is "gelu"'),
     (dict(rms_norm_eps="1e-6"), 'rms_norm_eps is "1e-6", but must be a number above 0, at most 1'),
