@@ -108,6 +108,11 @@ bool pp_config_sums_parts(const struct pp_config *config)
     return config->overlap_grad_reduce && pp_config_copies(config) > 1 && !config->times;
 }
 
+bool pp_config_sums_bf16(const struct pp_config *config)
+{
+    return config->grad_reduce_in_bf16 && pp_config_copies(config) > 1 && !config->times;
+}
+
 int pp_config_max_positions(const struct pp_config *config)
 {
     return config->max_positions ? config->max_positions : config->tokens;
@@ -153,6 +158,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums.v[0],
         .tied = config->tie_embeddings,
+        .bf16_sums = pp_config_sums_bf16(config),
     };
     pp_shape_share(out, config->zero.v[0], pp_config_copies(config),
                    pp_config_shard_group(config, config->shard_degree.v[0]));

@@ -51,6 +51,7 @@ struct pp_config {
     struct pp_ints shard_degree;     /* ... in groups of so many, or all that there are; 0: all */
     bool overlap_param_gather;       /* parameters are gathered beside the forward */
     bool overlap_grad_reduce;        /* gradients are summed beside their backward */
+    bool grad_reduce_in_bf16;        /* ... as bfloat16 numbers */
     int64_t bucket_size;             /* ... in parts whose layers have so many bytes */
     int replicas, recv_buffers;      /* recv_buffers -1: default (2; unlimited with --times alone) */
     int expert_parallel;             /* so many of the replicas share the experts of a layer */
@@ -131,6 +132,8 @@ int pp_config_shard_group(const struct pp_config *config, int degree);
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);
+/* Are they rounded to bfloat16 for that? */
+bool pp_config_sums_bf16(const struct pp_config *config);
 /* Places that have a row of weights, where positions are learnt. */
 int pp_config_max_positions(const struct pp_config *config);
 

@@ -307,6 +307,7 @@ void pp_config_remarks(const struct pp_config *config)
     const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
+    if (config->grad_reduce_in_bf16) pp_warn("--grad-reduce-in-bf16 changes nothing without %s%s", without, other);
     const int zero = has(&config->zero, 3) ? 3 : has(&config->zero, 1);
     if (zero) pp_warn("--zero %d changes nothing without %s%s", zero, without, other);
 }

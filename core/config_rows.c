@@ -220,6 +220,10 @@ const struct pp_opt pp_config_rows[] = {
      "with --zero 1 and --overlap-grad-reduce: gather new parameters in these parts, too, beside the first forward of "
      "the next step, as Megatron-LM does, not all at the end of a step; the same bits",
      TIMED},
+    {"grad-reduce-in-bf16", PP_OPT_FLAG, AT(grad_reduce_in_bf16), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
+     "with --replicas or --context-parallel: round gradients to bfloat16 to sum them, whatever the --precision, which "
+     "halves what is sent (Megatron-LM's option of this name, FSDP's reduce_dtype, DDP's bf16_compress_hook)",
+     TIMED},
     {"bucket-size", PP_OPT_BYTES, AT(bucket_size), PP_RUNS, PIPELINE, NULL, "25M", 1, 0x1p62, NULL,
      "with --overlap-grad-reduce: a part is of so many layers that their gradients have so many bytes or more (or all "
      "layers of the stage); embedding and decoder do not count, and go with the first and the last part",

@@ -99,6 +99,7 @@ static void add_replicas(struct text *t, const struct pp_config *config, const s
     if (zero) add(t, "zero %d", zero);
     if (zero && shape && pp_shape_shard_groups(shape) > 1) add(t, "/%d", shape->replicas);
     if (zero) add(t, " ");
+    if (pp_config_sums_bf16(config)) add(t, "bf16 sums ");
     if (!pp_config_sums_parts(config) || zero == 3) return;
     add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
     if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);

@@ -271,11 +271,12 @@ static pp_status name_key(struct pp_job *job)
                  pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
     const char *each = plan->shards && plan->microbatches > 1 ? " summed each" : "";
+    const char *sums = shape->bf16_sums ? " bf16 sums" : "";
     const size_t size = sizeof job->accumulation_key;
     const int used =
-        snprintf(job->accumulation_key, size, "%s M%d%s%s%s%s threads %d%s%s%s rows %s%s%s",
-                 replicas_text(job, replicas), plan->microbatches, each, tensor, experts, context, job->config->threads,
-                 precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+        snprintf(job->accumulation_key, size, "%s M%d%s%s%s%s%s threads %d%s%s%s rows %s%s%s",
+                 replicas_text(job, replicas), plan->microbatches, each, sums, tensor, experts, context,
+                 job->config->threads, precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }

@@ -196,6 +196,31 @@ static int64_t state_bytes(const struct pp_model *model, int stage)
     return (kept + weights) / (model->shape.zero ? pp_shape_parts(&model->shape) : 1);
 }
 
+/* The most that a sum of this kind on the rank sends of gradients, rounded. */
+static int64_t most_sent(const struct build *b, int kind, int rank)
+{
+    int64_t most = 0;
+    for (int i = 0; i < b->n; i++) {
+        const struct pp_plan *plan = b->phases[i].plan;
+        for (int c = 0; c < plan->nclasses; c++) {
+            const struct pp_class *cls = &plan->classes[c];
+            if (cls->kind != kind || plan->stage_rank[cls->stage] != rank) continue;
+            const int64_t bytes = pp_sent_bytes(b->model, cls);
+            if (bytes > most) most = bytes;
+        }
+    }
+    return most;
+}
+
+static void place_sent(struct build *b)
+{
+    for (int r = 0; r < b->layout->ranks; r++) {
+        const int64_t all = most_sent(b, PP_REDUCE_GRAD, r), share = most_sent(b, PP_REDUCE_SHARE, r);
+        b->layout->sent_offset[r] = all ? reserve(b, r, PP_BYTES_GRAD, 1, all) : -1;
+        b->layout->sent_share_offset[r] = share ? reserve(b, r, PP_BYTES_GRAD, 1, share) : -1;
+    }
+}
+
 /* With shards a worker keeps its part of what it would have as a whole. */
 static void place_parameters(struct build *b)
 {
@@ -211,6 +236,7 @@ static void place_parameters(struct build *b)
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
         layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes / shares);
+    place_sent(b);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = trains(b) ? state_bytes(b->model, s) : 0;
         layout->state_offset[s] = bytes ? reserve(b, stage_rank[s], PP_BYTES_STATE, 1, bytes) : -1;
@@ -334,6 +360,8 @@ static pp_status allocate(struct pp_layout *layout)
     PP_TRY(PP_NEW(&layout->param16_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->grad_offset, layout->nstages));
     PP_TRY(PP_NEW(&layout->state_offset, layout->nstages));
+    PP_TRY(PP_NEW(&layout->sent_offset, layout->ranks));
+    PP_TRY(PP_NEW(&layout->sent_share_offset, layout->ranks));
     PP_TRY(PP_NEW(&layout->arena_bytes, layout->ranks));
     PP_TRY(PP_NEW(&layout->bytes, layout->ranks));
     PP_TRY(PP_NEW(&layout->live_peak_bytes, layout->ranks));
@@ -378,6 +406,8 @@ void pp_layout_free(struct pp_layout *layout)
     free(layout->param16_offset);
     free(layout->grad_offset);
     free(layout->state_offset);
+    free(layout->sent_offset);
+    free(layout->sent_share_offset);
     free(layout->arena_bytes);
     free(layout->bytes);
     free(layout->live_peak_bytes);

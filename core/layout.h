@@ -4,8 +4,8 @@
  * reports is what ppexec allocates, byte for byte.
  *
  * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned
- * to 256 bytes: parameters, their bfloat16 copies, gradients, what the optimizer keeps, activation slots, checkpoint
- * slots, receive, send and local slots, tokens and targets, scratch. Pools of several plans that mean the same (kind,
+ * to 256 bytes: parameters, their bfloat16 copies, gradients, those that are rounded to be summed, what the optimizer
+ * keeps, activation slots, checkpoint slots, receive, send and local slots, tokens and targets, scratch. Pools of several plans that mean the same (kind,
  * rank, key) share their memory; a pool has the most slots that any plan needs, each as large as the largest microbatch
  * of any plan needs.
  */
@@ -42,6 +42,9 @@ struct pp_layout {
     int64_t *param_offset, *grad_offset; /* [nstages], in the arena of the stage's rank */
     int64_t *param16_offset;             /* [nstages] of the bfloat16 copies (PP_MEM_PARAM16); -1: there are none */
     int64_t *state_offset;               /* [nstages] of what the optimizer keeps (PP_MEM_STATE); -1: nothing */
+    /* [ranks] where gradients lie that are rounded to be summed over replicas, and shares of them over groups: one sum
+     * at a time; -1: none are */
+    int64_t *sent_offset, *sent_share_offset;
     int64_t *arena_bytes;                /* [ranks] */
     int64_t (*bytes)[PP_BYTES_KINDS];    /* [ranks] how arena_bytes is made up (alignment counts where it falls) */
     /* [ranks] fixed regions + most bytes of slots in use at once, in issue order */

@@ -84,6 +84,9 @@ struct pp_queue_ops {
      * pp_sum_type. */
     pp_status (*sum)(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts, int nparts,
                      int64_t elements, int type);
+    /* n numbers of the device's memory: rounded to bfloat16 as core/bf16.h does it, or as float32 again. */
+    pp_status (*narrow)(struct pp_device *device, struct pp_queue *queue, uint16_t *to, const float *from, int64_t n);
+    pp_status (*widen)(struct pp_device *device, struct pp_queue *queue, float *to, const uint16_t *from, int64_t n);
     /* *factor = min(1, most / (sqrt(sums[0] + sums[1] + ...) + 1e-6)), added in this order; device memory. */
     pp_status (*clip_factor)(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);

@@ -61,6 +61,7 @@ struct pp_shape {
     int shard_groups;     /* that share (struct pp_plan), which sum shares in equal pieces; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
     bool shards;          /* zero, and of parameters and gradients it keeps nothing else (struct pp_plan) */
+    bool bf16_sums;       /* what replicas sum of gradients is rounded to bfloat16 (pp_sent_bytes) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
     int kv_heads;

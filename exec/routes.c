@@ -188,16 +188,17 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
 {
     const struct pp_plan *plan = job->train;
     const int rank = pp_worker_rank(plan, port->me);
+    const int type = job->model->shape.bf16_sums ? PP_SUM_BF16 : PP_SUM_FLOAT;
     const struct pp_sum_spec all = {.port = *port,
                                     .group = pp_replica_group(plan, port->me),
                                     .most_elements = pp_most_gradient_bytes(job, rank) / (int64_t)sizeof(float),
-                                    .type = PP_SUM_FLOAT,
+                                    .type = type,
                                     .sums = !plan->zero,
                                     .shares = plan->zero};
     const struct pp_sum_spec share = {.port = *port,
                                       .group = pp_share_group(plan, port->me),
                                       .most_elements = pp_most_share_bytes(job, rank) / (int64_t)sizeof(float),
-                                      .type = PP_SUM_FLOAT,
+                                      .type = type,
                                       .sums = true,
                                       .shares = !plan->shards};
     PP_TRY(open_sums_of(port, plan, pp_replica_group, &all, &out->gradient));

@@ -53,6 +53,16 @@ pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls,
     return PP_OK;
 }
 
+pp_status pp_shares_create_sent(const struct pp_shares *shares, int members, struct pp_shares **out)
+{
+    struct pp_shares *sent;
+    PP_TRY(pp_alloc_bytes(&sent, 1, sizeof *sent + (size_t)shares->n * sizeof sent->tensors[0]));
+    sent->use = shares->use;
+    for (int i = 0; i < shares->n; i++) add(sent, members * sent->bytes, shares->tensors[i].part_bytes / 2);
+    *out = sent;
+    return PP_OK;
+}
+
 pp_status pp_shares_create_plain(struct pp_shares **out)
 {
     return pp_alloc_bytes(out, 1, sizeof **out + sizeof(*out)->tensors[0]);

@@ -43,6 +43,9 @@ struct pp_share_run {
 pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, int own,
                            struct pp_shares **out) PP_MUST_CHECK;
 
+/* The same lists of half as large numbers, tensor behind tensor, for so many members. free() it. */
+pp_status pp_shares_create_sent(const struct pp_shares *shares, int members, struct pp_shares **out) PP_MUST_CHECK;
+
 /* Memory of which each member has an equal part, one behind the other; parts are set for each use of it. free() it. */
 pp_status pp_shares_create_plain(struct pp_shares **out) PP_MUST_CHECK;
 void pp_shares_set_plain(struct pp_shares *shares, int use, int64_t part_bytes);

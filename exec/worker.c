@@ -58,20 +58,6 @@ static struct pp_device_spec device_of(const struct pp_world *world, int me, con
                                    .algorithms = config->algorithms};
 }
 
-/* Of this rank's stages. */
-static pp_status open_shares(const struct pp_worker *w, struct pp_track *track)
-{
-    const struct pp_plan *plan = track->walk->plan;
-    PP_TRY(PP_NEW(&track->shares, plan->nclasses));
-    for (int i = 0; i < plan->nclasses && (plan->zero || plan->shards); i++) {
-        const struct pp_class *cls = &plan->classes[i];
-        const bool whole = cls->kind == PP_REDUCE_TIED || (plan->shards && cls->kind == PP_REDUCE_SHARE);
-        if (pp_combines_on(plan, cls, w->rank) && !whole)
-            PP_TRY(pp_shares_create(w->job, cls, pp_worker_share(w->job->train, w->me), &track->shares[i]));
-    }
-    return PP_OK;
-}
-
 static pp_status open_reductions(struct pp_worker *w)
 {
     for (int id = 0; id < PP_TRACKS; id++) {
@@ -81,7 +67,7 @@ static pp_status open_reductions(struct pp_worker *w)
         for (int i = 0; i < track->walk->nstops; i++)
             n += pp_combines(track->walk->plan->tasks[track->walk->stops[i].task].kind);
         if (n > w->most_reductions) w->most_reductions = n;
-        PP_TRY(open_shares(w, track));
+        PP_TRY(pp_worker_open_shares(w, track));
     }
     return PP_NEW(&w->reductions, w->most_reductions);
 }
@@ -125,7 +111,9 @@ static void close_track(struct pp_track *track)
 {
     if (!track->walk) return;
     for (int i = 0; track->shares && i < track->walk->plan->nclasses; i++) free(track->shares[i]);
+    for (int i = 0; track->sent_shares && i < track->walk->plan->nclasses; i++) free(track->sent_shares[i]);
     free(track->shares);
+    free(track->sent_shares);
     for (int i = 0; track->recv && i < track->walk->nrecv; i++) free(track->recv[i].transfers);
     for (int i = 0; track->send && i < track->walk->nsend; i++) free(track->send[i].transfers);
     free(track->recv);
@@ -181,54 +169,6 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct p
     pp_shares_set_plain(w->parts, call->op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
                         bytes / pp_plan_tensor(w->job->train));
     return w->parts;
-}
-
-/* Of a tensor: what this worker sums with the rank that has a copy. */
-static char *tied_gradient(const struct pp_worker *w, int tensor, int64_t *bytes)
-{
-    const struct pp_extent extent = pp_tied_gradient(w->job->model, tensor, pp_worker_share(w->job->train, w->me));
-    *bytes = extent.bytes;
-    return w->arena + w->job->layout->grad_offset[w->job->model->tensors[tensor].stage] + extent.offset;
-}
-
-static struct pp_combining combine_tied(const struct pp_worker *w)
-{
-    struct pp_combining c = {.tied = true};
-    if (pp_worker_has(w, w->job->train->stages - 1)) c.copy = tied_gradient(w, pp_tied_copy(w->job->model), &c.bytes);
-    if (pp_worker_has(w, 0)) c.memory = tied_gradient(w, 0, &c.bytes);
-    if (c.memory) return c;
-    c.memory = c.copy;
-    c.copy = NULL;
-    return c;
-}
-
-/* A share of gradients: with shards it is all that the worker has of the part. */
-static struct pp_combining combine_share(const struct pp_worker *w, const struct pp_class *cls,
-                                         const struct pp_shares *shares)
-{
-    if (shares) return (struct pp_combining){.share = true, .memory = w->arena, .shares = shares};
-    const struct pp_extent extent = pp_part_gradients(w->job->model, cls);
-    const int parts = pp_shape_parts(&w->job->model->shape);
-    return (struct pp_combining){.share = true,
-                                 .memory = w->arena + w->job->layout->grad_offset[cls->stage] + extent.offset / parts,
-                                 .bytes = extent.bytes / parts};
-}
-
-struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
-{
-    const struct pp_plan *plan = w->step.phase->plan;
-    const struct pp_task *task = &plan->tasks[w->reductions[i]];
-    const int32_t cls = task->cls;
-    const struct pp_shares *shares = w->track->shares[cls];
-    if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
-    if (task->kind == PP_REDUCE_SHARE) return combine_share(w, &plan->classes[cls], shares);
-    if (plan->shards)
-        return (struct pp_combining){.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out),
-                                     .shares = shares};
-    if (shares) return (struct pp_combining){.memory = w->arena, .shares = shares};
-    const struct pp_extent extent = pp_part_gradients(w->job->model, &plan->classes[cls]);
-    char *gradients = w->arena + w->job->layout->grad_offset[plan->classes[cls].stage];
-    return (struct pp_combining){.memory = gradients + extent.offset, .bytes = extent.bytes};
 }
 
 void *pp_worker_slot(const struct pp_worker *w, int32_t slot)

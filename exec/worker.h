@@ -62,9 +62,10 @@ struct pp_track {
     struct pp_walk *walk;
     struct pp_flow *recv, *send; /* parallel to walk->recv, walk->send */
     const int64_t *slot_offset;
-    struct pp_stop_marks *marks; /* queue devices: [nstops] */
-    int64_t *waits_ns;           /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
-    struct pp_shares **shares;   /* [walk->plan->nclasses] of this rank's collectives; NULL where it has none */
+    struct pp_stop_marks *marks;    /* queue devices: [nstops] */
+    int64_t *waits_ns;              /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
+    struct pp_shares **shares;      /* [walk->plan->nclasses] of this rank's collectives; NULL where it has none */
+    struct pp_shares **sent_shares; /* likewise of those that are rounded to be summed */
 };
 
 enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bf16.h"
 #include "core/clock.h"
 #include "exec/worker_inside.h"
 
@@ -93,14 +94,19 @@ static pp_status open_tied(struct pp_worker *w)
     return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
 }
 
+/* most_bytes: of gradients, which may be rounded. */
+static pp_status open_reduce(struct pp_worker *w, struct pp_group group, int64_t most_bytes, struct pp_reduce **out)
+{
+    if (group.n == 1) return PP_OK;
+    if (w->job->model->shape.bf16_sums) return pp_reduce_create_host(group, w->me, PP_SUM_BF16, most_bytes / 2, out);
+    return pp_reduce_create(group, w->me, w->backend, w->device, most_bytes, out);
+}
+
 static pp_status open_reduces(struct pp_worker *w)
 {
     const struct pp_plan *plan = w->job->train;
-    const struct pp_group all = pp_replica_group(plan, w->me), share = pp_share_group(plan, w->me);
-    const int64_t most_bytes = pp_most_gradient_bytes(w->job, w->rank);
-    if (all.n > 1) PP_TRY(pp_reduce_create(all, w->me, w->backend, w->device, most_bytes, &w->reduce));
-    if (share.n == 1) return PP_OK;
-    return pp_reduce_create(share, w->me, w->backend, w->device, pp_most_share_bytes(w->job, w->rank), &w->share);
+    PP_TRY(open_reduce(w, pp_replica_group(plan, w->me), pp_most_gradient_bytes(w->job, w->rank), &w->reduce));
+    return open_reduce(w, pp_share_group(plan, w->me), pp_most_share_bytes(w->job, w->rank), &w->share);
 }
 
 static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
@@ -227,6 +233,20 @@ static pp_status record_collective(struct pp_worker *w, int32_t task, int64_t po
     return pp_worker_record(w, &event);
 }
 
+static pp_status narrow(struct pp_worker *w, bool share, uint16_t *to, const float *from, int64_t n)
+{
+    (void)w, (void)share;
+    for (int64_t i = 0; i < n; i++) to[i] = pp_bf16(from[i]);
+    return PP_OK;
+}
+
+static pp_status widen(struct pp_worker *w, bool share, float *to, const uint16_t *from, int64_t n)
+{
+    (void)w, (void)share;
+    for (int64_t i = 0; i < n; i++) to[i] = pp_bf16_float(from[i]);
+    return PP_OK;
+}
+
 static pp_status ask_reduction(struct pp_worker *w)
 {
     w->reduction_posted_ns[w->reductions_asked - 1] = pp_now_ns();
@@ -236,14 +256,21 @@ static pp_status ask_reduction(struct pp_worker *w)
 static pp_status start_reduction(struct pp_worker *w)
 {
     const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
-    const int64_t elements = c.bytes / (int64_t)sizeof(float);
+    const int64_t elements = c.bytes / pp_sum_bytes(c.floats ? PP_SUM_BF16 : PP_SUM_FLOAT);
     w->reduction_start_ns = pp_now_ns();
+    if (c.floats) PP_TRY(pp_worker_narrow(w, &c));
     w->busy = c.tied ? w->tied : c.share ? w->share : w->reduce;
     if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
     if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
     memcpy(c.copy, c.memory, (size_t)c.bytes);
     return PP_OK;
+}
+
+static pp_status end_reduction(struct pp_worker *w)
+{
+    const struct pp_combining c = pp_worker_combining(w, w->reductions_done);
+    return c.floats ? pp_worker_widen(w, &c) : PP_OK;
 }
 
 /* One at a time, in the order of the plan. */
@@ -254,6 +281,7 @@ static pp_status advance_reductions(struct pp_worker *w)
         if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
         if (w->busy) PP_TRY(pp_reduce_poll(w->world, w->busy));
         if (w->busy && !w->busy->done) break;
+        PP_TRY(end_reduction(w));
         PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
         w->reductions_done++;
     }
@@ -329,6 +357,8 @@ const struct pp_worker_ops pp_worker_direct = {
     .recv = recv,
     .poll = poll,
     .ask_reduction = ask_reduction,
+    .narrow = narrow,
+    .widen = widen,
     .ask_norm = ask_norm,
     .advance_sums = advance_sums,
 };

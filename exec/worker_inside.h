@@ -35,13 +35,19 @@ struct pp_worker_ops {
 
     /* The last of worker->reductions was just entered; norm_ready follows ask_norm(). advance_sums() moves both on. */
     pp_status (*ask_reduction)(struct pp_worker *worker);
+    /* Of gradients that are summed, or (share) shares of them: n numbers are rounded, or read again. */
+    pp_status (*narrow)(struct pp_worker *worker, bool share, uint16_t *to, const float *from, int64_t n);
+    pp_status (*widen)(struct pp_worker *worker, bool share, float *to, const uint16_t *from, int64_t n);
     pp_status (*ask_norm)(struct pp_worker *worker, int32_t task);
     pp_status (*advance_sums)(struct pp_worker *worker);
 };
 
 extern const struct pp_worker_ops pp_worker_direct, pp_worker_queued;
 
-/* --- worker.c --- */
+/* --- worker_combining.c --- */
+
+/* Of this rank's stages. */
+pp_status pp_worker_open_shares(const struct pp_worker *worker, struct pp_track *track) PP_MUST_CHECK;
 
 /* What the collective that was entered as number i of the step works on: gradients, or shares. */
 struct pp_combining {
@@ -51,8 +57,17 @@ struct pp_combining {
     bool tied;                      /* over the ranks with the copies of the embedding, not over the replicas */
     bool share;                     /* of a share, over the groups that share */
     char *copy;                     /* of those, where this rank has both: the other one's gradient, else NULL */
+    /* Gradients that are rounded: what is summed, above, are bfloat16 numbers in a place of their own; else NULL. */
+    char *floats;
+    const struct pp_shares *float_shares;
 };
 struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);
+/* Of one that rounds: before its sum begins, and when it is done. */
+pp_status pp_worker_narrow(struct pp_worker *worker, const struct pp_combining *combining) PP_MUST_CHECK;
+pp_status pp_worker_widen(struct pp_worker *worker, const struct pp_combining *combining) PP_MUST_CHECK;
+
+/* --- worker.c --- */
+
 /* What a join inside a task works on; NULL: all of it. One at a time. */
 const struct pp_shares *pp_worker_join_parts(struct pp_worker *worker, const struct pp_join_call *call);
 /* Where a slot of the step's plan lies; NULL for none. */

@@ -22,6 +22,12 @@ struct pp_summing {
     struct pp_mark *after; /* on the compute queue: its memory is written */
 };
 
+/* What is rounded, summed and read again: in a queue beside the compute queue and the carrier's. */
+struct pp_rounding {
+    struct pp_queue *queue;
+    struct pp_mark *rounded, *summed; /* of the sum that is under way */
+};
+
 /* A point on the device's clock whose time on the host's is known. */
 struct pp_base {
     struct pp_mark *mark;
@@ -44,6 +50,7 @@ struct pp_worker_queue {
     double *host_losses; /* [microbatches] memory for copies */
     struct pp_mark *ended;
     struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
+    struct pp_rounding rounding[2]; /* of gradients, and of shares of them; where they are rounded */
     struct pp_summing norm;
     int norm_stop;
     /* Inside tasks; the next one of a group begins when the last one is issued, not when it has ended. */

@@ -96,9 +96,21 @@ static pp_status make_summing(struct pp_worker *w, struct pp_summing *summing)
     return PP_OPS(w, mark_create, false, &summing->after);
 }
 
+static pp_status make_rounding(struct pp_worker *w)
+{
+    for (int i = 0; i < 2 && w->job->model->shape.bf16_sums; i++) {
+        struct pp_rounding *rounding = &w->queue->rounding[i];
+        PP_TRY(w->queue->ops->queue_create(w->device, &rounding->queue));
+        PP_TRY(PP_OPS(w, mark_create, false, &rounding->rounded));
+        PP_TRY(PP_OPS(w, mark_create, false, &rounding->summed));
+    }
+    return PP_OK;
+}
+
 static pp_status make_sums(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
+    PP_TRY(make_rounding(w));
     PP_TRY(PP_NEW(&q->gradients, w->most_reductions));
     for (int i = 0; i < w->most_reductions; i++) PP_TRY(make_summing(w, &q->gradients[i]));
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
@@ -125,6 +137,13 @@ static void destroy_summing(struct pp_worker *w, const struct pp_summing *summin
 {
     destroy_parcel_marks(w, &summing->marks);
     destroy_mark(w, summing->after);
+}
+
+static void destroy_rounding(struct pp_worker *w, const struct pp_rounding *rounding)
+{
+    if (rounding->queue) PP_OPS(w, queue_destroy, rounding->queue);
+    destroy_mark(w, rounding->rounded);
+    destroy_mark(w, rounding->summed);
 }
 
 static pp_status make_block(struct pp_worker *w, int microbatches)
@@ -193,6 +212,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
     for (int i = 0; q->gradients && i < w->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
+    for (int i = 0; i < 2; i++) destroy_rounding(w, &q->rounding[i]);
     destroy_summing(w, &q->norm);
     for (int group = 0; group < PP_JOIN_GROUPS; group++) destroy_summing(w, &q->joined[group]);
     for (int i = 0; i < q->nbeside; i++) destroy_mark(w, q->beside[i]);

@@ -40,6 +40,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
         return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
     if (!pp_combines(cls->kind)) return 0;
     if (cls->kind == PP_REDUCE_TIED) return pp_tied_gradient(model, 0, 0).bytes;
+    if (pp_sent_bytes(model, cls)) return pp_sent_bytes(model, cls);
     if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
     if (cls->kind == PP_REDUCE_SHARE) return pp_part_gradients(model, cls).bytes / job->train->shard_group;
     return gathered_bytes(model, cls);
@@ -156,6 +157,18 @@ static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
     return llround(5 * (double)bytes / rates->bytes_per_ns);
 }
 
+int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls, const struct pp_machine *m)
+{
+    enum { BYTES = 6 }; /* a float32 number read and a bfloat16 number written, or the other way round */
+    const struct pp_plan *plan = job->train;
+    const bool scatters = plan->zero && cls->kind == PP_REDUCE_GRAD;
+    const bool tensors = scatters || (plan->zero && !plan->shards);
+    const double sent = (double)pp_sent_bytes(job->model, cls) / 2, kept = scatters ? sent / plan->shard_group : sent;
+    if (sent == 0) return 0;
+    const int passes = 2 * (tensors ? pp_part_tensors(&job->model->stages[cls->stage], cls).n : 1);
+    return llround(passes * m->call_overhead_ns + BYTES * (sent + kept) / m->bytes_per_ns);
+}
+
 static pp_status set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
                            const struct pp_placement *placement, struct pp_class_cost *out)
 {
@@ -171,7 +184,8 @@ static pp_status set_class(const struct pp_job *job, const struct pp_machine *m,
                                      m->cores > 0 ? NULL : &beside, out);
     }
     if (pp_combines(c->kind))
-        out->ns = pp_placement_reduce_ns(placement, c, out->bytes, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns);
+        out->ns = pp_placement_reduce_ns(placement, c, out->bytes, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) +
+                  pp_cost_rounding_ns(job, c, m);
     if (c->kind == PP_REDUCE_TIED && !pp_ties_ranks(job->train, job->train->stage_rank[0]))
         out->ns = tied_here_ns(out->bytes, rates);
     if (c->kind == PP_NORM_ALL)

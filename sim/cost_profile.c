@@ -118,7 +118,7 @@ static pp_status find_sums(const struct pp_search *s, const struct pp_mover *mov
 
 /* Reductions of gradients, and the global norm, which is one short exchange. */
 static void set_collectives(const struct pp_placement *placement, const struct pp_search *s,
-                            const struct sum_link *sums, struct pp_cost *cost)
+                            const struct sum_link *sums, const struct pp_machine *machine, struct pp_cost *cost)
 {
     const struct pp_plan *plan = placement->plan;
     for (int c = 0; c < cost->nclasses; c++) {
@@ -126,8 +126,9 @@ static void set_collectives(const struct pp_placement *placement, const struct p
         int kind = plan->classes[c].kind;
         const bool here = kind == PP_REDUCE_TIED && !pp_ties_ranks(plan, plan->stage_rank[0]); /* by the machine */
         if (pp_combines(kind) && sums->found && !here)
-            class->ns =
-                pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, sums->latency_ns, sums->ns_per_byte);
+            class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, sums->latency_ns,
+                                               sums->ns_per_byte) +
+                        pp_cost_rounding_ns(s->job, &plan->classes[c], machine);
         if (kind == PP_NORM_ALL)
             class->ns = norm_ns(placement, &cost->link, s->gpu && sums->found ? llround(sums->latency_ns) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
@@ -182,7 +183,7 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         pp_placement_set_transfers(&placement, cost);
         struct sum_link sums;
         PP_TRY(find_sums(s, mover, &sums));
-        set_collectives(&placement, s, &sums, cost);
+        set_collectives(&placement, s, &sums, machine, cost);
         PP_TRY(set_joins(&placement, s, mover, &sums, machine, cost));
         reduces = sums.found;
     }

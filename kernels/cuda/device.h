@@ -150,6 +150,10 @@ pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_prog
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,
                             int nparts, int64_t elements, int type);
+pp_status pp_cuda_queue_narrow(struct pp_device *device, struct pp_queue *queue, uint16_t *to, const float *from,
+                               int64_t n);
+pp_status pp_cuda_queue_widen(struct pp_device *device, struct pp_queue *queue, float *to, const uint16_t *from,
+                              int64_t n);
 pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
 void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);

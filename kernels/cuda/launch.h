@@ -46,7 +46,9 @@ cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);
 
-/* core/queue.h: sum, clip_factor. */
+/* core/queue.h: narrow, widen, sum, clip_factor. */
+cudaError_t pp_cuda_narrow(cudaStream_t stream, void *to, const void *from, int64_t n);
+cudaError_t pp_cuda_widen(cudaStream_t stream, void *to, const void *from, int64_t n);
 cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts, int nparts, int64_t elements,
                         int type);
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);

@@ -138,6 +138,20 @@ pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, vo
     return pp_cuda_check(pp_cuda_sum(queue->stream, to, parts, nparts, elements, type), "adding up");
 }
 
+pp_status pp_cuda_queue_narrow(struct pp_device *device, struct pp_queue *queue, uint16_t *to, const float *from,
+                               int64_t n)
+{
+    (void)device;
+    return pp_cuda_check(pp_cuda_narrow(queue->stream, to, from, n), "rounding to bfloat16");
+}
+
+pp_status pp_cuda_queue_widen(struct pp_device *device, struct pp_queue *queue, float *to, const uint16_t *from,
+                              int64_t n)
+{
+    (void)device;
+    return pp_cuda_check(pp_cuda_widen(queue->stream, to, from, n), "reading bfloat16");
+}
+
 pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor)
 {

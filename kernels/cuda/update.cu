@@ -191,6 +191,36 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *from, 
     return cudaGetLastError();
 }
 
+/* float to bfloat16, or back */
+template <typename To, typename From, bool aligned>
+static __global__ void __launch_bounds__(THREADS) convert_quads(To *to, const From *from, int64_t n)
+{
+    const int64_t i = PP_QUAD * ((int64_t)blockIdx.x * THREADS + threadIdx.x), left = n - i;
+    if (left > 0) pp_store<aligned>(to + i, left, pp_load<aligned>(from + i, left));
+}
+
+template <typename To, typename From>
+static cudaError_t convert(cudaStream_t stream, void *to, const void *from, int64_t n)
+{
+    const bool aligned =
+        n % PP_QUAD == 0 && pp_aligned(static_cast<To *>(to)) && pp_aligned(static_cast<const From *>(from));
+    const auto kernel = aligned ? convert_quads<To, From, true> : convert_quads<To, From, false>;
+    if (n == 0) return cudaSuccess;
+    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, stream, static_cast<To *>(to),
+              static_cast<const From *>(from), n);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_narrow(cudaStream_t stream, void *to, const void *from, int64_t n)
+{
+    return convert<__nv_bfloat16, float>(stream, to, from, n);
+}
+
+cudaError_t pp_cuda_widen(cudaStream_t stream, void *to, const void *from, int64_t n)
+{
+    return convert<float, __nv_bfloat16>(stream, to, from, n);
+}
+
 /* One thread: the sum must not depend on anything but the order of the tensors. */
 static __global__ void clip_factor(const double *sums, int n, double most, float *factor)
 {
@@ -230,6 +260,10 @@ cudaError_t pp_cuda_prepare_update(void)
                                    reinterpret_cast<const void *>(sum_quads<float, false>),
                                    reinterpret_cast<const void *>(sum_quads<__nv_bfloat16, true>),
                                    reinterpret_cast<const void *>(sum_quads<__nv_bfloat16, false>),
+                                   reinterpret_cast<const void *>(convert_quads<__nv_bfloat16, float, true>),
+                                   reinterpret_cast<const void *>(convert_quads<__nv_bfloat16, float, false>),
+                                   reinterpret_cast<const void *>(convert_quads<float, __nv_bfloat16, true>),
+                                   reinterpret_cast<const void *>(convert_quads<float, __nv_bfloat16, false>),
                                    reinterpret_cast<const void *>(clip_factor),
                                    reinterpret_cast<const void *>(spin)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);

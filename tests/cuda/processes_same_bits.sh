@@ -80,6 +80,15 @@ compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --zero 3 --precisio
 # In groups, which sum shares: each process has a group, or a replica of each.
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --zero 3 --shard-degree 2 --precision bf16
 compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 "${parts[@]}" --overlap-param-gather
+# Gradients that are rounded to be summed, in a queue of their own: the bits do not depend on who shares.
+rounded=("${worse[@]}" --grad-reduce-in-bf16)
+train alone -- --device cuda "${rounded[@]}"
+compare 4 "${rounded[@]}" --zero 1 "${parts[@]}" --overlap-param-gather
+cmp alone threads || fail "--grad-reduce-in-bf16 --zero 1: other losses"
+cmp alone.safetensors threads.safetensors || fail "--grad-reduce-in-bf16 --zero 1: other weights"
+compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --zero 3 --shard-degree 2 --precision bf16 --grad-reduce-in-bf16
+seldom compare 2 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 --grad-reduce-in-bf16 "${parts[@]}"
+follow_cpu --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --grad-reduce-in-bf16
 
 # Workers of a rank, whose sums are inside tasks: of one process, of several, of both.
 seldom compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 3

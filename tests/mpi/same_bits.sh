@@ -42,6 +42,8 @@ compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --optimizer adamw -
 compare 2 --schedule gpipe --stages 1 --replicas 2 --tensor 2 --sequence-parallel --chunks 3 --zero 3 --tie-embeddings yes --qk-norm yes
 compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --optimizer adamw --lr 0.01 --zero 3 --shard-degree 2
 compare 4 --schedule zbv --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 --overlap-grad-reduce --bucket-size 1B
+compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --grad-reduce-in-bf16
+compare 4 --schedule zbv --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 --grad-reduce-in-bf16 --overlap-grad-reduce --bucket-size 1B
 compare 2 --schedule gpipe --stages 1 --tensor 2 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --tensor 2 --chunks 6 --checkpoint always
 compare 2 --schedule zb-h1 --stages 2 --tensor 2 --replicas 2 --chunks 3 --optimizer adamw --lr 0.01 --zero 1

@@ -179,6 +179,27 @@ static pp_status sum(struct pp_device *device, struct pp_queue *queue, void *to,
     return queued_put(queue, &work);
 }
 
+static pp_status convert(struct pp_device *device, struct pp_queue *queue, const struct work *work, int64_t to_bytes,
+                         int64_t from_bytes)
+{
+    PP_TRY(queued_usable(device, queue));
+    PP_TRY(known(work->to, work->n * to_bytes, "what numbers are rounded to, or read as"));
+    PP_TRY(known(work->parts[0], work->n * from_bytes, "numbers to round, or to read"));
+    return queued_put(queue, work);
+}
+
+static pp_status narrow(struct pp_device *device, struct pp_queue *queue, uint16_t *to, const float *from, int64_t n)
+{
+    const struct work work = {.kind = WORK_NARROW, .to = to, .parts = {from}, .n = n};
+    return convert(device, queue, &work, (int64_t)sizeof *to, (int64_t)sizeof *from);
+}
+
+static pp_status widen(struct pp_device *device, struct pp_queue *queue, float *to, const uint16_t *from, int64_t n)
+{
+    const struct work work = {.kind = WORK_WIDEN, .to = to, .parts = {from}, .n = n};
+    return convert(device, queue, &work, (int64_t)sizeof *to, (int64_t)sizeof *from);
+}
+
 static pp_status clip_factor(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor)
 {
@@ -284,6 +305,8 @@ static const struct pp_queue_ops ops = {
     .launches = launches,
     .run = run,
     .sum = sum,
+    .narrow = narrow,
+    .widen = widen,
     .clip_factor = clip_factor,
     .measure = measure,
     .probe = probe,

@@ -71,6 +71,16 @@ static void clip(const struct work *work)
     *(float *)work->to = factor > 1 ? 1.0f : (float)factor;
 }
 
+static void narrow(const struct work *work)
+{
+    for (int64_t i = 0; i < work->n; i++) ((uint16_t *)work->to)[i] = pp_bf16(((const float *)work->parts[0])[i]);
+}
+
+static void widen(const struct work *work)
+{
+    for (int64_t i = 0; i < work->n; i++) ((float *)work->to)[i] = pp_bf16_float(((const uint16_t *)work->parts[0])[i]);
+}
+
 static void copy_all(const struct pp_strided *c)
 {
     for (int64_t i = 0; i < c->n; i++)
@@ -94,6 +104,8 @@ static void perform(struct pp_queue *queue, struct work *work)
     if (work->kind == WORK_RUN) compute(queue, work);
     if (work->kind == WORK_SUM) add_up(work);
     if (work->kind == WORK_CLIP) clip(work);
+    if (work->kind == WORK_NARROW) narrow(work);
+    if (work->kind == WORK_WIDEN) widen(work);
 }
 
 /* With the lock. */
