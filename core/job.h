@@ -84,7 +84,7 @@ const char *pp_sharing_text(int zero, int degree, char *buf, size_t size);
 
 /* For messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always"; neither one stage a rank is told nor that there are
  * no checkpoints. Returns buf, of PP_POINT_TEXT bytes; a longer path of a schedule is cut off. */
-enum { PP_POINT_TEXT = 320 };
+enum { PP_POINT_TEXT = 352 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
 /* All combinations of the lists, in the order schedule, tensor, pieces of sums (where T > 1), stages, virtual, ZeRO
