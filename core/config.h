@@ -127,8 +127,9 @@ double pp_config_price(const struct pp_config *config);
 pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
-/* Of these so many share, where each so many replicas do (0: all). PP_USAGE where they are no whole groups. */
+/* Of these so many share, where each `degree` replicas do (0: all). */
 int pp_config_shard_group(const struct pp_config *config, int degree);
+/* PP_USAGE where replicas are no whole groups of so many, or those that share experts not in one. */
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
 bool pp_config_sums_parts(const struct pp_config *config);
