@@ -188,9 +188,10 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
 /* Two numbers have one sum; of more it depends on the order. */
 void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *buf, size_t size)
 {
-    const bool ordered = exec->carrier && (plan->replicas > 2 || plan->members > 2);
+    const int groups = pp_plan_shard_groups(plan), most = groups > plan->shard_group ? groups : plan->shard_group;
+    const bool ordered = exec->carrier && (most > 2 || plan->members > 2);
     const char *order = ordered ? exec->carrier->sums : NULL;
-    const bool parts = plan->replicas > 2 && (pp_config_sums_parts(&exec->config) || plan->shards);
+    const bool parts = most > 2 && (pp_config_sums_parts(&exec->config) || plan->shards);
     snprintf(buf, size, "%s%s%s%s%s", exec->device_text, order ? ", " : "", order ? order : "",
              order && plan->zero ? " in shares" : "", order && parts ? " in parts" : "");
 }
