@@ -29,7 +29,8 @@
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
  *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients,
  *     ADD_GRAD for its REDUCE_GRAD;
- *   - REDUCE_SHARE waits for its REDUCE_GRAD, with shards for the last ADD_GRAD of its part;
+ *   - REDUCE_SHARE waits for its REDUCE_GRAD, which stands directly before it, with shards for the last ADD_GRAD of its
+ *     part;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
  * A dep of -1 is none. Edges into the next step are listed in wraps[]: `to` of step k+1 waits for `from` of step k.
  *

@@ -29,7 +29,7 @@ static pp_status check_sum(const struct pp_plan *plan, struct summed *stage, int
     return pp_plan_bad(plan, id, "it sums gradients before they are made");
 }
 
-/* What is summed over groups has been summed in each: the same part. */
+/* What is summed over groups has been summed in each: the same part, by the task before, for which queues wait. */
 static pp_status check_share(const struct pp_plan *plan, struct summed *stage, int32_t id)
 {
     if (stage->sum < 0 || plan->tasks[id].dep[0] != stage->sum || pp_plan_shard_groups(plan) == 1)
@@ -37,6 +37,7 @@ static pp_status check_share(const struct pp_plan *plan, struct summed *stage, i
     const struct pp_class *share = class_of(plan, id), *sum = class_of(plan, stage->sum);
     if (share->part != sum->part || share->parts != sum->parts)
         return pp_plan_bad(plan, id, "it is another part than the one that is due");
+    if (stage->sum != id - 1) return pp_plan_bad(plan, id, "it does not stand directly behind the sum of its part");
     stage->share = id;
     return PP_OK;
 }
