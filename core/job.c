@@ -250,6 +250,13 @@ static const char *replicas_text(const struct pp_job *job, char buf[32])
     return buf;
 }
 
+/* Is each microbatch summed over the replicas, and is what they sum rounded? */
+static const char *summing_words(const struct pp_plan *plan, const struct pp_shape *shape)
+{
+    static const char *const words[2][2] = {{"", " bf16 sums"}, {" summed each", " summed each bf16 sums"}};
+    return words[plan->shards && plan->microbatches > 1][shape->bf16_sums];
+}
+
 static pp_status name_key(struct pp_job *job)
 {
     uint32_t order;
@@ -270,13 +277,11 @@ static pp_status name_key(struct pp_job *job)
         snprintf(tensor, sizeof tensor, " T%d%s%s", pp_plan_tensor(plan), pieces,
                  pp_shape_parts_tokens(shape) ? " sequence" : "");
     if (order) snprintf(ordered, sizeof ordered, " order %08x", order);
-    const char *each = plan->shards && plan->microbatches > 1 ? " summed each" : "";
-    const char *sums = shape->bf16_sums ? " bf16 sums" : "";
     const size_t size = sizeof job->accumulation_key;
-    const int used =
-        snprintf(job->accumulation_key, size, "%s M%d%s%s%s%s%s threads %d%s%s%s rows %s%s%s",
-                 replicas_text(job, replicas), plan->microbatches, each, sums, tensor, experts, context,
-                 job->config->threads, precision, columns, flash, pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
+    const int used = snprintf(job->accumulation_key, size, "%s M%d%s%s%s%s threads %d%s%s%s rows %s%s%s",
+                              replicas_text(job, replicas), plan->microbatches, summing_words(plan, shape), tensor,
+                              experts, context, job->config->threads, precision, columns, flash,
+                              pp_plan_rows_text(plan, rows, sizeof rows), batch, ordered);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }

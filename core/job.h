@@ -59,8 +59,8 @@ struct pp_tails {
 
 /* Holds the longest key: what is cut off would make unequal keys look equal. */
 enum {
-    PP_ACCUMULATION_KEY = sizeof "D2147483647/2147483647 M2147483647 summed each bf16 sums T2147483647/2147483647 sequence "
-                                 "experts/2147483647 context/2147483647 "
+    PP_ACCUMULATION_KEY = sizeof "D2147483647/2147483647 M2147483647 summed each bf16 sums "
+                                 "T2147483647/2147483647 sequence experts/2147483647 context/2147483647 "
                                  "all_gather threads 2147483647 fp32 logits 2147483647 flash rows "
                                  "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
 };

@@ -5,9 +5,9 @@
  *
  * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned
  * to 256 bytes: parameters, their bfloat16 copies, gradients, those that are rounded to be summed, what the optimizer
- * keeps, activation slots, checkpoint slots, receive, send and local slots, tokens and targets, scratch. Pools of several plans that mean the same (kind,
- * rank, key) share their memory; a pool has the most slots that any plan needs, each as large as the largest microbatch
- * of any plan needs.
+ * keeps, activation slots, checkpoint slots, receive, send and local slots, tokens and targets, scratch. Pools of
+ * several plans that mean the same (kind, rank, key) share their memory; a pool has the most slots that any plan needs,
+ * each as large as the largest microbatch of any plan needs.
  */
 #ifndef PP_CORE_LAYOUT_H
 #define PP_CORE_LAYOUT_H

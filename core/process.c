@@ -116,9 +116,11 @@ int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
     const int rank = pp_worker_rank(job->train, worker);
     const int replicas = job->train->shard_group, groups = pp_plan_shard_groups(job->train);
     int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
+    const int part = job->model->shape.bf16_sums ? 2 : 1; /* of what there is in float32 */
     if (replicas > 1)
-        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank)));
-    if (groups > 1) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(groups, pp_most_share_bytes(job, rank)));
+        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank) / part));
+    if (groups > 1)
+        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(groups, pp_most_share_bytes(job, rank) / part));
     if (pp_ties_ranks(job->train, rank))
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(2, pp_tied_gradient(job->model, 0, 0).bytes));
     return bytes + best_bytes(job, worker) + event_bytes(job, rank, 1);

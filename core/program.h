@@ -234,8 +234,8 @@ static inline struct pp_extent pp_part_gradients(const struct pp_model *model, c
     return (struct pp_extent){first->offset, end - first->offset};
 }
 
-/* Of a class that sums over replicas, where gradients are rounded to sum them: bytes of these numbers, which have a place
- * of their own (struct pp_layout.sent_offset); else 0. */
+/* Of a class that sums over replicas, where gradients are rounded to sum them: bytes of these numbers, which have a
+ * place of their own (struct pp_layout.sent_offset); else 0. */
 static inline int64_t pp_sent_bytes(const struct pp_model *model, const struct pp_class *cls)
 {
     if (!model->shape.bf16_sums || (cls->kind != PP_REDUCE_GRAD && cls->kind != PP_REDUCE_SHARE)) return 0;

@@ -154,8 +154,9 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 {
     enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
     const struct pp_world *world = port->world;
-    const int sums = (job->train->shard_group > 1) + (pp_plan_shard_groups(job->train) > 1) +
-                     (job->train->clip && pp_norm_workers(job->train) > 1);
+    const int gradients = (job->train->shard_group > 1) + (pp_plan_shard_groups(job->train) > 1);
+    const int sums = gradients + (job->train->clip && pp_norm_workers(job->train) > 1);
+    const int own = OWN + (job->model->shape.bf16_sums ? gradients : 0); /* with a queue to round */
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
@@ -165,10 +166,10 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
         most = lines;
         worker = i;
     }
-    if (OF_A_LINE * most + OWN > QUEUES)
+    if (OF_A_LINE * most + own > QUEUES)
         pp_warn("worker %d has %d streams with --transport %s, and a GPU %d hardware queues: some will wait for "
                 "others; if the run hangs, use --transport staged",
-                worker, OF_A_LINE * most + OWN, world->carrier->name, QUEUES);
+                worker, OF_A_LINE * most + own, world->carrier->name, QUEUES);
 }
 
 /* Of gradients, or of shares of them: by the group's first worker. */

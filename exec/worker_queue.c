@@ -248,45 +248,12 @@ static struct pp_mark *after_of(const struct pp_worker *w, const struct pp_combi
     return behind ? w->queue->gradients[w->reductions_done - 1].parcel.done : summing->after;
 }
 
-static pp_status narrow(struct pp_worker *w, bool share, uint16_t *to, const float *from, int64_t n)
-{
-    return PP_OPS(w, narrow, w->queue->rounding[share].queue, to, from, n);
-}
-
-static pp_status widen(struct pp_worker *w, bool share, float *to, const uint16_t *from, int64_t n)
-{
-    return PP_OPS(w, widen, w->queue->rounding[share].queue, to, from, n);
-}
-
-static pp_status start_rounded(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing,
-                               struct pp_mark *after)
-{
-    const struct pp_rounding *rounding = &w->queue->rounding[c->share];
-    struct pp_parcel *parcel = &summing->parcel;
-    PP_TRY(PP_OPS(w, wait, rounding->queue, after));
-    if (parcel->begun) PP_TRY(PP_OPS(w, record, rounding->queue, parcel->begun));
-    PP_TRY(pp_worker_narrow(w, c));
-    PP_TRY(PP_OPS(w, record, rounding->queue, rounding->rounded));
-    parcel->begun = NULL;
-    parcel->done = rounding->summed;
-    return start_sum(route_of(&w->queue->routes, c), summing, rounding->rounded);
-}
-
-/* When it is issued: the parcel's mark is then that of what comes of it. */
-static pp_status end_rounded(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
-{
-    const struct pp_rounding *rounding = &w->queue->rounding[c->share];
-    PP_TRY(PP_OPS(w, wait, rounding->queue, rounding->summed));
-    PP_TRY(pp_worker_widen(w, c));
-    summing->parcel.done = w->step.traced ? summing->marks.timed_done : summing->marks.done;
-    return PP_OPS(w, record, rounding->queue, summing->parcel.done);
-}
-
 static pp_status start_reduction(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
 {
     if (c->tied) return start_tied(w, c, summing);
     struct pp_mark *after = after_of(w, c, summing);
-    return c->floats ? start_rounded(w, c, summing, after) : start_sum(route_of(&w->queue->routes, c), summing, after);
+    return c->floats ? pp_worker_queue_start_rounded(w, c, summing, after)
+                     : start_sum(route_of(&w->queue->routes, c), summing, after);
 }
 
 /* One at a time, in the order of the plan. */
@@ -302,7 +269,7 @@ static pp_status advance_reductions(struct pp_worker *w)
         }
         if (!summing->parcel.issued) PP_TRY(route->carrier->sum_poll(route->sum, &summing->parcel));
         if (!summing->parcel.issued) break;
-        if (c.floats) PP_TRY(end_rounded(w, &c, summing));
+        if (c.floats) PP_TRY(pp_worker_queue_end_rounded(w, &c, summing));
         w->reductions_done++;
     }
     return PP_OK;
@@ -407,8 +374,8 @@ const struct pp_worker_ops pp_worker_queued = {
     .recv = recv,
     .poll = poll,
     .ask_reduction = ask_reduction,
-    .narrow = narrow,
-    .widen = widen,
+    .narrow = pp_worker_queue_narrow,
+    .widen = pp_worker_queue_widen,
     .ask_norm = ask_norm,
     .advance_sums = advance_sums,
 };

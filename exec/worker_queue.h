@@ -75,6 +75,20 @@ struct pp_worker_queue {
 /* pp_join.run, of the worker. */
 void pp_worker_queue_join(void *worker, const struct pp_join_call *call);
 
+/* --- worker_queue_rounding.c --- */
+
+/* As in struct pp_worker_ops. */
+pp_status pp_worker_queue_narrow(struct pp_worker *worker, bool share, uint16_t *to, const float *from,
+                                 int64_t n) PP_MUST_CHECK;
+pp_status pp_worker_queue_widen(struct pp_worker *worker, bool share, float *to, const uint16_t *from,
+                                int64_t n) PP_MUST_CHECK;
+/* A sum of gradients that are rounded: behind the mark; and when it is issued. The parcel's mark is then that of what
+ * comes of it. */
+pp_status pp_worker_queue_start_rounded(struct pp_worker *worker, const struct pp_combining *combining,
+                                        struct pp_summing *summing, struct pp_mark *after) PP_MUST_CHECK;
+pp_status pp_worker_queue_end_rounded(struct pp_worker *worker, const struct pp_combining *combining,
+                                      struct pp_summing *summing) PP_MUST_CHECK;
+
 /* --- worker_queue_open.c --- */
 
 /* As in struct pp_worker_ops. */

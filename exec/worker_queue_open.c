@@ -98,8 +98,11 @@ static pp_status make_summing(struct pp_worker *w, struct pp_summing *summing)
 
 static pp_status make_rounding(struct pp_worker *w)
 {
-    for (int i = 0; i < 2 && w->job->model->shape.bf16_sums; i++) {
+    const struct pp_layout *layout = w->job->layout;
+    const int64_t at[] = {layout->sent_offset[w->rank], layout->sent_share_offset[w->rank]};
+    for (int i = 0; i < 2; i++) {
         struct pp_rounding *rounding = &w->queue->rounding[i];
+        if (at[i] < 0) continue;
         PP_TRY(w->queue->ops->queue_create(w->device, &rounding->queue));
         PP_TRY(PP_OPS(w, mark_create, false, &rounding->rounded));
         PP_TRY(PP_OPS(w, mark_create, false, &rounding->summed));

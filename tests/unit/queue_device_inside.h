@@ -25,7 +25,8 @@ struct pp_mark {
     struct point *point; /* of the last record(); NULL: none yet */
 };
 
-enum work_kind { WORK_RECORD, WORK_WAIT, WORK_COPY, WORK_COPIES, WORK_RUN, WORK_SUM, WORK_CLIP, WORK_NARROW, WORK_WIDEN };
+enum work_kind { WORK_RECORD, WORK_WAIT, WORK_COPY, WORK_COPIES, WORK_RUN, WORK_SUM, WORK_CLIP,
+                 WORK_NARROW, WORK_WIDEN };
 
 struct work {
     struct work *next;

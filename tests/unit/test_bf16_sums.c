@@ -98,8 +98,8 @@ static void shares_are_the_same_numbers(void **state)
     }
 }
 
-/* A sum takes what half of its bytes take, and passes over memory: of 6 bytes for each number before, and of as many for
- * what a worker keeps behind it; by tensors where there are shares in several places. */
+/* A sum takes what half of its bytes take, and passes over memory: of 6 bytes for each number before, and of as many
+ * for what a worker keeps behind it; by tensors where there are shares in several places. */
 static void half_of_the_bytes_and_passes_over_memory(void **state)
 {
     (void)state;
@@ -115,8 +115,8 @@ static void half_of_the_bytes_and_passes_over_memory(void **state)
             const struct pp_class *cls = &plan->classes[c];
             const bool share = cls->kind == PP_REDUCE_SHARE, scatters = plan->zero && !share;
             if (!share && cls->kind != PP_REDUCE_GRAD) continue;
-            const double bytes = (double)pp_part_gradients(job->model, cls).bytes / (share ? 4 : 2),
-                         numbers = bytes / 2;
+            const double bytes = (double)pp_part_gradients(job->model, cls).bytes / (share ? 4 : 2);
+            const double numbers = bytes / 2;
             const int n = share ? 4 / plan->shard_group : plan->shard_group, rounds = scatters ? 1 : 2;
             const int tensors = pp_part_tensors(&job->model->stages[cls->stage], cls).n;
             const int passes = scatters || (share && !plan->shards) ? 2 * tensors : 2;
