@@ -6,7 +6,7 @@ import tempfile
 
 from fidelity_table import markdown, percent
 from published_facts import command, span
-from published_modern import GIB, Model, machine_as
+from published_modern import GIB, Model, machine_as, sums_of
 
 WHOSE = {"ibm": "fms-fsdp", "titan": "torchtitan"}
 MEMORY = ["--preset", "llama-3-8b", "--machine", "h100", "--precision", "bf16", "--stages", 1, "--schedule", "gpipe"]
@@ -20,18 +20,18 @@ class Run:
         self.source, self.model, self.machine = source, models[name], machine
         self.gpus, self.group, self.rows, self.checkpoint, self.measured = cells
 
-    def words(self):
-        """All but the machine"""
+    def words(self, rounded=True):
+        """All but the machine; rounded: gradients are summed as they do"""
         return [
             *("--precision", "bf16", "--attention", "flash", *self.model.words()),
             *("--optimizer", "adamw", "--clip", 1, "--no-eval", "--checkpoint", self.checkpoint),
             *("--stages", 1, "--schedule", "gpipe", "--replicas", self.gpus, "--rows", self.rows, "--chunks", 1),
-            *("--zero", 3, *(["--shard-degree", self.group] if self.group else [])),
+            *("--zero", 3, *(["--shard-degree", self.group] if self.group else []), *(sums_of(self.source) if rounded else [])),
         ]
 
-    def predicted(self, program, folder, machine=None):
+    def predicted(self, program, folder, rounded=True):
         """(tokens a second of a GPU, GiB of an arena)"""
-        found = program.predict("--machine", machine_as(machine or self.machine, folder), *self.words())
+        found = program.predict("--machine", machine_as(self.machine, folder), *self.words(rounded))
         tokens = self.rows * self.model.tokens
         return tokens / found["ms_per_batch"] * 1e3, max(found["peak_bytes"]) / GIB
 
@@ -58,15 +58,16 @@ def section(program, facts):
     rows, errors = [], []
     with tempfile.TemporaryDirectory() as folder:
         found = [run.predicted(program, folder) for run in runs]
-        (narrow,) = (run for run in runs if run.group and run.rows == 1)
-        half, _ = narrow.predicted(program, folder, "a100/2")
+        exact = {run: run.predicted(program, folder, rounded=False)[0] for run in runs if run.source == "ibm"}
     for run, (rate, arena) in zip(runs, found):
         errors.append(percent(rate, run.measured))
         row = [WHOSE[run.source], run.model.name, run.gpus, run.group or "", run.rows, run.checkpoint]
         rows.append([*row, run.measured, f"{rate:.0f}", f"{errors[-1]:+.0f}", f"{arena:.0f}"])
     head = ["whose", "model", "GPUs", "of each", "rows", "`--checkpoint`", "tokens/s", "ppsim", "error %", "arena GiB"]
     words = {"fsdp_first": command(["--machine", "a100", *runs[0].words()]), "fsdp_runs": len(runs)}
-    words["fsdp_half"] = f"{percent(half, narrow.measured):+.0f}"
+    (narrow,) = (run for run in runs if run.group and run.rows == 1)
+    words["fsdp_exact"] = f"{percent(exact[narrow], narrow.measured):+.0f}"
+    words["fsdp_ibm_exact"] = span([percent(rate, run.measured) for run, rate in exact.items()])
     for source in WHOSE:
         words[f"fsdp_{source}"] = span([error for run, error in zip(runs, errors) if run.source == source])
         words[f"fsdp_{source}_mean"] = f"{statistics.mean(e for r, e in zip(runs, errors) if r.source == source):+.0f}"

@@ -22,6 +22,7 @@ RECIPES = ("gpt", "small", "wide")  # NVIDIA's
 WIDE = "Nemotron-4 340B"  # heads of 192 columns
 MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
 OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
+BF16_SUMS = ("dgxc", "internlm", "ibm")  # those who sum gradients so
 PIECES = 4  # of Transformer Engine's sums behind products, unless it is told otherwise (num_splits)
 GIB = 1 << 30
 
@@ -40,6 +41,11 @@ def machine_as(name, folder):
     path = pathlib.Path(folder) / f"{name}.json"
     path.write_text(json.dumps(machine), encoding="utf-8")
     return path
+
+
+def sums_of(source):
+    """Words: how it sums gradients"""
+    return ["--grad-reduce-in-bf16"] if source in BF16_SUMS else []
 
 
 class Model:
@@ -71,7 +77,7 @@ class Run:
     """A row of kind "modern" of published.tsv."""
 
     def __init__(self, model, source, _, machine, *cells):
-        self.model, self.source = model, source
+        self.model, self.source, self.waits = model, source, False
         self.asked, self.machine = machine, machine.partition("/")[0]
         (self.gpus, self.tensor, self.ranks, self.virtual, self.rows, self.batch) = cells[:6]
         (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate, self.group) = cells[6:]
@@ -83,7 +89,7 @@ class Run:
 
     def hides_sums(self):
         """NVIDIA's recipes do, over tensors, beside products."""
-        return self.source == "dgxc"
+        return self.source == "dgxc" and not self.waits
 
     def measured(self):
         return self.rate or self.tokens(self.seconds)
@@ -116,7 +122,7 @@ class Run:
     def that_waits(self):
         """The same, but that computing waits for all sums over tensors"""
         waiting = copy.copy(self)
-        waiting.source = ""
+        waiting.waits = True
         return waiting
 
     def words(self):
@@ -130,6 +136,7 @@ class Run:
             *("--zero", 1, *OVERLAP[self.overlap], *(["--sequence-parallel"] if self.sequence == "yes" else [])),
             *(["--overlap-tensor-sums", PIECES] if self.hides_sums() else []),
             *(["--shard-degree", self.group] if self.group else []),
+            *sums_of(self.source),
         ]
 
 

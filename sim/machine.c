@@ -350,7 +350,7 @@ void pp_machine_tell(const struct pp_machine *m)
 
 void pp_machine_tell_sheet(void)
 {
-    pp_info("times by a data sheet are not measured, and usually too short: expect 1.0 to 1.4 times as much "
+    pp_info("times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much "
             "(docs/results/published.md)");
 }
 
