@@ -16,8 +16,8 @@ MEMORY += ["--rows", 2, "--chunks", 1, "--zero", 3, "--checkpoint", "layers:16",
 class Run:
     """A row of kind "fsdp" of published.tsv."""
 
-    def __init__(self, models, source, name, machine, *cells):
-        self.source, self.model, self.machine = source, models[name], machine
+    def __init__(self, models, sums, source, name, machine, *cells):
+        self.source, self.model, self.machine, self.sums = source, models[name], machine, sums
         self.gpus, self.group, self.rows, self.checkpoint, self.measured = cells
 
     def words(self, rounded=True):
@@ -26,7 +26,7 @@ class Run:
             *("--precision", "bf16", "--attention", "flash", *self.model.words()),
             *("--optimizer", "adamw", "--clip", 1, "--no-eval", "--checkpoint", self.checkpoint),
             *("--stages", 1, "--schedule", "gpipe", "--replicas", self.gpus, "--rows", self.rows, "--chunks", 1),
-            *("--zero", 3, *(["--shard-degree", self.group] if self.group else []), *(sums_of(self.source) if rounded else [])),
+            *("--zero", 3, *(["--shard-degree", self.group] if self.group else []), *(self.sums if rounded else [])),
         ]
 
     def predicted(self, program, folder, rounded=True):
@@ -54,7 +54,7 @@ def memory(program, facts):
 def section(program, facts):
     """({name: table}, {word of the text: figure}, [error of speed in %])"""
     models = {cells[0]: Model(*cells) for cells in facts["shape"]}
-    runs = [Run(models, *cells) for cells in facts["fsdp"]]
+    runs = [Run(models, sums_of(facts, *cells[:2]), *cells) for cells in facts["fsdp"]]
     rows, errors = [], []
     with tempfile.TemporaryDirectory() as folder:
         found = [run.predicted(program, folder) for run in runs]

@@ -22,7 +22,6 @@ RECIPES = ("gpt", "small", "wide")  # NVIDIA's
 WIDE = "Nemotron-4 340B"  # heads of 192 columns
 MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
 OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
-BF16_SUMS = ("dgxc", "internlm", "ibm")  # those who sum gradients so
 PIECES = 4  # of Transformer Engine's sums behind products, unless it is told otherwise (num_splits)
 GIB = 1 << 30
 
@@ -43,9 +42,9 @@ def machine_as(name, folder):
     return path
 
 
-def sums_of(source):
+def sums_of(facts, source, model):
     """Words: how it sums gradients"""
-    return ["--grad-reduce-in-bf16"] if source in BF16_SUMS else []
+    return ["--grad-reduce-in-bf16"] if [source, model] in facts["bf16_sums"] else []
 
 
 class Model:
@@ -76,8 +75,8 @@ class Model:
 class Run:
     """A row of kind "modern" of published.tsv."""
 
-    def __init__(self, model, source, _, machine, *cells):
-        self.model, self.source, self.waits = model, source, False
+    def __init__(self, model, sums, source, _, machine, *cells):
+        self.model, self.sums, self.source, self.waits = model, sums, source, False
         self.asked, self.machine = machine, machine.partition("/")[0]
         (self.gpus, self.tensor, self.ranks, self.virtual, self.rows, self.batch) = cells[:6]
         (self.checkpoint, self.sequence, self.overlap, self.seconds, self.rate, self.group) = cells[6:]
@@ -136,13 +135,13 @@ class Run:
             *("--zero", 1, *OVERLAP[self.overlap], *(["--sequence-parallel"] if self.sequence == "yes" else [])),
             *(["--overlap-tensor-sums", PIECES] if self.hides_sums() else []),
             *(["--shard-degree", self.group] if self.group else []),
-            *sums_of(self.source),
+            *self.sums,
         ]
 
 
 def runs_of(facts):
     models = {cells[0]: Model(*cells) for cells in facts["shape"]}
-    return [Run(models[cells[1]], *cells) for cells in facts["modern"]]
+    return [Run(models[cells[1]], sums_of(facts, *cells[:2]), *cells) for cells in facts["modern"]]
 
 
 def predicted(program, run, folder):

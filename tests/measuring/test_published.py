@@ -151,6 +151,14 @@ class Modern(unittest.TestCase):
             self.assertEqual([word for word in words if word not in ("--overlap-tensor-sums", published_modern.PIECES)],
                              [word for word in waiting if word != published_modern.PIECES])
 
+    def test_whoever_sums_in_bf16_has_runs(self):
+        facts = published_facts.read_facts()
+        runs = [cells[:2] for kind in ("modern", "fsdp") for cells in facts[kind]]
+        for cells in facts["bf16_sums"]:
+            self.assertIn(cells, runs)
+        rounded = {run.model.name for run in self.RUNS if "--grad-reduce-in-bf16" in run.words()}
+        self.assertEqual(rounded, {"GPT-3 175B", "Nemotron-4 340B", "InternLM 7B"})
+
     def test_network_is_a_part_of_the_machine_files(self):
         kept = published_modern.machine_file("a100")
         (run, *_) = (run for run in self.RUNS if run.source == "internlm")
