@@ -251,9 +251,9 @@ static struct pp_mark *after_of(const struct pp_worker *w, const struct pp_combi
 static pp_status start_reduction(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
 {
     if (c->tied) return start_tied(w, c, summing);
+    const struct pp_sum_route *route = route_of(&w->queue->routes, c);
     struct pp_mark *after = after_of(w, c, summing);
-    return c->floats ? pp_worker_queue_start_rounded(w, c, summing, after)
-                     : start_sum(route_of(&w->queue->routes, c), summing, after);
+    return c->floats ? pp_worker_queue_start_rounded(w, c, route, summing, after) : start_sum(route, summing, after);
 }
 
 /* One at a time, in the order of the plan. */

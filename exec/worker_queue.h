@@ -85,7 +85,8 @@ pp_status pp_worker_queue_widen(struct pp_worker *worker, bool share, float *to,
 /* A sum of gradients that are rounded: behind the mark; and when it is issued. The parcel's mark is then that of what
  * comes of it. */
 pp_status pp_worker_queue_start_rounded(struct pp_worker *worker, const struct pp_combining *combining,
-                                        struct pp_summing *summing, struct pp_mark *after) PP_MUST_CHECK;
+                                        const struct pp_sum_route *route, struct pp_summing *summing,
+                                        struct pp_mark *after) PP_MUST_CHECK;
 pp_status pp_worker_queue_end_rounded(struct pp_worker *worker, const struct pp_combining *combining,
                                       struct pp_summing *summing) PP_MUST_CHECK;
 

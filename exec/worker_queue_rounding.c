@@ -11,11 +11,11 @@ pp_status pp_worker_queue_widen(struct pp_worker *w, bool share, float *to, cons
     return PP_OPS(w, widen, w->queue->rounding[share].queue, to, from, n);
 }
 
-pp_status pp_worker_queue_start_rounded(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing,
+pp_status pp_worker_queue_start_rounded(struct pp_worker *w, const struct pp_combining *c,
+                                        const struct pp_sum_route *route, struct pp_summing *summing,
                                         struct pp_mark *after)
 {
     const struct pp_rounding *rounding = &w->queue->rounding[c->share];
-    const struct pp_sum_route *route = c->share ? &w->queue->routes.share : &w->queue->routes.gradient;
     struct pp_parcel *parcel = &summing->parcel;
     PP_TRY(PP_OPS(w, wait, rounding->queue, after));
     if (parcel->begun) PP_TRY(PP_OPS(w, record, rounding->queue, parcel->begun));

@@ -6,18 +6,6 @@
 #include "sim/placement.h"
 #include "tests/unit/cost_case.h"
 
-/* Links 1 us and 100 bytes/ns, sums 3 us and 200 bytes/ns, between hosts 5 us and 10 bytes/ns for each device. */
-static struct pp_machine round_machine(int host_devices)
-{
-    struct pp_machine m;
-    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
-    m.host_devices = host_devices;
-    m.link_latency_ns = 1000, m.link_bytes_per_ns = 100;
-    m.reduce_latency_ns = 3000, m.reduce_bytes_per_ns = 200;
-    m.network_latency_ns = 5000, m.network_bytes_per_ns = 10;
-    return m;
-}
-
 static struct pp_cost *cost_by(const struct pp_job *job, const struct pp_machine *m)
 {
     struct pp_cost *cost;

@@ -174,17 +174,6 @@ static void each_group_sums_an_equal_part_of_a_share(void **state)
 
 /* ---- costs ---- */
 
-/* Links and sums 3 us and 200 bytes/ns, between hosts 5 us and 10 bytes/ns for each device. */
-static struct pp_machine round_machine(int host_devices)
-{
-    struct pp_machine m;
-    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
-    m.host_devices = host_devices;
-    m.reduce_latency_ns = 3000, m.reduce_bytes_per_ns = 200;
-    m.network_latency_ns = 5000, m.network_bytes_per_ns = 10;
-    return m;
-}
-
 /* One rank; a group is on a host, or on two. */
 static void only_shares_leave_a_host_that_holds_a_group(void **state)
 {
